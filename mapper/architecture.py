@@ -1,0 +1,147 @@
+"""The description of a model: the output of inference and the only input of everything after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from mapper.checkpoint import Checkpoint, TensorInfo
+
+LEAF_KINDS = (
+    "Linear", "Embedding", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d",
+    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LSTM", "GRU", "RNN", "Parameter", "Buffer",
+)  # fmt: skip
+BLOCK_KINDS = (
+    "layer", "attention", "feed_forward", "moe", "norm", "embedding", "convolution", "recurrent", "state_space", "head", "other",
+)  # fmt: skip
+EVIDENCE = ("given", "shape", "config", "graph", "name", "weights", "rule", "default")  # strongest first
+READINGS = ("exact", "unverified", "skeleton")
+
+
+class Place(tuple[str | tuple[int, ...], ...]):
+    """A folded path: words, and for a list element the tuple of indices it stands for.
+
+    `Place(("encoder", "layer", (0, 1, 2), "attention"))` stands for three folders with equal contents.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ".".join(part if isinstance(part, str) else _indices(part) for part in self)
+
+    def expand(self) -> Iterator[str]:
+        """Every concrete path, in order."""
+        choices = [(part,) if isinstance(part, str) else tuple(map(str, part)) for part in self]
+        for words in product(*choices):
+            yield ".".join(words)
+
+    def first(self) -> str:
+        """The first concrete path."""
+        return ".".join(part if isinstance(part, str) else str(part[0]) for part in self)
+
+    @property
+    def count(self) -> int:
+        """How many concrete paths it stands for."""
+        count = 1
+        for part in self:
+            count *= 1 if isinstance(part, str) else len(part)
+        return count
+
+    def child(self, *parts: str | tuple[int, ...]) -> Place:
+        return Place((*self, *parts))
+
+    def within(self, other: Place) -> bool:
+        """Whether `other` is this place or one of its ancestors."""
+        return self[: len(other)] == other
+
+
+def _indices(indices: tuple[int, ...]) -> str:
+    if len(indices) == 1:
+        return str(indices[0])
+    if indices == tuple(range(indices[0], indices[-1] + 1)):
+        return f"{{{indices[0]}..{indices[-1]}}}"
+    return "{" + ",".join(map(str, indices)) + "}"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing known about the model, and why."""
+
+    name: str  # dotted, block first: "attention.heads"
+    value: Any  # JSON values only
+    at: str  # scope, a folded path with "*": "transformer.layer.*"
+    evidence: str  # one of EVIDENCE
+    source: str  # "n_heads", "encoder.layer.0.attention.self.query.weight [384, 384]", "families/bert.yaml"
+
+
+@dataclass
+class Leaf:
+    """A module that owns tensors (or a bare Parameter / Buffer: then `place` is the key and `tensors` has the one name "")."""
+
+    place: Place
+    kind: str  # one of LEAF_KINDS
+    tensors: dict[str, TensorInfo]
+    why: str  # what decided the kind: "vocabulary/attention.yaml: q_lin", "shape"
+    block: tuple[tuple[str, tuple[int, ...] | None], ...] = ()  # role path of its block: (("layers", (0, 1)), ("attention", None))
+    role: str | None = None  # its role in that block; None: unmapped
+    form: str = "plain"  # "transposed" ([in, out] weight), "offset" (a norm that scales by 1 + weight), ...
+    facts: dict[str, Fact] = field(default_factory=dict)  # constructor arguments no shape shows: eps, stride, ...
+
+    def keys(self) -> Iterator[str]:
+        """Checkpoint keys of every instance."""
+        for path in self.place.expand():
+            for name in self.tensors:
+                yield f"{path}.{name}" if name else path
+
+
+@dataclass
+class Block:
+    """Leaves and blocks that compute one thing together.
+
+    A folded block stands for every instance of its place. `home` is the lowest common folder of its leaves.
+    """
+
+    kind: str  # one of BLOCK_KINDS
+    role: str  # its role in the enclosing block; "root" for the whole model
+    home: Place
+    indices: tuple[int, ...] | None = None  # positions in the enclosing block's list role, if it is an element
+    roles: dict[str, Leaf | Block | list[Block] | list[Leaf]] = field(default_factory=dict)  # a list role: one element per signature
+    flow: str | None = None  # name of the rule, "layer/post_norm"
+    facts: dict[str, Fact] = field(default_factory=dict)  # by the name that the flow uses: "head_dim", "rotary.base", or a size symbol
+
+    def blocks(self) -> Iterator[Block]:
+        """Every block below, not this one, depth first."""
+        for value in self.roles.values():
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Block):
+                    yield item
+                    yield from item.blocks()
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Every leaf in the roles of this block and of those below."""
+        for value in self.roles.values():
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Block):
+                    yield from item.leaves()
+                else:
+                    yield item
+
+
+@dataclass
+class Architecture:
+    """What a checkpoint is, and how it is known."""
+
+    checkpoint: Checkpoint
+    leaves: list[Leaf]  # folded, in checkpoint order; every tensor belongs to exactly one
+    root: Block
+    family: str | None = None
+    reading: str = "skeleton"
+    rules: str = ""  # digest of the rule set
+    facts: list[Fact] = field(default_factory=list)
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # name: {"shape": ["batch", "length"], "dtype": "int64", "optional": bool}
+    findings: list[str] = field(default_factory=list)
+    unused: list[tuple[str, str]] = field(default_factory=list)  # (key, why)
+    unmapped: list[str] = field(default_factory=list)  # keys without a role in the chosen flow
+    missing: list[str] = field(default_factory=list)  # what forbids a flow: unknown facts, roles without a leaf (skeletons)

@@ -1,0 +1,53 @@
+"""The table of tensors and the config: the only input of naming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
+
+# Names of the safetensors format, which every container's dtypes are translated to.
+DTYPE_BYTES: Mapping[str, float] = {
+    "F64": 8, "I64": 8, "U64": 8, "C64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
+    "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1, "I8": 1, "U8": 1, "BOOL": 1, "F4": 0.5,
+}  # fmt: skip
+
+
+class TensorInfo(NamedTuple):
+    """One entry of a checkpoint's header."""
+
+    shape: tuple[int, ...]
+    dtype: str  # a key of DTYPE_BYTES
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+@dataclass
+class Checkpoint:
+    """Names, shapes and dtypes of a checkpoint, its config, and a way to its bytes.
+
+    `read` takes names and gives torch tensors, memory-mapped where the container allows; it is None for a manifest,
+    which has no weights. Making a `Checkpoint` never imports torch.
+    """
+
+    source: str  # hub id or base name, as printed in reports and generated headers: never a path
+    container: str  # "safetensors", "torch", "manifest", ...
+    tensors: dict[str, TensorInfo]
+    config: dict[str, Any] | None = None
+    read: Callable[[Iterable[str]], dict[str, torch.Tensor]] | None = None
+    notes: list[str] = field(default_factory=list)  # what a reader must know: "reconstructed header", "from the bundled catalogue"
+    weights: list[str] = field(default_factory=list)  # local files that hold the tensors, in reading order
+
+    @property
+    def parameters(self) -> int:
+        """Number of elements in all tensors."""
+        return sum(info.size for info in self.tensors.values())

@@ -1,0 +1,47 @@
+"""What a user or a file can cause; anything else that escapes is a bug."""
+
+from __future__ import annotations
+
+
+class MapperError(Exception):
+    """Base of every error that a user or a file can cause; the text is one line: what, where, what to do."""
+
+
+class SourceError(MapperError):
+    """The source cannot be found or reached, or lacks what was asked of it (weights, a config)."""
+
+
+class FormatError(MapperError, ValueError):
+    """A file is not what it claims to be, is cut short, or passes a limit of `mapper.limits`."""
+
+
+class RuleError(MapperError):
+    """A rule file breaks its schema; the text starts with `file:line`."""
+
+
+class FlowError(RuleError):
+    """The body of a flow does not parse, or breaks one of the three checks."""
+
+
+class HintError(MapperError):
+    """A value given by `--set` or `hints=` names no fact, or contradicts the checkpoint."""
+
+
+class ArchitectureError(MapperError):
+    """The checkpoint contradicts itself, or a fact that the model needs is unknown."""
+
+
+def shorten(text: str, limit: int = 80) -> str:
+    """`text` quoted as Python would, cut in the middle when longer than `limit` characters."""
+    quoted = repr(text)
+    if len(quoted) <= limit:
+        return quoted
+    half = (limit - 5) // 2
+    return f"{quoted[:half]} ... {quoted[-half:]}"
+
+
+def listed(items: list[str], limit: int = 5) -> str:
+    """At most `limit` of the items, quoted, then how many more there are."""
+    shown = ", ".join(shorten(item) for item in items[:limit])
+    more = len(items) - limit
+    return f"{shown} and {more} more" if more > 0 else shown

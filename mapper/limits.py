@@ -1,0 +1,15 @@
+"""Every limit as a named number; each refusal says which limit, what was seen and how much is allowed."""
+
+from __future__ import annotations
+
+HEADER_BYTES = 100_000_000  # safetensors: the format's own limit on its JSON header
+TENSORS = 2_000_000  # the largest public checkpoints have under 200,000
+NAME_CHARACTERS = 4_096  # of one tensor name
+NAME_DEPTH = 64  # words in one tensor name
+CONFIG_BYTES = 20_000_000  # config.json; label tables of 20,000 classes take under 2 MB
+CONFIG_DEPTH = 32  # nested objects in config.json
+RULE_FILE_BYTES = 1_000_000
+DIMENSIONS = 16  # of one tensor
+EXTENT = 2**48  # of one dimension: a product of extents stays within 64 bits where a real file is behind it
+PICKLE_OPCODES = 50_000_000
+PICKLE_DEPTH = 256
