@@ -1,0 +1,1 @@
+"""Loads, checks and explains rule files."""

@@ -1,0 +1,95 @@
+"""Flow files: how data flows through one block. The body's language is read by `mapper.flows`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.rulebook.fields import Fields, Lines
+
+NAME = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
+TOPICS_WITHOUT_INPUT = ("tower", "root")
+
+
+@dataclass(frozen=True)
+class FlowRule:
+    """One rule for a block: what it needs, when it applies, which sizes it relates and what it computes."""
+
+    name: str  # "layer/post_norm": topic and name
+    doc: str
+    takes: tuple[str, ...]  # positional parameters of the forward
+    needs: tuple[str, ...]  # roles that must be there
+    options: tuple[str, ...]  # roles that may be absent
+    when: dict[str, tuple[Any, ...]]  # fact -> the values with which this flow may be chosen
+    shapes: dict[str, tuple[str, ...]]  # role -> extents of its weight as expressions over facts
+    leaves: dict[str, dict[str, Any]]  # role -> constructor arguments that no shape shows
+    values: dict[str, tuple[Any, ...]]  # fact -> the values that it may take
+    body: str
+    file: str  # as printed in messages: "flows/layer/post_norm.yaml"
+    line: int  # of the body's first line in the file
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # public inputs that vocabulary/inputs.yaml does not declare
+
+    @property
+    def topic(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Every role it can use, the needed ones first."""
+        return self.needs + self.options
+
+
+def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
+    """The flow in one rule file; raises RuleError with file and line."""
+    fields = Fields(data, file, lines)
+    name = fields.text("flow")
+    if not NAME.fullmatch(name):
+        fields.fail("a flow is named topic/name, in small letters", "flow")
+    topic = name.partition("/")[0]
+    rule = FlowRule(
+        name=name,
+        doc=fields.text("doc"),
+        takes=fields.words("takes", () if topic in TOPICS_WITHOUT_INPUT else ("x",)),
+        needs=fields.words("needs"),
+        options=fields.words("options"),
+        when=_values(fields, "when"),
+        shapes={role: _extents(fields, role, value) for role, value in fields.mapping("shapes").items()},
+        leaves={role: _arguments(fields, role, value) for role, value in fields.mapping("leaves").items()},
+        values=_values(fields, "values"),
+        body=fields.text("forward"),
+        file=file,
+        line=fields.line("forward") + 1,  # a block scalar begins below its key
+        inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},
+    )
+    fields.done()
+    _check_roles(fields, rule)
+    return rule
+
+
+def _values(fields: Fields, key: str) -> dict[str, tuple[Any, ...]]:
+    return {
+        fact: tuple(value) if isinstance(value, list) else (value,)
+        for fact, value in fields.mapping(key).items()
+    }
+
+
+def _extents(fields: Fields, role: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, (str, int)) for item in value):
+        fields.fail("expected a list of extents such as [heads * head_dim, hidden_size]", "shapes", role)
+    return tuple(map(str, value))
+
+
+def _arguments(fields: Fields, role: str, value: Any) -> dict[str, Any]:
+    inner = fields.inner(value, "leaves", role)
+    return dict(inner.data)
+
+
+def _check_roles(fields: Fields, rule: FlowRule) -> None:
+    twice = set(rule.needs) & set(rule.options)
+    if twice:
+        fields.fail(f"{sorted(twice)[0]!r} is both needed and an option", "options")
+    for key, table in (("shapes", rule.shapes), ("leaves", rule.leaves)):
+        for role in table:
+            if role.partition(".")[0] not in rule.roles:
+                fields.fail(f"{role!r} is in neither needs nor options", key, role)
