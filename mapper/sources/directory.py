@@ -1,0 +1,150 @@
+"""Local files and model directories: which files are the checkpoint, and its config."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from mapper.checkpoint import Checkpoint
+from mapper.errors import SourceError, listed, shorten
+from mapper.sources import safetensors, sharded
+from mapper.sources.documents import read_config
+from mapper.sources.files import LATER_SUFFIXES, SNIFFED, open_regular, refuse_impostor, refuse_later
+from mapper.sources.manifest import GZIP, open_manifest
+from mapper.sources.shards import Shard, joined
+
+TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+MANIFEST_SUFFIXES = (".json", ".json.gz")
+INDEX_SUFFIX = ".index.json"
+# Files of a training run that stand beside a model and hold no part of it.
+BESIDE = (
+    "training_args.bin",
+    "optimizer.bin",
+    "optimizer.pt",
+    "scheduler.pt",
+    "scaler.pt",
+    "rng_state.pth",
+    "random_states_0.pkl",
+)
+
+
+class Choice(NamedTuple):
+    """Which files of a directory are the checkpoint: one, several in order, or an index of them."""
+
+    files: list[str]
+    index: str | None = None
+    note: str | None = None
+
+
+def choose(names: Iterable[str], source: str) -> Choice:
+    """The files among `names` that hold the weights: one format only, safetensors before torch."""
+    present = sorted(
+        name for name in names if "/" not in name and not name.startswith(".") and name not in BESIDE
+    )
+    for suffixes, standard in (
+        ((".safetensors",), "model.safetensors"),
+        (TORCH_SUFFIXES, "pytorch_model.bin"),
+    ):
+        files = [name for name in present if name.endswith(suffixes)]
+        indices = [
+            name for name in present if name.endswith(tuple(suffix + INDEX_SUFFIX for suffix in suffixes))
+        ]
+        choice = _choose_one_format(files, indices, standard, source)
+        if choice is not None:
+            return choice
+    later = [name for name in present if name.lower().endswith(tuple(LATER_SUFFIXES))]
+    if later:
+        word = next(word for suffix, word in LATER_SUFFIXES.items() if later[0].lower().endswith(suffix))
+        raise SourceError(
+            f"{source}: its weights, {listed(later)}, are in the format {word}, which is recognised but not read yet"
+        )
+    hint = (
+        "config.json alone does not say which tensors there are"
+        if "config.json" in present
+        else "expected model.safetensors"
+    )
+    raise SourceError(
+        f"{source}: no weights ({hint}); give a directory with .safetensors, .bin, .pt or .pth files"
+    )
+
+
+def _choose_one_format(files: list[str], indices: list[str], standard: str, source: str) -> Choice | None:
+    standard_index = standard + INDEX_SUFFIX
+    if standard in files:
+        note = f"{standard_index} beside {standard} was not read" if standard_index in indices else None
+        return Choice([standard], note=note)
+    if standard_index in indices or len(indices) == 1:
+        return Choice([], standard_index if standard_index in indices else indices[0])
+    if len(files) == 1 and not sharded.numbered(files):
+        return Choice(files)
+    if not files:
+        return None
+    parts = sharded.numbered(files)
+    if parts is None:
+        raise SourceError(
+            f"{source}: {len(files)} weight files and none is called {standard}: {listed(files)}; name the one to read"
+        )
+    return Choice(parts)
+
+
+def open_directory(path: str | Path, source: str) -> Checkpoint:
+    """The checkpoint in the directory at `path`, with its config.json if it has one."""
+    try:
+        names = os.listdir(path)
+    except OSError as error:
+        raise SourceError(f"{source}: the directory cannot be read: {str(error.strerror).lower()}") from error
+    choice = choose(names, source)
+    config = sibling_config(path)
+    if choice.index is not None:
+        shards = sharded.open_index(os.path.join(path, choice.index), open_shard)
+    else:
+        shards = [open_shard(os.path.join(path, name)) for name in choice.files]
+    return joined(shards, source, config, [choice.note] if choice.note else [])
+
+
+def sibling_config(directory: str | Path) -> dict[str, Any] | None:
+    """The config.json in `directory`, or None where there is none."""
+    path = os.path.join(directory, "config.json")
+    return read_config(path) if os.path.lexists(path) else None
+
+
+def open_file(path: str | Path) -> Checkpoint:
+    """The checkpoint in one file: weights with the config.json beside them, an index, or a manifest."""
+    name = os.path.basename(os.fspath(path))
+    if name.endswith(INDEX_SUFFIX):
+        shards = sharded.open_index(path, open_shard)
+        return joined(shards, name, sibling_config(os.path.dirname(os.path.abspath(path))))
+    if name.endswith(MANIFEST_SUFFIXES) or _looks_like_json(path):
+        return open_manifest(path)
+    return joined([open_shard(path)], name, sibling_config(os.path.dirname(os.path.abspath(path))))
+
+
+def _looks_like_json(path: str | Path) -> bool:
+    file, _ = open_regular(path)
+    with file:
+        start = file.read(SNIFFED)
+    return start.startswith(GZIP) or (start.lstrip()[:1] == b"{" and b'"error"' not in start[:20])
+
+
+def open_shard(path: str | Path) -> Shard:
+    """The table of one weight file."""
+    file, size = open_regular(path)
+    with file:
+        shard = read_table(file, size, os.path.basename(os.fspath(path)))
+    shard.path = os.fspath(path)
+    return shard
+
+
+def read_table(file: BinaryIO, size: int, name: str) -> Shard:
+    """The table of an open weight file, by what its first bytes say it is."""
+    start = file.read(SNIFFED)
+    file.seek(0)
+    refuse_impostor(start, size, name)
+    if name.endswith(".safetensors") or start[8:9] == b"{":
+        return safetensors.read_header(file, size, name)
+    refuse_later(start, name)
+    raise SourceError(
+        f"{name}: no known container of weights; it starts with {shorten(start[:8].decode('latin-1'))}"
+    )

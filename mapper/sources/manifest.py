@@ -1,0 +1,112 @@
+"""Manifests: a checkpoint's header as JSON, without weights.
+
+`{"repo": ..., "evidence": ..., "config": {...}, "tensors": {name: {"shape": [...], "dtype": "F32"}}}`, plain or gzipped; the
+shape alone may stand for an entry, and the table of tensors for the whole document.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mapper import limits
+from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
+from mapper.errors import FormatError, SourceError, shorten
+from mapper.sources.documents import check_config, parse
+from mapper.sources.files import SNIFFED, open_regular, refuse_impostor
+from mapper.sources.shards import check_name, check_shape
+
+GZIP = b"\x1f\x8b"
+ASSUMED_DTYPE = "F32"
+DTYPE_NAMES = {
+    "float64": "F64", "double": "F64", "float32": "F32", "float": "F32", "float16": "F16", "half": "F16", "bfloat16": "BF16",
+    "int64": "I64", "long": "I64", "int32": "I32", "int": "I32", "int16": "I16", "short": "I16", "int8": "I8", "uint8": "U8",
+    "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL", "complex64": "C64", "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float4_e2m1fn_x2": "F4",
+}  # fmt: skip
+
+
+def open_manifest(path: str | Path) -> Checkpoint:
+    """The checkpoint that the manifest at `path` describes."""
+    name = os.path.basename(os.fspath(path))
+    document = parse(_content(path, name), name)
+    if "weight_map" in document:
+        raise SourceError(f"{name}: an index of shards, not a manifest; keep its name ending in .index.json")
+    if "tensors" not in document and "model_type" in document:
+        raise SourceError(
+            f"{name}: a config without tensors; give the directory that also holds the weights, or a manifest"
+        )
+    return from_document(document, name)
+
+
+def _content(path: str | Path, name: str) -> bytes:
+    file, size = open_regular(path)
+    with file:
+        data = file.read(limits.HEADER_BYTES + 1)
+    refuse_impostor(data[:SNIFFED], size, name)
+    if data.startswith(GZIP):
+        try:
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(limits.HEADER_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise FormatError(
+                f"{name}: its compressed content is damaged ({str(error).lower()}); fetch it again"
+            ) from error
+    if len(data) > limits.HEADER_BYTES:
+        raise FormatError(
+            f"{name}: more than {limits.HEADER_BYTES:,} bytes of JSON, which is the most that is read"
+        )
+    return data
+
+
+def from_document(document: Mapping[str, Any], name: str) -> Checkpoint:
+    """The checkpoint that a parsed manifest describes; `name` is used where the manifest has no `repo`."""
+    table = document.get("tensors") if "tensors" in document else document
+    if not isinstance(table, Mapping) or not table:
+        raise FormatError(
+            f"{name}: no table of tensors; expected {{'tensors': {{name: {{'shape': [...], 'dtype': ...}}}}}}"
+        )
+    if len(table) > limits.TENSORS:
+        raise FormatError(f"{name}: {len(table):,} tensors, at most {limits.TENSORS:,} are read")
+    config = document.get("config") if "tensors" in document else None
+    if config is not None:
+        check_config(config, name)
+    repo = document.get("repo")
+    checkpoint = Checkpoint(
+        repo if isinstance(repo, str) and table is not document else name, "manifest", {}, config
+    )
+    checkpoint.tensors = {key: _info(entry, key, name) for key, entry in table.items()}
+    evidence = document.get("evidence")
+    if isinstance(evidence, str) and table is not document:
+        checkpoint.notes.append(f"a manifest without weights: {evidence}")
+    else:
+        checkpoint.notes.append("a manifest without weights")
+    if not all(isinstance(entry, Mapping) and "dtype" in entry for entry in table.values()):
+        checkpoint.notes.append(f"the manifest names no dtypes: {ASSUMED_DTYPE} is assumed")
+    return checkpoint
+
+
+def _info(entry: Any, key: str, name: str) -> TensorInfo:
+    check_name(key, name)
+    shape, dtype = (
+        (entry.get("shape"), entry.get("dtype", ASSUMED_DTYPE))
+        if isinstance(entry, Mapping)
+        else (entry, ASSUMED_DTYPE)
+    )
+    return TensorInfo(check_shape(shape, key, name), dtype_name(dtype, key, name))
+
+
+def dtype_name(dtype: object, key: str, name: str) -> str:
+    """The safetensors name of `dtype`, which may be spelled as torch does."""
+    text = str(dtype).removeprefix("torch.")
+    text = DTYPE_NAMES.get(text, text)
+    if text not in DTYPE_BYTES:
+        raise FormatError(
+            f"{name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are {', '.join(DTYPE_BYTES)}"
+        )
+    return text

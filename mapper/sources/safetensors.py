@@ -1,0 +1,136 @@
+"""The safetensors container: eight bytes of header length, a JSON header, then the tensors without gaps.
+
+https://github.com/huggingface/safetensors#format
+"""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+from mapper import limits
+from mapper.checkpoint import DTYPE_BYTES, TensorInfo
+from mapper.errors import FormatError, listed, shorten
+from mapper.sources.documents import parse
+from mapper.sources.files import SNIFFED, refuse_impostor, refuse_later
+from mapper.sources.shards import Shard, check_name, check_shape
+
+
+def read_header(file: BinaryIO, size: int, name: str) -> Shard:
+    """The table of the safetensors file `file` of `size` bytes. Only the header is read."""
+    start = file.read(min(SNIFFED, size))
+    refuse_impostor(start, size, name)
+    if start[8:9] != b"{":
+        refuse_later(start, name)
+    if size < 10:
+        raise FormatError(
+            f"{name}: {size} bytes, and the smallest safetensors file has 10; download it again"
+        )
+    length = int.from_bytes(start[:8], "little")
+    if length > limits.HEADER_BYTES:
+        limit = f"at most {limits.HEADER_BYTES:,} are read"
+        raise FormatError(
+            f"{name}: its first 8 bytes give a header of {length:,} bytes, {limit}; is it a safetensors file?"
+        )
+    if length > size - 8:
+        raise FormatError(
+            f"{name}: its header should have {length:,} bytes but the file ends after {size - 8:,}; download it again"
+        )
+    header = start[8 : 8 + length]
+    if len(header) < length:
+        header += file.read(length - len(header))
+    if len(header) < length:
+        raise FormatError(f"{name}: the file ended while its header was read; download it again")
+    shard = _table(header, name, size - 8 - length)
+    shard.offsets = {key: 8 + length + offset for key, offset in shard.offsets.items()}
+    shard.size = size
+    return shard
+
+
+def _table(header: bytes, name: str, data_bytes: int) -> Shard:
+    if not header.startswith(b"{"):
+        raise FormatError(
+            f"{name}: its header starts with {shorten(header[:8].decode('latin-1'))}, not with '{{'; is it a safetensors file?"
+        )
+    entries = parse(header, name, object_pairs_hook=_unique(name), parse_constant=_no_constant(name))
+    metadata = entries.pop("__metadata__", None)
+    if metadata is not None and not isinstance(metadata, dict):
+        raise FormatError(f"{name}: '__metadata__' in its header is {shorten(str(metadata))}, not an object")
+    if len(entries) > limits.TENSORS:
+        raise FormatError(f"{name}: {len(entries):,} tensors, at most {limits.TENSORS:,} are read")
+    shard = Shard(name, "safetensors", {})
+    spans = [_entry(shard, key, entry) for key, entry in entries.items()]
+    _check_spans(spans, name, data_bytes)
+    return shard
+
+
+def _entry(shard: Shard, key: str, entry: Any) -> tuple[int, int, str]:
+    """Take one entry of the header into `shard`; its start, end and key."""
+    check_name(key, shard.name)
+    try:
+        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+    except (TypeError, KeyError, ValueError):
+        raise _malformed(shard.name, key, entry) from None
+    if type(start) is not int or type(end) is not int or start < 0 or len(entry) != 3:
+        raise _malformed(shard.name, key, entry)
+    if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
+        raise FormatError(
+            f"{shard.name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are {', '.join(DTYPE_BYTES)}"
+        )
+    info = TensorInfo(check_shape(shape, key, shard.name), dtype)
+    if info.size * DTYPE_BYTES[dtype] != end - start:
+        needed = f"{dtype} {list(info.shape)} needs {info.size * DTYPE_BYTES[dtype]:,.0f}"
+        raise FormatError(
+            f"{shard.name}: tensor {shorten(key)} spans {end - start:,} bytes ({start:,} to {end:,}) but {needed}"
+        )
+    shard.tensors[key] = info
+    shard.offsets[key] = start
+    return start, end, key
+
+
+def _malformed(file: str, key: str, entry: Any) -> FormatError:
+    return FormatError(
+        f"{file}: tensor {shorten(key)} is described by {shorten(str(entry))}, not by dtype, shape and two data_offsets"
+    )
+
+
+def _check_spans(spans: list[tuple[int, int, str]], name: str, data_bytes: int) -> None:
+    """Raise FormatError unless the spans, in order, fill the file's data without gap or overlap."""
+    position = 0
+    before = ""
+    for start, end, key in sorted(spans):
+        if end > data_bytes:
+            raise FormatError(
+                f"{name}: tensor {shorten(key)} ends at byte {end:,} but the file has {data_bytes:,}; download it again"
+            )
+        if start < position:
+            raise FormatError(
+                f"{name}: tensors {shorten(before)} and {shorten(key)} overlap (byte {start:,} lies before {position:,})"
+            )
+        if start > position:
+            raise FormatError(
+                f"{name}: bytes {position:,} to {start:,}, before tensor {shorten(key)}, belong to no tensor"
+            )
+        position, before = end, key
+    if position != data_bytes:
+        raise FormatError(
+            f"{name}: {data_bytes - position:,} bytes follow the last tensor; the header and the file do not belong together"
+        )
+
+
+def _unique(name: str) -> Any:
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) != len(pairs):
+            seen: set[str] = set()
+            twice = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+            raise FormatError(f"{name}: {listed(twice)} more than once in its header")
+        return table
+
+    return take
+
+
+def _no_constant(name: str) -> Any:
+    def refuse(text: str) -> None:
+        raise FormatError(f"{name}: {text} in its header, where only texts and whole numbers may stand")
+
+    return refuse

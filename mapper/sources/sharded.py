@@ -1,0 +1,123 @@
+"""Checkpoints of several files, held together by an index or by their numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mapper import limits
+from mapper.errors import FormatError, SourceError, listed, shorten
+from mapper.sources.documents import read_document
+from mapper.sources.shards import Shard
+
+MANY = 20_000  # shards; the largest public checkpoints have a few hundred
+
+
+def shard_names(index: dict[str, Any], name: str) -> dict[str, list[str]]:
+    """The keys that the parsed index gives to each file, files in the order of their first key."""
+    table = index.get("weight_map")
+    if not isinstance(table, dict) or not table:
+        raise FormatError(f"{name}: no 'weight_map', the table of tensor name to file")
+    files: dict[str, list[str]] = {}
+    for key, file in table.items():
+        if not isinstance(file, str) or not _is_inside(file):
+            raise FormatError(
+                f"{name}: tensor {shorten(key)} is said to be in {shorten(str(file))}, which is no file beside the index"
+            )
+        files.setdefault(file, []).append(key)
+    if len(files) > MANY:
+        raise FormatError(f"{name}: {len(files):,} shards, at most {MANY:,} are read")
+    return files
+
+
+def _is_inside(file: str) -> bool:
+    """Whether `file` names something below the index's own directory, on any platform."""
+    parts = file.split("/")
+    return not any(part in ("", ".", "..") for part in parts) and not any(mark in file for mark in "\\:\0")
+
+
+def read_index(path: str | Path) -> dict[str, list[str]]:
+    """The keys that the index at `path` gives to each file beside it."""
+    return shard_names(read_document(path, limits.HEADER_BYTES), os.path.basename(os.fspath(path)))
+
+
+def open_index(path: str | Path, open_shard: Callable[[str], Shard]) -> list[Shard]:
+    """The shards that the index at `path` lists, each checked against it."""
+    name = os.path.basename(os.fspath(path))
+    directory = os.path.dirname(os.path.abspath(path))
+    files = read_index(path)
+    missing = [file for file in files if not os.path.lexists(os.path.join(directory, file))]
+    if missing:
+        raise SourceError(
+            f"{name}: {len(missing)} of {len(files)} shards are missing: {listed(missing)}; download them again"
+        )
+    shards = []
+    for file, keys in files.items():
+        refuse_escape(directory, file, name)
+        shard = open_shard(os.path.join(directory, file))
+        check_against_index(shard, keys, name)
+        shards.append(shard)
+    return shards
+
+
+def check_against_index(shard: Shard, keys: list[str], index: str) -> None:
+    """Raise FormatError if the shard lacks a key that the index gives to it; note the keys that only the shard has."""
+    absent = [key for key in keys if key not in shard.tensors]
+    if absent:
+        raise FormatError(
+            f"{index}: {listed(absent)} should be in {shard.name}, which lacks {'it' if len(absent) == 1 else 'them'}"
+        )
+    extra = len(shard.tensors) - len(keys)
+    if extra:
+        known = set(keys)
+        extras = [key for key in shard.tensors if key not in known]
+        shard.notes.append(f"{shard.name} has {extra} tensors that {index} does not list: {listed(extras)}")
+
+
+def refuse_escape(directory: str, file: str, index: str) -> None:
+    """Raise FormatError if `file` is a link out of `directory`; the blobs of a hub cache are the cache's own links."""
+    real = os.path.realpath(os.path.join(directory, file))
+    allowed = [os.path.realpath(directory)]
+    snapshots = os.path.dirname(allowed[0])
+    if os.path.basename(snapshots) == "snapshots":
+        allowed.append(os.path.join(os.path.dirname(snapshots), "blobs"))
+    if not any(os.path.commonpath([real, place]) == place for place in allowed):
+        raise FormatError(
+            f"{index}: the shard {shorten(file)} is a link out of its directory; put the file itself there"
+        )
+
+
+def numbered(names: list[str]) -> list[str] | None:
+    """`names` in order if they are exactly the parts `x-00001-of-0000N` of one checkpoint, else None.
+
+    Raises SourceError if they are parts of one but some are missing.
+    """
+    parts = {}
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        head, dash, total = stem.rpartition("-of-")
+        prefix, _, number = head.rpartition("-")
+        if not dash or not (
+            number.isdecimal() and total.isdecimal() and len(number) < 10 and len(total) < 10
+        ):
+            return None
+        parts[(prefix, int(total), suffix, len(number), len(total)), int(number)] = name
+    kinds = {kind for kind, _ in parts}
+    if len(kinds) != 1:
+        return None
+    prefix, total, suffix, width, total_width = kinds.pop()
+    present = {number for _, number in parts}
+    if not 0 < total <= MANY or not present <= set(range(1, total + 1)):
+        return None
+    absent = [
+        f"{prefix}-{number:0{width}}-of-{total:0{total_width}}{suffix}"
+        for number in range(1, total + 1)
+        if number not in present
+    ]
+    if absent:
+        raise SourceError(
+            f"{len(absent)} of {total} shards are missing: {listed(absent)}; download them again"
+        )
+    return [name for _, name in sorted(parts.items())]

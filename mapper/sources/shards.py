@@ -1,0 +1,102 @@
+"""What one weight file holds, and several of them as one checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mapper import limits
+from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.errors import FormatError, listed, shorten
+from mapper.sources.documents import is_printable_text
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class Shard:
+    """The table of one weight file."""
+
+    name: str  # base name
+    container: str
+    tensors: dict[str, TensorInfo]
+    offsets: dict[str, int] = field(default_factory=dict)  # of the first byte of each tensor, in the file
+    strides: dict[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # in elements; only of tensors that are not contiguous
+    path: str | None = None  # None: a remote file
+    size: int = 0  # bytes of the file
+    notes: list[str] = field(default_factory=list)
+
+
+def check_name(key: object, file: str) -> None:
+    """Raise FormatError for a key that no later stage could print or address."""
+    if not isinstance(key, str) or not key:
+        raise FormatError(
+            f"{file}: a tensor has {'an empty name' if key == '' else f'the name {shorten(str(key))}, not a text'}"
+        )
+    if len(key) > limits.NAME_CHARACTERS:
+        limit = f"at most {limits.NAME_CHARACTERS:,} are read"
+        raise FormatError(f"{file}: tensor {shorten(key)} has a name of {len(key):,} characters, {limit}")
+    if key.count(".") >= limits.NAME_DEPTH:
+        limit = f"at most {limits.NAME_DEPTH} are read"
+        raise FormatError(
+            f"{file}: tensor {shorten(key)} has a name of {key.count('.') + 1:,} parts, {limit}"
+        )
+    if not is_printable_text(key):
+        raise FormatError(
+            f"{file}: tensor {shorten(key)} has half of a surrogate pair in its name; the file is damaged"
+        )
+
+
+def check_shape(shape: object, key: str, file: str) -> tuple[int, ...]:
+    """`shape` as a tuple; raises FormatError unless it is a short list of sizes."""
+    if not isinstance(shape, (list, tuple)) or any(type(extent) is not int or extent < 0 for extent in shape):
+        raise FormatError(
+            f"{file}: tensor {shorten(key)} has the shape {shorten(str(shape))}, not a list of sizes"
+        )
+    if len(shape) > limits.DIMENSIONS:
+        limit = f"at most {limits.DIMENSIONS} are read"
+        raise FormatError(f"{file}: tensor {shorten(key)} has {len(shape):,} dimensions, {limit}")
+    if any(extent > limits.EXTENT for extent in shape):
+        limit = f"at most {limits.EXTENT:,} is read"
+        raise FormatError(
+            f"{file}: tensor {shorten(key)} has a dimension of {shorten(str(max(shape)))}, {limit}"
+        )
+    return tuple(shape)
+
+
+def joined(
+    shards: list[Shard], source: str, config: dict[str, Any] | None, notes: Iterable[str] = ()
+) -> Checkpoint:
+    """The checkpoint that `shards` are together. Its tensors stand in the order of the files."""
+    tensors: dict[str, TensorInfo] = {}
+    for shard in shards:
+        twice = tensors.keys() & shard.tensors.keys() if tensors else set()
+        if twice:
+            raise FormatError(
+                f"{shard.name}: {listed(sorted(twice))} also in an earlier shard; the shards contradict each other"
+            )
+        tensors.update(shard.tensors)
+    if len(tensors) > limits.TENSORS:
+        raise FormatError(f"{source}: {len(tensors):,} tensors, at most {limits.TENSORS:,} are read")
+    checkpoint = Checkpoint(source, shards[0].container, tensors, config)
+    checkpoint.notes = list(dict.fromkeys([*notes, *(note for shard in shards for note in shard.notes)]))
+    paths = [shard.path for shard in shards if shard.path is not None]
+    if len(paths) == len(shards):
+        checkpoint.weights = paths
+        checkpoint.read = lambda names: read(shards, names)
+    return checkpoint
+
+
+def read(shards: list[Shard], names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """The named tensors, memory-mapped, in the order of `names`."""
+    from mapper.sources.storage import map_tensors
+
+    wanted = list(names)
+    found: dict[str, torch.Tensor] = {}
+    for shard in shards:
+        found.update(map_tensors(shard, [name for name in wanted if name in shard.tensors]))
+    return {name: found[name] for name in wanted}
