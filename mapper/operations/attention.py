@@ -1,0 +1,91 @@
+"""Attention over heads. q (B, H, T, D), k and v (B, K, S, D) with H a multiple of K -> (B, H, T, D).
+
+A mask is boolean, True where a key is seen, and broadcasts to (B, H, T, S); None: everything is seen.
+A query that sees no key gives zeros or a plain mean, never NaN, so that padding cannot spoil what is real.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mapper.operations.heads import repeat_heads
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if mask is None:  # the fast kernels take grouped heads, but on CUDA only without a mask
+        return F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=groups > 1)
+    if groups > 1:
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def attend_unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Dot-product attention without a scale (T5 folds it into its weights). Shapes as in attend."""
+    return attend_scaled(q, k, v, mask, 1.0)
+
+
+def attend_biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled attention with a float bias added to the scores. bias broadcasts to (B, H, T, S)"""
+    return attend_scaled_biased(q, k, v, bias, mask, q.shape[-1] ** -0.5)
+
+
+def attend_unscaled_biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Unscaled attention with a float bias added to the scores (T5). bias broadcasts to (B, H, T, S)"""
+    return attend_scaled_biased(q, k, v, bias, mask, 1.0)
+
+
+def attend_scaled_biased(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None, scale: float
+) -> Tensor:
+    """Attention with scores q @ k * scale + bias. bias broadcasts to (B, H, T, S)"""
+    bias = bias.to(q.dtype)
+    if mask is not None:  # the lowest number rather than -inf: a row without any key stays finite
+        bias = bias.masked_fill(~mask, torch.finfo(q.dtype).min)
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+
+
+def attend_softcap(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, cap: float) -> Tensor:
+    """Attention with scores softly limited to (-cap, cap) before the mask (Gemma 2, paper 2408.00118)."""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    scores = torch.tanh(q @ k.transpose(-1, -2) * scale / cap) * cap
+    return softmax_masked(scores, mask) @ v
+
+
+def attend_sinks(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor, scale: float) -> Tensor:
+    """Attention with one learned score per head that takes weight and gives nothing. sinks (H,)"""
+    groups = q.shape[1] // k.shape[1]
+    k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    scores = q @ k.transpose(-1, -2) * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    sinks = sinks.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+    weights = softmax_masked(torch.cat((scores, sinks), dim=-1), None)
+    return weights[..., :-1] @ v
+
+
+def softmax_masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention weights from scores, in float32 and cast back. scores (B, H, T, S) -> (B, H, T, S)"""
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return scores.softmax(dim=-1, dtype=torch.float32).to(scores.dtype)

@@ -1,0 +1,65 @@
+"""Projections to heads and back, and projections that are stored fused."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def split_halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Cuts a fused [first | second] projection (gate and up). x (..., 2 * N) -> two (..., N)"""
+    first, second = x.chunk(2, dim=-1)
+    return first, second
+
+
+def split_alternating(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Takes a fused projection apart whose outputs alternate. x (..., 2 * N) -> two (..., N): even, odd"""
+    return x[..., ::2], x[..., 1::2]
+
+
+def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Cuts a fused [query | key | value] projection in three. x (B, T, 3 * N) -> three (B, T, N)"""
+    q, k, v = x.chunk(3, dim=-1)
+    return q, k, v
+
+
+def split_sizes(x: Tensor, query: int, key: int, value: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Cuts a fused [query | key | value] projection of unequal parts. x (B, T, query + key + value)"""
+    q, k, v = x.split([query, key, value], dim=-1)
+    return q, k, v
+
+
+def split_qkv_per_head(x: Tensor, head_dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Splits a projection of [query | key | value] per head. x (B, T, H * 3 * D) -> three (B, H, T, D)"""
+    q, k, v = x.unflatten(-1, (-1, 3, head_dim)).transpose(1, 2).unbind(3)
+    return q, k, v
+
+
+def split_qkv_grouped(x: Tensor, kv_heads: int, head_dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Splits a projection stored group by group, each [queries | key | value].
+
+    x (B, T, K * (G + 2) * D) -> query (B, K * G, T, D), key and value (B, K, T, D)
+    """
+    x = x.unflatten(-1, (kv_heads, -1, head_dim)).permute(0, 2, 3, 1, 4)  # (B, K, G + 2, T, D)
+    return x[:, :, :-2].flatten(1, 2), x[:, :, -2], x[:, :, -1]
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def clamp_symmetric(x: Tensor, limit: float) -> Tensor:
+    """Limits every value to [-limit, limit] (clip_qkv)."""
+    return torch.clamp(x, -limit, limit)

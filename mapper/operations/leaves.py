@@ -1,0 +1,155 @@
+"""Modules for leaves that torch has no class for, with the parameter names of the checkpoints."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mapper.operations.convolution import weight_norm
+
+
+class LinearTransposed(nn.Module):
+    """Linear layer whose weight is stored [in, out]. (..., in) -> (..., out)"""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_features, out_features))
+        self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight.t(), self.bias)
+
+
+class LayerNormGammaBeta(nn.Module):
+    """LayerNorm whose weight is stored as gamma and its bias as beta. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.empty(size))
+        self.beta = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
+
+
+class LayerNormChannelsFirst(nn.Module):
+    """LayerNorm over the channels of an image. (B, C, Y, X) -> (B, C, Y, X)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(size))
+        self.bias = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.layer_norm(x.movedim(1, -1), self.weight.shape, self.weight, self.bias, self.eps)
+        return x.movedim(-1, 1)
+
+
+class RMSNormOffset(nn.Module):
+    """RMSNorm that scales by 1 + weight, all of it in float32 (Gemma). (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.rms_norm(x.float(), self.weight.shape, 1.0 + self.weight.float(), self.eps)
+        return y.to(x.dtype)
+
+
+class RMSNormGamma(nn.Module):
+    """RMSNorm whose weight is stored as gamma. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.gamma.shape, self.gamma, self.eps)
+
+
+class ScaledEmbedding(nn.Embedding):
+    """Embedding times a constant that is rounded to the weight's dtype first (Gemma). (B, T) -> (B, T, W)"""
+
+    def __init__(self, rows: int, size: int, scale: float):
+        super().__init__(rows, size)
+        self.scale = scale
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return super().forward(ids) * torch.tensor(self.scale, dtype=self.weight.dtype).item()
+
+
+class FrozenBatchNorm(nn.Module):
+    """BatchNorm with fixed statistics, all four stored as buffers. (B, C, Y, X) -> (B, C, Y, X)"""
+
+    def __init__(self, size: int, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("weight", torch.empty(size))
+        self.register_buffer("bias", torch.empty(size))
+        self.register_buffer("running_mean", torch.empty(size))
+        self.register_buffer("running_var", torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, var = self.running_mean, self.running_var
+        return F.batch_norm(x, mean, var, self.weight, self.bias, False, 0.0, self.eps)
+
+
+class Conv1dWeightNorm(nn.Module):
+    """Conv1d whose kernel is stored as direction weight_v and length weight_g. (B, C, T) -> (B, C', T')"""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: int,
+        length_shape: tuple[int, int, int],
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.weight_g = nn.Parameter(torch.empty(length_shape))
+        self.weight_v = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = weight_norm(self.weight_g, self.weight_v)
+        return F.conv1d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Conv1dParametrized(nn.Module):
+    """Conv1d whose kernel is stored as parametrizations.weight: original0 length, original1 direction."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: int,
+        length_shape: tuple[int, int, int],
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+        self.parametrizations = nn.Module()
+        parts = self.parametrizations.weight = nn.Module()
+        parts.original0 = nn.Parameter(torch.empty(length_shape))
+        parts.original1 = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.parametrizations.weight
+        weight = weight_norm(parts.original0, parts.original1)
+        return F.conv1d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)

@@ -1,0 +1,72 @@
+"""Masks: boolean, True where a key is seen, (1 or B, 1, 1 or T, S). Built once per forward.
+
+attention_mask is what a caller gives, (B, S) with 1 for real positions and 0 for padding, or None.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tensor:
+    """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = ((index <= index[:, None]) & (index > index[:, None] - window))[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def sliding_mask_both(x: Tensor, attention_mask: Tensor | None, reach: int) -> Tensor:
+    """Shows each query the keys at most `reach` away on either side. Shapes as in causal_mask"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = ((index - index[:, None]).abs() <= reach)[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_at(slots: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
+    """A causal mask over a cache of `length` keys for queries that stand at `slots` (T,).
+
+    attention_mask (B, S) covers the first S <= length keys. -> (1 or B, 1, T, length)
+    """
+    index = torch.arange(length, device=slots.device)
+    mask = (index <= slots[:, None])[None, None]
+    if attention_mask is None:
+        return mask
+    seen = F.pad(attention_mask != 0, (0, length - attention_mask.shape[1]), value=True)
+    return mask & seen[:, None, None, :]
+
+
+def sliding_mask_at(slots: Tensor, length: int, attention_mask: Tensor | None, window: int) -> Tensor:
+    """A sliding-window mask over a cache of `length` keys for queries that stand at `slots` (T,)."""
+    index = torch.arange(length, device=slots.device)
+    return causal_mask_at(slots, length, attention_mask) & (index > slots[:, None] - window)
+
+
+def prefix_mask(x: Tensor, attention_mask: Tensor | None, prefix: Tensor) -> Tensor:
+    """A causal mask whose prefix positions see each other. prefix (B, T) bool -> (B, 1, T, T)"""
+    both = (prefix[:, None, :] & prefix[:, :, None])[:, None]
+    mask = causal_mask(x, None) | both
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Sets padded positions to zero. x (B, T, C), attention_mask (B, T) or None -> (B, T, C)"""
+    return x if attention_mask is None else x * (attention_mask != 0).unsqueeze(-1).to(x.dtype)

@@ -1,0 +1,122 @@
+"""The operations as text: names, source, signatures, and which others each one needs. Imports no torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a flow may pass to an operation and what it gets back."""
+
+    name: str
+    topic: str  # the file, without its suffix
+    parameters: tuple[str, ...]
+    required: int  # the first so many parameters have no default
+    annotations: tuple[str, ...]  # of the parameters, as written
+    returns: str  # as written: "Tensor", "tuple[Tensor, Tensor]", "" for a module
+    arity: int  # values returned: 1, or the length of the tuple; 0 for a list of unknown length
+    is_module: bool  # a class of leaves.py
+
+
+@dataclass(frozen=True)
+class _Operation:
+    source: str
+    calls: tuple[str, ...]
+    signature: Signature
+
+
+def operation_names() -> tuple[str, ...]:
+    """Names of all operations, sorted."""
+    return tuple(sorted(_operations()))
+
+
+def operation_source(name: str) -> str:
+    """Source text of one operation, without a trailing newline. Raises KeyError for an unknown name."""
+    return _operations()[name].source
+
+
+def operation_calls(name: str) -> tuple[str, ...]:
+    """Other operations that one needs directly, in order of first use."""
+    return _operations()[name].calls
+
+
+def operation_signature(name: str) -> Signature:
+    """Parameters and return type of one operation; of its constructor where it is a module."""
+    return _operations()[name].signature
+
+
+def operations_needed(names: list[str]) -> tuple[str, ...]:
+    """The names and all that they need, each after what it calls."""
+    ordered: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        for other in operation_calls(name):
+            if other not in ordered:
+                add(other)
+        ordered.setdefault(name)
+
+    for name in names:
+        add(name)
+    return tuple(ordered)
+
+
+@lru_cache(maxsize=1)
+def _operations() -> dict[str, _Operation]:
+    found: dict[str, tuple[str, str, ast.FunctionDef | ast.ClassDef]] = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem in ("__init__", "registry"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                if node.name in found:
+                    raise ValueError(
+                        f"operation '{node.name}' is in both {found[node.name][0]} and {path.stem}"
+                    )
+                found[node.name] = (path.stem, "\n".join(lines[node.lineno - 1 : node.end_lineno]), node)
+    return {
+        name: _Operation(source, _calls(node, found.keys()), _signature(topic, node))
+        for name, (topic, source, node) in found.items()
+    }
+
+
+def _calls(node: ast.FunctionDef | ast.ClassDef, names: Collection[str]) -> tuple[str, ...]:
+    used = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in names and n.id != node.name]
+    used.sort(key=lambda n: (n.lineno, n.col_offset))
+    return tuple(dict.fromkeys(n.id for n in used))
+
+
+def _signature(topic: str, node: ast.FunctionDef | ast.ClassDef) -> Signature:
+    is_module = isinstance(node, ast.ClassDef)
+    function = node if isinstance(node, ast.FunctionDef) else _constructor(node)
+    arguments = [*function.args.posonlyargs, *function.args.args][1 if is_module else 0 :]
+    returns = "" if is_module or function.returns is None else ast.unparse(function.returns)
+    return Signature(
+        name=node.name,
+        topic=topic,
+        parameters=tuple(argument.arg for argument in arguments),
+        required=len(arguments) - len(function.args.defaults),
+        annotations=tuple(ast.unparse(a.annotation) if a.annotation else "" for a in arguments),
+        returns=returns,
+        arity=_arity(function.returns),
+        is_module=is_module,
+    )
+
+
+def _constructor(node: ast.ClassDef) -> ast.FunctionDef:
+    return next(n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
+
+
+def _arity(returns: ast.expr | None) -> int:
+    if isinstance(returns, ast.Subscript) and isinstance(returns.value, ast.Name):
+        if returns.value.id == "tuple" and isinstance(returns.slice, ast.Tuple):
+            return len(returns.slice.elts)
+        if returns.value.id == "list":
+            return 0
+    return 1
