@@ -1,0 +1,70 @@
+"""What a pretrained checkpoint is, the model that runs it, and its source.
+
+    import mapper
+
+    print(mapper.inspect("distilbert-base-uncased"))      # what it is, and how that is known
+    model = mapper.build("distilbert-base-uncased")       # a torch module with its weights
+    text = mapper.generate("distilbert-base-uncased")     # its source: plain torch, one file
+
+Everything public is named here and resolved on first use, so that `import mapper` costs nothing and reading a
+checkpoint never imports torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mapper._api import generate, inspect
+    from mapper._build import build
+    from mapper._verify import verify
+    from mapper.errors import (
+        ArchitectureError,
+        FlowError,
+        FormatError,
+        HintError,
+        MapperError,
+        RuleError,
+        SourceError,
+    )
+    from mapper.report import Report
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArchitectureError",
+    "FlowError",
+    "FormatError",
+    "HintError",
+    "MapperError",
+    "Report",
+    "RuleError",
+    "SourceError",
+    "__version__",
+    "build",
+    "generate",
+    "inspect",
+    "verify",
+]
+
+_HOMES = {
+    "inspect": "mapper._api",
+    "generate": "mapper._api",
+    "build": "mapper._build",
+    "verify": "mapper._verify",
+    "Report": "mapper.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'mapper' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(_HOMES.get(name, "mapper.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,67 @@
+"""The public functions that need no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mapper.architecture import Architecture
+    from mapper.report import Report
+
+
+def describe(
+    source: str | PathLike[str],
+    hints: Mapping[str, Any] | None = None,
+    *,
+    purpose: str = "inspect",
+    revision: str | None = None,
+    rules: Sequence[str | PathLike[str]] = (),
+    families: bool = True,
+) -> Architecture:
+    """The architecture of a source: the one way to it for every command."""
+    from mapper.inference import infer
+    from mapper.rulebook.rulebook import Rulebook
+    from mapper.sources import open_source
+
+    checkpoint = open_source(source, purpose=purpose, revision=revision)
+    return infer(checkpoint, Rulebook(rules), hints=hints, use_families=families)
+
+
+def inspect(
+    source: str | PathLike[str],
+    hints: Mapping[str, Any] | None = None,
+    *,
+    revision: str | None = None,
+    rules: Sequence[str | PathLike[str]] = (),
+    families: bool = True,
+) -> Report:
+    """What a checkpoint is and how that is known, from its headers alone.
+
+    `hints` gives facts by name, `{"attention.heads": 12}`; `rules` names folders with rule files of your own.
+
+        print(mapper.inspect("distilbert-base-uncased"))
+    """
+    from mapper.report import Report
+
+    return Report(describe(source, hints, revision=revision, rules=rules, families=families))
+
+
+def generate(
+    source: str | PathLike[str],
+    hints: Mapping[str, Any] | None = None,
+    *,
+    cache: bool = False,
+    revision: str | None = None,
+    rules: Sequence[str | PathLike[str]] = (),
+) -> str:
+    """The source of a checkpoint's model: one file of plain torch with a `load(path)` at its end.
+
+    `cache` adds a key/value cache to decoders.
+
+        Path("model.py").write_text(mapper.generate("distilbert-base-uncased"))
+    """
+    from mapper.emission import emit
+
+    return emit(describe(source, hints, purpose="generate", revision=revision, rules=rules), cache=cache)

@@ -1,0 +1,106 @@
+"""The group of commands, and what each way to end means as an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+import mapper
+from mapper.cli.commands import build, generate, inspect, verify
+from mapper.cli.completion import completion
+from mapper.cli.options import Group
+from mapper.cli.output import error_line
+from mapper.cli.rules import rules
+from mapper.errors import MapperError
+
+DIFFERS = 3  # a comparison that was asked for found a difference
+BUG = 1
+USER = 2  # what a user or a file caused
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's error
+
+
+@click.group(
+    cls=Group,
+    examples="""
+    mapper inspect  distilbert-base-uncased
+    mapper build    distilbert-base-uncased --out distilbert
+    mapper generate distilbert-base-uncased -o model.py
+    mapper verify   distilbert-base-uncased
+    """,
+)
+@click.version_option(mapper.__version__, "-V", "--version", message="mapper %(version)s")
+def app() -> None:
+    """What a pretrained checkpoint is, the model that runs it, and its source.
+
+    SRC is a hub id (optionally @revision), a folder, one file (.safetensors .bin .pt .pth), a manifest .json, or
+    package:NAME, a model inside an installed Python package.
+    """
+
+
+for command in (inspect, build, generate, verify, rules, completion):
+    app.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code: 0, 2 user or file, 3 differs, 1 bug."""
+    try:
+        code = app.main(args=arguments, prog_name="mapper", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:  # a bare `mapper` asks what there is
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        return _failed(_usage(error))
+    except MapperError as error:
+        return _failed(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_stdout()
+        return PIPE_CLOSED
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(f"{where}{error.strerror or error}")
+    except Exception as error:
+        if os.environ.get("MAPPER_TRACEBACK"):
+            raise
+        at = _last_frame(error)
+        message = f"this is a bug: {type(error).__name__}: {error} ({at}); set MAPPER_TRACEBACK=1 to see where, and report it"
+        _failed(message)
+        return BUG
+
+
+def _failed(message: str) -> int:
+    click.echo(error_line(message), err=True)
+    return USER
+
+
+def _usage(error: click.ClickException) -> str:
+    """click's message in the form of all others: lower case, what to do, no full stop."""
+    message = error.format_message().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    context = getattr(error, "ctx", None)
+    return f"{message}; see {context.command_path} --help" if context else message
+
+
+def _last_frame(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "?"
+    return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+
+
+def _drop_stdout() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing a second time."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # not a real file: a test's
+        return

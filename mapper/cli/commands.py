@@ -1,0 +1,129 @@
+"""`mapper inspect`, `build`, `generate`, `verify`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import mapper
+from mapper.cli import options
+from mapper.cli.options import Command
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+@click.command(
+    cls=Command,
+    examples="""
+    mapper inspect distilbert-base-uncased
+    mapper inspect ./checkpoint --json > report.json
+    mapper inspect ./checkpoint --why attention.heads
+    mapper inspect model.safetensors --set attention.heads=12
+    """,
+)
+@options.source
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+@click.option("--why", metavar="FACT", help="Print the evidence for one fact, such as attention.heads.")
+@options.facts
+@options.rule_folders
+@options.without
+@options.revision
+@options.quiet
+def inspect(
+    source: str,
+    as_json: bool,
+    why: str | None,
+    hints: dict[str, Any],
+    rules: tuple[str, ...],
+    without: tuple[str, ...],
+    revision: str | None,
+    quiet: bool,
+) -> None:
+    """Say what a checkpoint is and how that is known. Reads headers only."""
+    report = mapper.inspect(source, hints, revision=revision, rules=rules, families=not without)
+    if why:
+        click.echo(report.why(why))
+    elif as_json:
+        click.echo(report.to_json(), nl=False)
+    else:
+        click.echo(report)
+
+
+@click.command(
+    cls=Command,
+    examples="""
+    mapper generate distilbert-base-uncased -o model.py
+    mapper generate ./llama --cache -o llama.py
+    """,
+)
+@options.source
+@click.option("-o", "--output", metavar="FILE", help="Write the source there instead of printing it.")
+@click.option("--cache", is_flag=True, help="Give a decoder a key/value cache.")
+@options.facts
+@options.rule_folders
+@options.revision
+def generate(
+    source: str,
+    output: str | None,
+    cache: bool,
+    hints: dict[str, Any],
+    rules: tuple[str, ...],
+    revision: str | None,
+) -> None:
+    """Write the model's source: plain torch, one file, yours to edit."""
+    from mapper._files import write_text
+
+    text = mapper.generate(source, hints, cache=cache, revision=revision, rules=rules)
+    if output is None or output == "-":
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+
+
+@click.command(
+    cls=Command,
+    examples="""
+    mapper build distilbert-base-uncased
+    mapper build distilbert-base-uncased --out distilbert
+    mapper build ./llama --dtype bfloat16 --device cuda
+    """,
+)
+@options.source
+@click.option(
+    "--out", metavar="DIR", help="Write model.py, the weights and the architecture to a new folder."
+)
+@click.option("--dtype", type=click.Choice(DTYPES), help="Cast the weights; as stored when left out.")
+@click.option(
+    "--device", default="cpu", show_default=True, metavar="DEVICE", help="Such as cuda, cuda:1 or mps."
+)
+@options.facts
+@options.rule_folders
+@options.revision
+def build(
+    source: str,
+    out: str | None,
+    dtype: str | None,
+    device: str,
+    hints: dict[str, Any],
+    rules: tuple[str, ...],
+    revision: str | None,
+) -> None:
+    """Load the model with its weights; try it, or write it to a folder."""
+    raise NotImplementedError
+
+
+@click.command(
+    cls=Command,
+    examples="""
+    mapper verify distilbert-base-uncased
+    mapper verify model.py --against transformers
+    """,
+)
+@click.argument("source", metavar="SRC|FILE.py")
+@click.option("--against", metavar="transformers|onnxruntime|FILE", help="The reference to compare with.")
+@options.facts
+@options.revision
+def verify(source: str, against: str | None, hints: dict[str, Any], revision: str | None) -> None:
+    """Compare the model, block by block, with a reference implementation. Exit code 3 where they differ."""
+    raise NotImplementedError

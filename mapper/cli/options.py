@@ -1,0 +1,112 @@
+"""Arguments and options that several commands share, and help pages with examples."""
+
+from __future__ import annotations
+
+import inspect as python
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class _WithExamples:
+    """A help page that ends with commands to try."""
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any):
+        kwargs.setdefault("context_settings", CONTEXT)
+        super().__init__(*args, **kwargs)
+        self.examples = python.cleandoc(examples).splitlines()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class Command(_WithExamples, click.Command):
+    """A command with examples."""
+
+
+class Group(_WithExamples, click.Group):
+    """Commands in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def _files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _facts(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    """`[AT:]FACT=VALUE` pairs as hints; a value is read as in a rule file: a number, true, false, null or text."""
+    facts: dict[str, Any] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise click.BadParameter(f"{text!r} is not FACT=VALUE, as in attention.heads=12")
+        if facts.setdefault(name.strip(), read := _value(value.strip())) != read:
+            raise click.BadParameter(f"{name.strip()} is given twice")
+    return facts
+
+
+def _value(text: str) -> Any:
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def source(function: Function) -> Function:
+    return click.argument("source", metavar="SRC", shell_complete=_files)(function)
+
+
+def facts(function: Function) -> Function:
+    return click.option(
+        "--set",
+        "hints",
+        metavar="[AT:]FACT=V",
+        multiple=True,
+        callback=_facts,
+        help="Give a fact that no tensor and no config shows, such as attention.heads=12; AT narrows it to a part.",
+    )(function)
+
+
+def revision(function: Function) -> Function:
+    return click.option("--revision", metavar="REV", help="Branch, tag or commit of a hub id.")(function)
+
+
+def rule_folders(function: Function) -> Function:
+    return click.option(
+        "--rules",
+        "rules",
+        metavar="DIR",
+        multiple=True,
+        shell_complete=_folders,
+        help="Folder of rule files that go before the shipped ones.",
+    )(function)
+
+
+def without(function: Function) -> Function:
+    return click.option(
+        "--without",
+        metavar="families",
+        multiple=True,
+        type=click.Choice(["families"]),
+        help="Read without the family files: the vocabulary and the flows alone.",
+    )(function)
+
+
+def quiet(function: Function) -> Function:
+    return click.option("-q", "--quiet", is_flag=True, help="Say only what was asked for.")(function)

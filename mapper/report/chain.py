@@ -1,0 +1,39 @@
+"""`--why`: the evidence for one fact."""
+
+from __future__ import annotations
+
+import difflib
+import json
+
+from mapper.architecture import Architecture, Fact
+from mapper.errors import HintError, shorten
+from mapper.report.words import printable
+
+
+def chain(architecture: Architecture, name: str) -> str:
+    """One paragraph for each scope in which the fact holds."""
+    scope, colon, bare = name.rpartition(":")
+    found = [fact for fact in architecture.facts if fact.name == bare and (not colon or scope in fact.at)]
+    if not found:
+        raise HintError(_unknown(architecture, name))
+    return "\n".join(_line(fact) for fact in found)
+
+
+def _line(fact: Fact) -> str:
+    where = f" at {printable(fact.at)}" if fact.at else ""
+    return f"{printable(fact.name)} = {value_text(fact.value)}{where}\n  {fact.evidence}: {printable(fact.source)}"
+
+
+def value_text(value: object) -> str:
+    """A fact's value as JSON on one line, plain text without its quotes."""
+    return printable(value if isinstance(value, str) else json.dumps(value))
+
+
+def _unknown(architecture: Architecture, name: str) -> str:
+    missing = [text for text in architecture.missing if name in text]
+    if missing:
+        return printable(missing[0], limit=1_000)
+    names = sorted({fact.name for fact in architecture.facts})
+    close = difflib.get_close_matches(name, names, n=1)
+    advice = f"did you mean {close[0]}" if close else f"known here: {', '.join(names) or 'no fact'}"
+    return f"no fact {shorten(name)} was needed for {architecture.checkpoint.source}; {advice}"

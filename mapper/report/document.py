@@ -1,0 +1,121 @@
+"""The JSON document of `mapper inspect --json`; `schema.json` beside this file describes it.
+
+Every leaf and block appears once for each of its instances, under concrete paths. The text is put together from one
+template for each folded leaf or block, because a checkpoint with 100,000 tensors has a few dozen of those.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from itertools import product
+from json.encoder import encode_basestring_ascii as quote
+from typing import Any
+
+from mapper.architecture import Architecture, Block, Leaf, Place
+
+
+def as_json(architecture: Architecture) -> str:
+    """The document: one line for each leaf, block, fact and finding; ends in a newline."""
+    checkpoint = architecture.checkpoint
+    head = {
+        "source": checkpoint.source,
+        "family": architecture.family,
+        "reading": architecture.reading,
+        "tensors": len(checkpoint.tensors),
+        "parameters": checkpoint.parameters,
+        "rules": architecture.rules,
+        "inputs": architecture.inputs,
+    }
+    lists = {
+        "leaves": _leaves(architecture.leaves),
+        "blocks": _blocks(architecture.root),
+        "facts": (_dump(_fact(fact)) for fact in architecture.facts),
+        "findings": map(_dump, [*architecture.findings, *checkpoint.notes]),
+        "unused": (_dump({"key": key, "why": why}) for key, why in architecture.unused),
+        "unmapped": map(quote, architecture.unmapped),
+    }
+    fields = [f'"{name}": {_dump(value)}' for name, value in head.items()]
+    fields += [_list(name, items) for name, items in lists.items()]
+    return "{" + ",\n ".join(fields) + "}\n"
+
+
+def _list(name: str, items: Iterator[str]) -> str:
+    text = ",\n  ".join(items)
+    return f'"{name}": [\n  {text}\n ]' if text else f'"{name}": []'
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(finite(value), allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    """`value` with infinities and NaN as text: JSON has no numbers for them, but configs hold them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def _fact(fact: Any) -> dict[str, Any]:
+    return {
+        "name": fact.name,
+        "value": fact.value,
+        "at": fact.at,
+        "evidence": fact.evidence,
+        "source": fact.source,
+    }
+
+
+def _leaves(leaves: list[Leaf]) -> Iterator[str]:
+    for leaf in leaves:
+        shapes = {name: list(info.shape) for name, info in leaf.tensors.items()}
+        rest = f', "kind": {quote(leaf.kind)}, "tensors": {json.dumps(shapes)}}}'
+        for path in leaf.place.expand():
+            yield f'{{"path": {quote(path)}{rest}'
+
+
+def _blocks(block: Block, layer: Place | None = None) -> Iterator[str]:
+    yield from _instances(block, layer)
+    inner = block.home if block.kind == "layer" else layer
+    for value in block.roles.values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Block):
+                yield from _blocks(item, inner)
+
+
+def _instances(block: Block, layer: Place | None) -> Iterator[str]:
+    roles = [
+        (quote(role), *_paths(value, block.home)) for role, value in block.roles.items() if _has_leaf(value)
+    ]
+    kind, depth = quote(block.kind), len(layer) if layer is not None else 0
+    for words in _expand(block.home):
+        path = ".".join(words)
+        above = quote(".".join(words[:depth])) if depth else "null"
+        below = path + "." if path else ""
+        named = ", ".join(f"{role}: {_role(below, path, ends, many)}" for role, ends, many in roles)
+        yield f'{{"path": {quote(path)}, "kind": {kind}, "layer": {above}, "roles": {{{named}}}}}'
+
+
+def _has_leaf(value: Any) -> bool:
+    return isinstance(value[0] if isinstance(value, list) and value else value, Leaf)
+
+
+def _role(below: str, path: str, ends: list[str], many: bool) -> str:
+    paths = [quote(below + end if end else path) for end in ends]
+    return f"[{', '.join(paths)}]" if many else paths[0]
+
+
+def _paths(value: Any, home: Place) -> tuple[list[str], bool]:
+    """The paths of a role's leaves below one instance of the block, and whether they are a list."""
+    leaves = value if isinstance(value, list) else [value]
+    ends = [".".join(words) for leaf in leaves for words in _expand(leaf.place[len(home) :])]
+    return ends, isinstance(value, list) or len(ends) > 1
+
+
+def _expand(place: tuple[str | tuple[int, ...], ...]) -> Iterator[tuple[str, ...]]:
+    return product(*((part,) if isinstance(part, str) else tuple(map(str, part)) for part in place))

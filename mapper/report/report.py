@@ -1,0 +1,41 @@
+"""The result of an inspection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mapper.architecture import Architecture
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """What a checkpoint is and how that is known; `print` shows it as `mapper inspect` does.
+
+    `architecture` has the data behind it, `to_json()` the document of `mapper inspect --json`, and
+    `why("attention.heads")` the evidence for one fact.
+    """
+
+    architecture: Architecture
+
+    def __str__(self) -> str:
+        from mapper.report.text import as_text
+
+        return as_text(self.architecture)
+
+    def __repr__(self) -> str:
+        known = self.architecture
+        return f"Report({known.checkpoint.source!r}, family={known.family!r}, reading={known.reading!r})"
+
+    def to_json(self) -> str:
+        """One JSON document, described by `mapper/report/schema.json`."""
+        from mapper.report.document import as_json
+
+        return as_json(self.architecture)
+
+    def why(self, fact: str) -> str:
+        """The evidence for the facts of this name, strongest first, with what was considered and lost."""
+        from mapper.report.chain import chain
+
+        return chain(self.architecture, fact)
