@@ -1,0 +1,201 @@
+"""What rule files say about facts: where a config has them, what they are when it has not, how they follow from others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.errors import RuleError
+from mapper.rulebook.fields import Fields
+from mapper.rulebook.strict import Document
+from mapper.rulebook.values import TYPES
+
+UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # None is a value that a rule may state
+
+
+@dataclass(frozen=True)
+class FactRule:
+    """One way to know one fact. Several for one name are tried in order, those of a family first."""
+
+    name: str
+    file: str
+    line: int
+    type: str | None = None  # one of TYPES; None where another rule for the same name says it
+    doc: str = ""
+    config: tuple[str, ...] = ()  # fields of the config, dotted below its top, first that is there wins
+    towers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # tower -> fields that only it reads
+    map: dict[str, Any] = field(default_factory=dict)  # value in the config, as text -> value of the fact
+    nullable: bool = False  # whether null in the config is a value ("none") and not an absence
+    per: str | None = None  # the config has a list, with one value for each element of this list role
+    at: str | None = None  # words of a path or of a role path: the rule holds below it alone
+    has: tuple[str, ...] = ()  # names that must be in the checkpoint for `value`: then the evidence is "name"
+    lacks: tuple[str, ...] = ()  # names that must not be
+    value: Any = UNSET  # a constant of the published code
+    expr: str | None = None  # arithmetic over other facts
+    default: Any = UNSET  # where the config is silent
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class TowerConfig:
+    """Where a tower finds its own part of a config."""
+
+    configs: tuple[str, ...]  # fields that hold a config of its own
+
+
+@dataclass(frozen=True)
+class ConfigVocabulary:
+    """`vocabulary/config.yaml`: facts, and the fields of a config that say nothing about the computation."""
+
+    facts: dict[str, tuple[FactRule, ...]]
+    towers: dict[str, TowerConfig]
+    tasks: dict[str, str]  # last words of a class name in `architectures` -> task
+    irrelevant: frozenset[str]
+    harmless: dict[str, tuple[Any, ...]]  # field -> values with which it changes nothing
+
+
+@dataclass(frozen=True)
+class InputRule:
+    """`vocabulary/inputs.yaml`: one public input of a model."""
+
+    name: str
+    shape: tuple[Any, ...]  # names of free extents, numbers, or fact names
+    dtype: str
+    optional: bool
+    doc: str
+
+
+@dataclass(frozen=True)
+class ActivationRule:
+    """`vocabulary/activations.yaml`: one activation as an expression over x."""
+
+    name: str
+    expression: str
+    file: str
+    line: int
+
+
+def read_fact(fields: Fields, name: str) -> FactRule:
+    """One fact definition of a vocabulary or a family."""
+    rule = FactRule(
+        name=name,
+        file=fields.file,
+        line=fields.line(),
+        type=fields.any("type"),
+        doc=fields.text("doc", ""),
+        config=fields.words("config"),
+        towers={key: _as_words(fields, "towers", key, value) for key, value in fields.mapping("towers").items()},
+        map=fields.mapping("map"),
+        nullable=fields.flag("nullable"),
+        per=fields.any("per"),
+        at=fields.any("at"),
+        has=fields.words("has"),
+        lacks=fields.words("lacks"),
+        value=fields.any("value", UNSET),
+        expr=fields.any("expr"),
+        default=fields.any("default", UNSET),
+        why=fields.text("why", ""),
+    )
+    fields.done()
+    if rule.type is not None and rule.type not in TYPES:
+        fields.fail(f"{rule.type!r} is no type; allowed: {', '.join(TYPES)}", "type")
+    if (rule.has or rule.lacks) and rule.value is UNSET:
+        fields.fail("has and lacks decide a value: the field 'value' is missing")
+    return rule
+
+
+def read_facts(fields: Fields, key: str) -> dict[str, tuple[FactRule, ...]]:
+    """The definitions under `key`: one mapping for each fact, or a list of them, tried in order."""
+    facts = {}
+    for name, value in fields.mapping(key).items():
+        if isinstance(value, list):
+            facts[name] = tuple(read_fact(fields.inner(item, key, name, at), name) for at, item in enumerate(value))
+        else:
+            facts[name] = (read_fact(fields.inner(value, key, name), name),)
+    return facts
+
+
+def _as_words(fields: Fields, *path: Any) -> tuple[str, ...]:
+    *keys, value = path
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in items):
+        fields.fail("expected a list of texts", *keys)
+    return tuple(items)
+
+
+def fields_of(document: Document) -> Fields:
+    return Fields(document.data, document.label, lambda keys: document.line(*keys))
+
+
+def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
+    """The files with `facts`, `towers`, `tasks`, `irrelevant` or `harmless`; of two that say the same, the first wins."""
+    found = ConfigVocabulary({}, {}, {}, frozenset(), {})
+    irrelevant: set[str] = set()
+    for document in _with_key(documents, "config"):
+        fields = fields_of(document).inner(document.data["config"], "config")
+        _merge(found.facts, read_facts(fields, "facts"))
+        for name, value in fields.mapping("towers").items():
+            inner = fields.inner(value, "towers", name)
+            found.towers.setdefault(name, TowerConfig(inner.words("configs")))
+            inner.done()
+        _merge(found.tasks, {suffix: str(task) for suffix, task in fields.mapping("tasks").items()})
+        irrelevant.update(fields.words("irrelevant"))
+        harmless = fields.mapping("harmless")
+        _merge(found.harmless, {key: tuple(v) if isinstance(v, list) else (v,) for key, v in harmless.items()})
+        fields.done()
+    return ConfigVocabulary(found.facts, found.towers, found.tasks, frozenset(irrelevant), found.harmless)
+
+
+def read_inputs(documents: Iterable[Document]) -> dict[str, InputRule]:
+    """Public inputs by name, in the order of the file: the order of a forward's parameters."""
+    found: dict[str, InputRule] = {}
+    for document in _with_key(documents, "inputs"):
+        fields = fields_of(document)
+        for name, value in fields.mapping("inputs").items():
+            found.setdefault(name, read_input(fields.inner(value, "inputs", name), name))
+        fields.done()
+    return found
+
+
+def read_input(fields: Fields, name: str) -> InputRule:
+    rule = InputRule(
+        name,
+        tuple(fields.sequence("shape")),
+        fields.text("dtype"),
+        fields.flag("optional"),
+        fields.text("doc", ""),
+    )
+    fields.done()
+    return rule
+
+
+def read_activations(documents: Iterable[Document]) -> dict[str, ActivationRule]:
+    """Activations by the name that configs use."""
+    found: dict[str, ActivationRule] = {}
+    for document in _with_key(documents, "activations"):
+        fields = fields_of(document)
+        for name, value in fields.mapping("activations").items():
+            if not isinstance(value, str):
+                fields.fail("expected an expression over x", "activations", name)
+            line = fields.line("activations", name)
+            found.setdefault(name, ActivationRule(name, value, document.label, line))
+        fields.done()
+    return found
+
+
+def _with_key(documents: Iterable[Document], key: str) -> list[Document]:
+    return [document for document in documents if isinstance(document.data, dict) and key in document.data]
+
+
+def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+    for key, value in more.items():
+        into.setdefault(key, value)
+
+
+def fact_type(name: str, *rules: Iterable[FactRule]) -> str:
+    """The type that the rules for one fact agree on; "any" if none says."""
+    types = {rule.type for group in rules for rule in group if rule.type}
+    if len(types) > 1:
+        raise RuleError(f"the fact {name!r} has two types: {', '.join(sorted(types))}")
+    return types.pop() if types else "any"

@@ -1,0 +1,164 @@
+"""Family files: one architecture family, by which names it is known, and what no tensor shows about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+from mapper.errors import RuleError
+from mapper.rulebook.facts import FactRule, fields_of, read_facts
+from mapper.rulebook.fields import Fields
+from mapper.rulebook.strict import Document
+
+@dataclass(frozen=True)
+class Example:
+    """One checkpoint header in a rule file, and what must be read from it."""
+
+    name: str
+    tensors: dict[str, Any]  # name with brace lists -> shape
+    config: dict[str, Any] | None
+    expect: dict[str, Any]
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """What one rule file says about an architecture family."""
+
+    name: str
+    model_types: tuple[str, ...]
+    source: tuple[str, ...]
+    recognise: tuple[str, ...]  # patterns over names, all of which must occur
+    recognise_shapes: dict[str, tuple[Any, ...]]  # pattern -> extents; null is any
+    by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
+    names: dict[str, str]  # pattern -> role path
+    kinds: dict[str, str]  # pattern -> leaf kind
+    transposed: tuple[str, ...]  # patterns of weights stored [in, out]
+    forms: dict[str, str]  # pattern -> form of a leaf ("offset")
+    flows: dict[str, tuple[str, ...]]  # role path, role or kind -> flows, tried in order
+    facts: dict[str, tuple[FactRule, ...]]
+    unused: dict[str, str]  # pattern -> why no forward reads it
+    irrelevant: tuple[str, ...]  # fields of its config that change nothing here
+    harmless: dict[str, tuple[Any, ...]]
+    examples: tuple[Example, ...] = field(repr=False)
+    file: str
+    line: int = 1
+    extends: str | None = None
+
+
+def read_families(documents: Iterable[Document]) -> list[Family]:
+    """Every family, in the order of the files, with what it inherits filled in."""
+    families: dict[str, Family] = {}
+    for document in documents:
+        family = read_family(document)
+        if family.name in families:
+            raise document.error(f"the family {family.name!r} is already in {families[family.name].file}", "family")
+        families[family.name] = family
+    return [_inherited(family, families) for family in families.values()]
+
+
+def read_family(document: Document) -> Family:
+    """One family file as it stands; RuleError with file and line."""
+    fields = fields_of(document)
+    recognise, shapes = _recognise(fields)
+    family = Family(
+        name=fields.text("family"),
+        model_types=fields.words("model_types"),
+        source=fields.words("source"),
+        recognise=recognise,
+        recognise_shapes=shapes,
+        by_type_only=fields.flag("by_type_only"),
+        names=_texts(fields, "names"),
+        kinds=_texts(fields, "kinds"),
+        transposed=fields.words("transposed"),
+        forms=_texts(fields, "forms"),
+        flows={key: _flows(fields, key, value) for key, value in fields.mapping("flows").items()},
+        facts=read_facts(fields, "facts"),
+        unused=_texts(fields, "unused"),
+        irrelevant=fields.words("irrelevant"),
+        harmless={k: tuple(v) if isinstance(v, list) else (v,) for k, v in fields.mapping("harmless").items()},
+        examples=tuple(_example(fields, at, item) for at, item in enumerate(fields.sequence("examples"))),
+        file=document.label,
+        line=fields.line("family"),
+        extends=fields.any("extends"),
+    )
+    fields.done()
+    if not family.recognise and not family.extends:
+        fields.fail("the field 'recognise' is missing")
+    return family
+
+
+def _recognise(fields: Fields) -> tuple[tuple[str, ...], dict[str, tuple[Any, ...]]]:
+    patterns: list[str] = []
+    shapes: dict[str, tuple[Any, ...]] = {}
+    for at, item in enumerate(fields.sequence("recognise")):
+        if isinstance(item, str):
+            patterns.append(item)
+            continue
+        inner = fields.inner(item, "recognise", at)
+        for pattern in inner.data:
+            patterns.append(pattern)
+            shapes[pattern] = tuple(inner.sequence(pattern))
+    return tuple(patterns), shapes
+
+
+def _texts(fields: Fields, key: str) -> dict[str, str]:
+    found = fields.mapping(key)
+    for name, value in found.items():
+        if not isinstance(value, str):
+            fields.fail("expected text", key, name)
+    return found
+
+
+def _flows(fields: Fields, key: str, value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(isinstance(item, str) for item in items):
+        fields.fail("expected the name of a flow, or a list of names tried in order", "flows", key)
+    return tuple(items)
+
+
+def _example(fields: Fields, at: int, item: Any) -> Example:
+    inner = fields.inner(item, "examples", at)
+    config = inner.any("config")
+    if config is not None and not isinstance(config, dict):
+        inner.fail("expected a mapping", "config")
+    example = Example(
+        name=inner.text("name"),
+        tensors=inner.mapping("tensors"),
+        config=config,
+        expect=inner.mapping("expect"),
+        file=fields.file,
+        line=inner.line(),
+    )
+    inner.done()
+    return example
+
+
+def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...] = ()) -> Family:
+    """The family with the tables of those it extends; its own entries come first and win."""
+    if family.extends is None:
+        return family
+    if family.extends in (*seen, family.name):
+        raise RuleError(f"{family.file}:{family.line}: {family.name!r} extends itself")
+    base = families.get(family.extends)
+    if base is None:
+        close = get_close_matches(family.extends, families, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise RuleError(f"{family.file}:{family.line}: there is no family {family.extends!r} to extend{hint}")
+    base = _inherited(base, families, (*seen, family.name))
+    changes: dict[str, Any] = {
+        key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))}
+        for key in ("names", "kinds", "forms", "flows", "facts", "unused", "harmless")
+    }
+    for key in ("transposed", "irrelevant"):
+        changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))
+    if not family.recognise:
+        changes |= {"recognise": base.recognise, "recognise_shapes": base.recognise_shapes}
+    return replace(family, **changes)
+
+
+def _without(table: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key not in keys}

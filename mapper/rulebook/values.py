@@ -1,0 +1,70 @@
+"""The types that a fact may have, and values checked against them: from a config, a rule file or the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from mapper.errors import shorten
+from mapper.limits import EXTENT
+
+TYPES = ("count", "natural", "number", "flag", "text", "activation", "counts", "list", "any")
+_WORDS = {
+    "count": "a whole number from 1",
+    "natural": "a whole number from 0",
+    "number": "a finite number",
+    "flag": "true or false",
+    "text": "text",
+    "activation": "the name of an activation",
+    "counts": "a list of whole numbers from 1",
+    "list": "a list",
+}
+
+
+def checked(value: Any, kind: str) -> Any:
+    """`value` as a fact of this type holds it; ValueError, with what was seen and what is allowed, if it is none."""
+    if kind in ("count", "natural"):
+        return _whole(value, kind)
+    if kind == "number" and _is_number(value):
+        return value
+    if kind == "flag" and isinstance(value, bool):
+        return value
+    if kind in ("text", "activation") and isinstance(value, str):
+        return value
+    if kind == "counts" and isinstance(value, list) and value:
+        return [_whole(item, "count") for item in value]
+    if kind == "list" and isinstance(value, list):
+        return value
+    if kind == "any":
+        return value
+    raise ValueError(f"{shorten(_shown(value))} is not {_WORDS[kind]}")
+
+
+def parsed(text: Any, kind: str) -> Any:
+    """The value that a user wrote on a command line; anything but text is taken as it is."""
+    if not isinstance(text, str) or kind in ("text", "activation"):
+        return checked(text, kind)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    return checked(value, kind)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < EXTENT and math.isfinite(value)
+
+
+def _whole(value: Any, kind: str) -> int:
+    lowest = 1 if kind == "count" else 0
+    if _is_number(value) and value == int(value) and value >= lowest:
+        return int(value)
+    raise ValueError(f"{shorten(_shown(value))} is not {_WORDS[kind]}")
+
+
+def _shown(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return str(type(value).__name__)
