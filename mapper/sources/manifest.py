@@ -19,7 +19,7 @@ from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
 from mapper.errors import FormatError, SourceError, shorten
 from mapper.sources.documents import check_config, parse
 from mapper.sources.files import SNIFFED, open_regular, refuse_impostor
-from mapper.sources.shards import check_name, check_shape
+from mapper.sources.shards import check_names, check_shape
 
 GZIP = b"\x1f\x8b"
 ASSUMED_DTYPE = "F32"
@@ -80,6 +80,7 @@ def from_document(document: Mapping[str, Any], name: str) -> Checkpoint:
     checkpoint = Checkpoint(
         repo if isinstance(repo, str) and table is not document else name, "manifest", {}, config
     )
+    check_names(table, name)
     checkpoint.tensors = {key: _info(entry, key, name) for key, entry in table.items()}
     evidence = document.get("evidence")
     if isinstance(evidence, str) and table is not document:
@@ -92,7 +93,6 @@ def from_document(document: Mapping[str, Any], name: str) -> Checkpoint:
 
 
 def _info(entry: Any, key: str, name: str) -> TensorInfo:
-    check_name(key, name)
     shape, dtype = (
         (entry.get("shape"), entry.get("dtype", ASSUMED_DTYPE))
         if isinstance(entry, Mapping)

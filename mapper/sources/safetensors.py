@@ -5,14 +5,15 @@ https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, listed, shorten
-from mapper.sources.documents import parse
+from mapper.sources.documents import collection_paused, parse
 from mapper.sources.files import SNIFFED, refuse_impostor, refuse_later
-from mapper.sources.shards import Shard, check_name, check_shape
+from mapper.sources.shards import Shard, check_names, check_shape
 
 
 def read_header(file: BinaryIO, size: int, name: str) -> Shard:
@@ -48,48 +49,71 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
 
 def _table(header: bytes, name: str, data_bytes: int) -> Shard:
     if not header.startswith(b"{"):
-        raise FormatError(
-            f"{name}: its header starts with {shorten(header[:8].decode('latin-1'))}, not with '{{'; is it a safetensors file?"
+        seen = shorten(header[:8].decode("latin-1"))
+        raise FormatError(f"{name}: its header starts with {seen}, not with '{{'; is it a safetensors file?")
+    with collection_paused():
+        refuse = _refuse_number(name)
+        entries = parse(
+            header, name, object_pairs_hook=_unique(name), parse_constant=refuse, parse_float=refuse
         )
-    entries = parse(header, name, object_pairs_hook=_unique(name), parse_constant=_no_constant(name))
-    metadata = entries.pop("__metadata__", None)
-    if metadata is not None and not isinstance(metadata, dict):
-        raise FormatError(f"{name}: '__metadata__' in its header is {shorten(str(metadata))}, not an object")
-    if len(entries) > limits.TENSORS:
-        raise FormatError(f"{name}: {len(entries):,} tensors, at most {limits.TENSORS:,} are read")
-    shard = Shard(name, "safetensors", {})
-    spans = [_entry(shard, key, entry) for key, entry in entries.items()]
-    _check_spans(spans, name, data_bytes)
+        metadata = entries.pop("__metadata__", None)
+        if metadata is not None and not isinstance(metadata, dict):
+            raise FormatError(
+                f"{name}: '__metadata__' in its header is {shorten(str(metadata))}, not an object"
+            )
+        if len(entries) > limits.TENSORS:
+            raise FormatError(f"{name}: {len(entries):,} tensors, at most {limits.TENSORS:,} are read")
+        check_names(entries, name)
+        exact = str if b"true" in header or b"false" in header else tuple  # as a key, True is equal to 1
+        shard, spans = _entries(entries, name, exact)
+        _check_spans(spans, name, data_bytes)
     return shard
 
 
-def _entry(shard: Shard, key: str, entry: Any) -> tuple[int, int, str]:
-    """Take one entry of the header into `shard`; its start, end and key."""
-    check_name(key, shard.name)
-    try:
-        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-    except (TypeError, KeyError, ValueError):
-        raise _malformed(shard.name, key, entry) from None
-    if type(start) is not int or type(end) is not int or start < 0 or len(entry) != 3:
-        raise _malformed(shard.name, key, entry)
+def _entries(
+    entries: dict[str, Any], name: str, as_key: Callable[[Any], Any]
+) -> tuple[Shard, list[tuple[int, int, str]]]:
+    """The table, with offsets from the end of the header, and (start, end, key) of each tensor."""
+    shard = Shard(name, "safetensors", {})
+    spans = []
+    known: dict[Any, tuple[TensorInfo, float]] = {}  # big checkpoints repeat few shapes
+    tensors, offsets = shard.tensors, shard.offsets
+    for key, entry in entries.items():
+        try:
+            dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+            described = known.get((dtype, as_key(shape)))
+        except (TypeError, KeyError, ValueError):
+            raise _malformed(name, key, entry) from None
+        if type(start) is not int or type(end) is not int or start < 0 or len(entry) != 3:
+            raise _malformed(name, key, entry)
+        if described is None:
+            described = known[dtype, as_key(shape)] = _describe(dtype, shape, key, name)
+        info, needed = described
+        if needed != end - start:
+            spanned = f"spans {end - start:,} bytes ({start:,} to {end:,})"
+            shown = f"{dtype} {list(info.shape)} needs {needed:,.0f}"
+            raise FormatError(f"{name}: tensor {shorten(key)} {spanned} but {shown}")
+        tensors[key] = info
+        offsets[key] = start
+        spans.append((start, end, key))
+    return shard, spans
+
+
+def _describe(dtype: Any, shape: Any, key: str, name: str) -> tuple[TensorInfo, float]:
+    """The entry's shape and dtype, checked, and how many bytes it needs."""
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
+        known = ", ".join(DTYPE_BYTES)
         raise FormatError(
-            f"{shard.name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are {', '.join(DTYPE_BYTES)}"
+            f"{name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are {known}"
         )
-    info = TensorInfo(check_shape(shape, key, shard.name), dtype)
-    if info.size * DTYPE_BYTES[dtype] != end - start:
-        needed = f"{dtype} {list(info.shape)} needs {info.size * DTYPE_BYTES[dtype]:,.0f}"
-        raise FormatError(
-            f"{shard.name}: tensor {shorten(key)} spans {end - start:,} bytes ({start:,} to {end:,}) but {needed}"
-        )
-    shard.tensors[key] = info
-    shard.offsets[key] = start
-    return start, end, key
+    info = TensorInfo(check_shape(shape, key, name), dtype)
+    return info, info.size * DTYPE_BYTES[dtype]
 
 
 def _malformed(file: str, key: str, entry: Any) -> FormatError:
+    wanted = "dtype, shape and two data_offsets"
     return FormatError(
-        f"{file}: tensor {shorten(key)} is described by {shorten(str(entry))}, not by dtype, shape and two data_offsets"
+        f"{file}: tensor {shorten(key)} is described by {shorten(str(entry))}, not by {wanted}"
     )
 
 
@@ -129,7 +153,7 @@ def _unique(name: str) -> Any:
     return take
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_number(name: str) -> Any:
     def refuse(text: str) -> None:
         raise FormatError(f"{name}: {text} in its header, where only texts and whole numbers may stand")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,16 @@ class Shard:
     path: str | None = None  # None: a remote file
     size: int = 0  # bytes of the file
     notes: list[str] = field(default_factory=list)
+
+
+def check_names(keys: Collection[str], file: str) -> None:
+    """Raise FormatError if one of the keys of a parsed JSON object could not be printed or addressed."""
+    if not keys:
+        return
+    if "" not in keys and max(map(len, keys)) <= limits.NAME_DEPTH and "".join(keys).isascii():
+        return
+    for key in keys:
+        check_name(key, file)
 
 
 def check_name(key: object, file: str) -> None:
@@ -72,9 +82,9 @@ def joined(
     shards: list[Shard], source: str, config: dict[str, Any] | None, notes: Iterable[str] = ()
 ) -> Checkpoint:
     """The checkpoint that `shards` are together. Its tensors stand in the order of the files."""
-    tensors: dict[str, TensorInfo] = {}
-    for shard in shards:
-        twice = tensors.keys() & shard.tensors.keys() if tensors else set()
+    tensors = dict(shards[0].tensors)
+    for shard in shards[1:]:
+        twice = tensors.keys() & shard.tensors.keys()
         if twice:
             raise FormatError(
                 f"{shard.name}: {listed(sorted(twice))} also in an earlier shard; the shards contradict each other"
