@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,11 +129,10 @@ def fields_of(document: Document) -> Fields:
 
 
 def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
-    """The files with `facts`, `towers`, `tasks`, `irrelevant` or `harmless`; of two that say the same, the first wins."""
+    """The files named `vocabulary: config`; where two say the same, the first wins."""
     found = ConfigVocabulary({}, {}, {}, frozenset(), {})
     irrelevant: set[str] = set()
-    for document in _with_key(documents, "config"):
-        fields = fields_of(document).inner(document.data["config"], "config")
+    for _, fields in _files(documents, "config"):
         _merge(found.facts, read_facts(fields, "facts"))
         for name, value in fields.mapping("towers").items():
             inner = fields.inner(value, "towers", name)
@@ -150,8 +149,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
 def read_inputs(documents: Iterable[Document]) -> dict[str, InputRule]:
     """Public inputs by name, in the order of the file: the order of a forward's parameters."""
     found: dict[str, InputRule] = {}
-    for document in _with_key(documents, "inputs"):
-        fields = fields_of(document)
+    for _, fields in _files(documents, "inputs"):
         for name, value in fields.mapping("inputs").items():
             found.setdefault(name, read_input(fields.inner(value, "inputs", name), name))
         fields.done()
@@ -173,8 +171,7 @@ def read_input(fields: Fields, name: str) -> InputRule:
 def read_activations(documents: Iterable[Document]) -> dict[str, ActivationRule]:
     """Activations by the name that configs use."""
     found: dict[str, ActivationRule] = {}
-    for document in _with_key(documents, "activations"):
-        fields = fields_of(document)
+    for document, fields in _files(documents, "activations"):
         for name, value in fields.mapping("activations").items():
             if not isinstance(value, str):
                 fields.fail("expected an expression over x", "activations", name)
@@ -184,8 +181,12 @@ def read_activations(documents: Iterable[Document]) -> dict[str, ActivationRule]
     return found
 
 
-def _with_key(documents: Iterable[Document], key: str) -> list[Document]:
-    return [document for document in documents if isinstance(document.data, dict) and key in document.data]
+def _files(documents: Iterable[Document], name: str) -> Iterator[tuple[Document, Fields]]:
+    for document in documents:
+        if isinstance(document.data, dict) and document.data.get("vocabulary") == name:
+            fields = fields_of(document)
+            fields.text("vocabulary")
+            yield document, fields
 
 
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:

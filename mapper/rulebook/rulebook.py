@@ -14,6 +14,7 @@ from mapper.errors import RuleError
 from mapper.rulebook.strict import Document, parse_yaml, read_text
 
 if TYPE_CHECKING:
+    from mapper.rulebook.facts import ActivationRule, ConfigVocabulary, InputRule
     from mapper.rulebook.families import Family
     from mapper.rulebook.flows import FlowRule
     from mapper.rulebook.vocabulary import VocabularyFile
@@ -104,6 +105,27 @@ class Rulebook:
         from mapper.rulebook.vocabulary import read_vocabulary
 
         return [read for document in self.documents("vocabulary") if (read := read_vocabulary(document))]
+
+    @cached_property
+    def config_vocabulary(self) -> ConfigVocabulary:
+        """Where configs have which fact."""
+        from mapper.rulebook.facts import read_config_vocabulary
+
+        return read_config_vocabulary(self.documents("vocabulary"))
+
+    @cached_property
+    def inputs(self) -> dict[str, InputRule]:
+        """Public inputs by name, in the order of a forward's parameters."""
+        from mapper.rulebook.facts import read_inputs
+
+        return read_inputs(self.documents("vocabulary"))
+
+    @cached_property
+    def activations(self) -> dict[str, ActivationRule]:
+        """By the names that configs use."""
+        from mapper.rulebook.facts import read_activations
+
+        return read_activations(self.documents("vocabulary"))
 
     @cached_property
     def families(self) -> list[Family]:
