@@ -41,8 +41,8 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
         header += file.read(length - len(header))
     if len(header) < length:
         raise FormatError(f"{name}: the file ended while its header was read; download it again")
-    shard = _table(header, name, size - 8 - length)
-    shard.offsets = {key: 8 + length + offset for key, offset in shard.offsets.items()}
+    with collection_paused():
+        shard = _table(header, name, size - 8 - length)
     shard.size = size
     return shard
 
@@ -51,29 +51,24 @@ def _table(header: bytes, name: str, data_bytes: int) -> Shard:
     if not header.startswith(b"{"):
         seen = shorten(header[:8].decode("latin-1"))
         raise FormatError(f"{name}: its header starts with {seen}, not with '{{'; is it a safetensors file?")
-    with collection_paused():
-        refuse = _refuse_number(name)
-        entries = parse(
-            header, name, object_pairs_hook=_unique(name), parse_constant=refuse, parse_float=refuse
-        )
-        metadata = entries.pop("__metadata__", None)
-        if metadata is not None and not isinstance(metadata, dict):
-            raise FormatError(
-                f"{name}: '__metadata__' in its header is {shorten(str(metadata))}, not an object"
-            )
-        if len(entries) > limits.TENSORS:
-            raise FormatError(f"{name}: {len(entries):,} tensors, at most {limits.TENSORS:,} are read")
-        check_names(entries, name)
-        exact = str if b"true" in header or b"false" in header else tuple  # as a key, True is equal to 1
-        shard, spans = _entries(entries, name, exact)
-        _check_spans(spans, name, data_bytes)
+    refuse = _refuse_number(name)
+    entries = parse(header, name, object_pairs_hook=_unique(name), parse_constant=refuse, parse_float=refuse)
+    metadata = entries.pop("__metadata__", None)
+    if metadata is not None and not isinstance(metadata, dict):
+        raise FormatError(f"{name}: '__metadata__' in its header is {shorten(str(metadata))}, not an object")
+    if len(entries) > limits.TENSORS:
+        raise FormatError(f"{name}: {len(entries):,} tensors, at most {limits.TENSORS:,} are read")
+    check_names(entries, name)
+    exact = str if b"true" in header or b"false" in header else tuple  # as a key, True is equal to 1
+    shard, spans = _entries(entries, name, 8 + len(header), exact)
+    _check_spans(spans, name, data_bytes)
     return shard
 
 
 def _entries(
-    entries: dict[str, Any], name: str, as_key: Callable[[Any], Any]
+    entries: dict[str, Any], name: str, base: int, as_key: Callable[[Any], Any]
 ) -> tuple[Shard, list[tuple[int, int, str]]]:
-    """The table, with offsets from the end of the header, and (start, end, key) of each tensor."""
+    """The table, and for each tensor (start, end, key) counted from `base`, the header's end."""
     shard = Shard(name, "safetensors", {})
     spans = []
     known: dict[Any, tuple[TensorInfo, float]] = {}  # big checkpoints repeat few shapes
@@ -94,7 +89,7 @@ def _entries(
             shown = f"{dtype} {list(info.shape)} needs {needed:,.0f}"
             raise FormatError(f"{name}: tensor {shorten(key)} {spanned} but {shown}")
         tensors[key] = info
-        offsets[key] = start
+        offsets[key] = base + start
         spans.append((start, end, key))
     return shard, spans
 
