@@ -1,16 +1,120 @@
-"""The report as text."""
+"""The report as text: what it is, the tree, the facts with their evidence, and what to do about the rest."""
 
 from __future__ import annotations
 
-from mapper.architecture import Architecture
-from mapper.report.words import counted, printable, rounded
+from collections import Counter
+from collections.abc import Iterable
+
+from mapper.architecture import EVIDENCE, Architecture, Fact
+from mapper.checkpoint import DTYPE_BYTES
+from mapper.report.chain import value_text
+from mapper.report.style import Paint, plain
+from mapper.report.tree import tree
+from mapper.report.words import counted, folded, in_bytes, printable, rounded
+
+MEANING = {
+    "exact": "a family vouches for this model type: its outputs were compared with the reference implementation",
+    "unverified": "a flow fits, but nobody has compared this architecture with its reference; mapper verify does",
+    "skeleton": "typed modules only: no flow fits, so forward says what is missing",
+}
+_STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad"}
+SHOWN_FACTS = 40
+SHOWN_KEYS = 10
 
 
-def as_text(architecture: Architecture) -> str:
-    """The whole report, without colours; ends without a newline."""
+def as_text(architecture: Architecture, paint: Paint = plain) -> str:
+    """The whole report; ends without a newline."""
+    parts = [
+        _head(architecture, paint),
+        tree(architecture, paint),
+        _section("facts", _facts(architecture.facts, paint), paint),
+        _section("findings", _sentences(architecture.findings), paint, style="doubt"),
+        _section("unused, with their reason", _unused(architecture), paint),
+        _section("without a role", _keys(architecture.unmapped), paint, style="doubt"),
+        _section("unknown", _sentences(architecture.missing), paint, style="bad"),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def first_line(architecture: Architecture, paint: Paint = plain) -> str:
+    """The source, its family and how far to trust the reading."""
+    family = printable(architecture.family) if architecture.family else "no known family"
+    reading = paint(_STYLE.get(architecture.reading, "name"), architecture.reading)
+    return f"{paint('name', printable(architecture.checkpoint.source))}: {family}, {reading}"
+
+
+def _head(architecture: Architecture, paint: Paint) -> str:
     checkpoint = architecture.checkpoint
-    head = (
-        f"{printable(checkpoint.source)}: {architecture.family or 'no known family'}, {architecture.reading}"
-    )
-    size = f"{counted(len(checkpoint.tensors), 'tensor')}, {rounded(checkpoint.parameters)} parameters"
-    return f"{head}\n{size}"
+    stored = Counter[str]()
+    for info in checkpoint.tensors.values():
+        stored[info.dtype] += info.size
+    size = in_bytes(sum(count * DTYPE_BYTES.get(dtype, 0) for dtype, count in stored.items()))
+    dtypes = ", ".join(dtype for dtype, _ in stored.most_common(3))
+    lines = [
+        first_line(architecture, paint),
+        f"{counted(len(checkpoint.tensors), 'tensor')}, {rounded(checkpoint.parameters)} parameters"
+        + (f" ({dtypes}, {size})" if stored else "")
+        + f", {checkpoint.container}",
+        f"{architecture.reading}: {MEANING[architecture.reading]}",
+        *(f"note: {printable(note, limit=400)}" for note in checkpoint.notes),
+    ]
+    if architecture.rules:
+        lines.append(paint("faint", f"rules {architecture.rules}"))
+    return "\n".join(lines)
+
+
+def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -> str:
+    return "\n".join([paint(style, title), *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _sentences(texts: list[str]) -> list[str]:
+    shown = [printable(text, limit=400) for text in texts[:SHOWN_FACTS]]
+    return [*shown, *_more(len(texts) - len(shown))]
+
+
+def _facts(facts: list[Fact], paint: Paint) -> list[str]:
+    """One line for each value with one origin, however many places it holds at."""
+    merged: dict[tuple[str, str, str, str], list[str]] = {}
+    for fact in facts:
+        key = (fact.name, value_text(fact.value), fact.evidence, fact.source)
+        merged.setdefault(key, []).append(fact.at)
+    shown = sorted(merged.items(), key=_weakest_last)[:SHOWN_FACTS]
+    names = max((len(f"{key[0]} = {key[1]}") for key, _ in shown), default=0)
+    lines = []
+    for (name, value, evidence, source), places in shown:
+        left = f"{printable(name)} = {value}"
+        style = "doubt" if evidence in ("default", "name") else "faint"
+        why = paint(style, f"{evidence}: {printable(source, limit=72)}")
+        lines.append(f"{left:{min(names, 44)}}  {why}{_where(places, paint)}")
+    return [*lines, *_more(len(merged) - len(shown))]
+
+
+def _weakest_last(item: tuple[tuple[str, str, str, str], list[str]]) -> tuple[int, str]:
+    """What the user said first and the defaults last; otherwise in the order of inference."""
+    evidence = item[0][2]
+    return (EVIDENCE.index(evidence) if evidence in ("given", "default") else 1, "")
+
+
+def _where(places: Iterable[str], paint: Paint) -> str:
+    named = [printable(at, limit=48) for at in dict.fromkeys(places) if at not in ("", "*")]
+    if not named:
+        return ""
+    more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+    return paint("faint", f"  at {named[0]}{more}")
+
+
+def _unused(architecture: Architecture) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for key, why in architecture.unused:
+        by_reason.setdefault(why, []).append(key)
+    return [f"{name}: {printable(why)}" for why, keys in by_reason.items() for name in _keys(keys)]
+
+
+def _keys(keys: list[str]) -> list[str]:
+    """Folded keys: one line for those that differ in numbers only."""
+    names = [printable(name) for name in folded(keys)]
+    return [*names[:SHOWN_KEYS], *_more(len(names) - SHOWN_KEYS)]
+
+
+def _more(count: int) -> list[str]:
+    return [f"and {count:,} more, all of them with --json"] if count > 0 else []

@@ -37,3 +37,31 @@ def in_bytes(count: float) -> str:
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count:.0f} bytes"
+
+
+def folded(keys: list[str]) -> list[str]:
+    """Keys that differ in numbers only as one, `layer.{0..5}.bias`, in the order of their first."""
+    groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+    for key in keys:
+        words = key.split(".")
+        shape = tuple("\0" if _is_index(word) else word for word in words)
+        groups.setdefault(shape, []).append(tuple(int(word) for word in words if _is_index(word)))
+    return [_named(shape, numbers) for shape, numbers in groups.items()]
+
+
+def _is_index(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) < 10 and (word == "0" or word[0] != "0")
+
+
+def _named(shape: tuple[str, ...], numbers: list[tuple[int, ...]]) -> str:
+    columns = iter(zip(*numbers, strict=True))
+    return ".".join(_span(sorted(set(next(columns)))) if word == "\0" else word for word in shape)
+
+
+def _span(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return str(numbers[0])
+    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{{{numbers[0]}..{numbers[-1]}}}"
+    shown = ",".join(map(str, numbers[:6]))
+    return f"{{{shown}{',..' if len(numbers) > 6 else ''}}}"

@@ -1,0 +1,90 @@
+"""A leaf or a layer in a few words."""
+
+from __future__ import annotations
+
+from mapper.architecture import Block, Leaf
+from mapper.report.chain import value_text
+from mapper.report.words import printable
+
+_PARTS = ("attention", "feed_forward", "moe", "state_space", "convolution", "recurrent")  # kinds worth a word
+
+
+def leaf_summary(leaf: Leaf) -> str:
+    """`Linear 384 → 1,536`: the kind and the sizes that its shapes show."""
+    weight = leaf.tensors.get("weight")
+    shape = weight.shape if weight else ()
+    note = f", {leaf.form}" if leaf.form != "plain" else ""
+    if leaf.kind == "Linear" and len(shape) == 2:
+        rows, columns = shape[::-1] if leaf.form == "transposed" else shape
+        return f"Linear {columns:,} → {rows:,}{note}"
+    if leaf.kind.startswith("Conv") and len(shape) > 2:
+        return f"{leaf.kind} {_channels(leaf.kind, shape)}, kernel {_extents(shape[2:])}{note}"
+    if leaf.kind in ("Parameter", "Buffer"):
+        return f"{leaf.kind} {_extents(next(iter(leaf.tensors.values())).shape)}{note}"
+    if not shape:
+        shape = max((info.shape for info in leaf.tensors.values()), key=len, default=())
+    return f"{leaf.kind} {_extents(shape)}{note}"
+
+
+def _channels(kind: str, shape: tuple[int, ...]) -> str:
+    first, second = (shape[0], shape[1]) if "Transpose" in kind else (shape[1], shape[0])
+    return f"{first:,} → {second:,}"
+
+
+def _extents(shape: tuple[int, ...]) -> str:
+    return " × ".join(f"{extent:,}" for extent in shape) or "scalar"
+
+
+def layer_summary(layer: Block) -> str:
+    """`attention 12 heads, feed_forward 384-1536 gelu`."""
+    parts = []
+    for role, value in layer.roles.items():
+        block = value[0] if isinstance(value, list) and value else value
+        if isinstance(block, Block) and block.kind in _PARTS:
+            parts.append(" ".join([role, *_details(block)]))
+    return ", ".join(parts)
+
+
+def _details(block: Block) -> list[str]:
+    if block.kind == "attention":
+        return _attention(block)
+    if block.kind == "feed_forward":
+        return _feed_forward(block)
+    if block.kind == "moe":
+        return _experts(block)
+    return []
+
+
+def _attention(block: Block) -> list[str]:
+    heads, kv_heads = _value(block, "heads"), _value(block, "kv_heads")
+    if heads is None:
+        return []
+    return [f"{heads} heads" + (f" ({kv_heads} of key and value)" if kv_heads not in (None, heads) else "")]
+
+
+def _feed_forward(block: Block) -> list[str]:
+    up = block.roles.get("up") or block.roles.get("gate_up")
+    sizes = []
+    if isinstance(up, Leaf) and "weight" in up.tensors and len(up.tensors["weight"].shape) == 2:
+        shape = up.tensors["weight"].shape
+        out, into = shape[::-1] if up.form == "transposed" else shape
+        sizes.append(f"{into}-{out}")
+    activation = _value(block, "activation")
+    return [*sizes, *([activation] if activation else [])]
+
+
+def _experts(block: Block) -> list[str]:
+    experts = block.roles.get("experts")
+    count = (
+        sum(item.home.count for item in experts if isinstance(item, Block))
+        if isinstance(experts, list)
+        else 0
+    )
+    within = block.home.count or 1
+    chosen = _value(block, "experts_per_token") or _value(block, "top_k")
+    return [*([f"{count // within} experts"] if count else []), *([f"{chosen} at a time"] if chosen else [])]
+
+
+def _value(block: Block, name: str) -> str | None:
+    fact = block.facts.get(name)
+    return printable(value_text(fact.value)) if fact is not None else None

@@ -1,0 +1,102 @@
+"""What tests of several packages share."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from mapper.architecture import Architecture, Block, Fact, Leaf, Place
+from mapper.checkpoint import Checkpoint, TensorInfo
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")  # results do not depend on it, the time of small tests does
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the rules, caches or hub credentials of whoever runs it."""
+    home = tmp_path_factory.getbasetemp() / "home"
+    for name in ("XDG_CONFIG_HOME", "HF_HOME"):
+        monkeypatch.setenv(name, str(home / name.lower()))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "NO_COLOR", "MAPPER_TRACEBACK"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def bert() -> Architecture:
+    """Two equal layers as inference describes them, made by hand: reports are tested on it."""
+    return hand_made_bert()
+
+
+def hand_made_bert(layers: int = 2) -> Architecture:
+    indices = tuple(range(layers))
+    layer = Place(("encoder", "layer", indices))
+    scope = (("tower", None), ("layers", indices))
+    attention = {
+        role: _linear(layer.child("attention", "self", role), (8, 8), (*scope, ("attention", None)), role)
+        for role in ("query", "key", "value")
+    }
+    output = _linear(
+        layer.child("attention", "output", "dense"), (8, 8), (*scope, ("attention", None)), "output"
+    )
+    up = _linear(layer.child("intermediate", "dense"), (16, 8), (*scope, ("feed_forward", None)), "up")
+    down = _linear(layer.child("output", "dense"), (8, 16), (*scope, ("feed_forward", None)), "down")
+    token = Leaf(
+        Place(("embeddings", "word_embeddings")),
+        "Embedding",
+        {"weight": TensorInfo((99, 8), "F32")},
+        "vocabulary/embeddings.yaml: word_embeddings",
+        (("tower", None), ("embeddings", None)),
+        "token",
+    )
+    leaves = [token, *attention.values(), output, up, down]
+    heads = Fact("attention.heads", 2, "encoder.layer.*", "config", "num_attention_heads")
+    activation = Fact("feed_forward.activation", "gelu", "encoder.layer.*", "default", "families/bert.yaml")
+    blocks = Block(
+        "layer",
+        "layers",
+        layer,
+        indices,
+        {
+            "attention": Block(
+                "attention",
+                "attention",
+                layer.child("attention"),
+                None,
+                {**attention, "output": output},
+                "attention/separate",
+                {"heads": heads},
+            ),
+            "feed_forward": Block(
+                "feed_forward",
+                "feed_forward",
+                layer,
+                None,
+                {"up": up, "down": down},
+                None,
+                {"activation": activation},
+            ),
+        },
+        "layer/post_norm",
+    )
+    embeddings = Block("embedding", "embeddings", Place(("embeddings",)), None, {"token": token})
+    tower = Block("other", "tower", Place(()), None, {"embeddings": embeddings, "layers": [blocks]})
+    tensors = {key: leaf.tensors[key.rpartition(".")[2]] for leaf in leaves for key in leaf.keys()}
+    return Architecture(
+        Checkpoint("tiny-bert", "safetensors", tensors, {"model_type": "bert"}),
+        leaves,
+        Block("other", "root", Place(()), None, {"tower": tower}, "root/base"),
+        family="bert",
+        reading="exact",
+        rules="0123456789ab",
+        facts=[heads, activation],
+        inputs={"input_ids": {"shape": ["batch", "length"], "dtype": "int64", "optional": False}},
+    )
+
+
+def _linear(
+    place: Place, shape: tuple[int, int], block: tuple[tuple[str, tuple[int, ...] | None], ...], role: str
+) -> Leaf:
+    tensors = {"weight": TensorInfo(shape, "F32"), "bias": TensorInfo(shape[:1], "F32")}
+    return Leaf(place, "Linear", tensors, "vocabulary/attention.yaml", block, role)
