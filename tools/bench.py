@@ -1,0 +1,329 @@
+"""Time and memory beside transformers, each pair in one run; prints a markdown table.
+
+    python tools/bench.py                          # everything: about ten minutes and 3 GB of disk
+    python tools/bench.py inspect planning         # some of it
+    python tools/bench.py build --repeat 3 --folder /data/bench
+
+The two sides take turns, and every figure is a median. Checkpoints are random and made once, in `--folder`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+LLAMA = {  # 1.1 billion parameters, 2.2 GB in bfloat16
+    "hidden_size": 2048,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "intermediate_size": 5632,
+    "vocab_size": 32000,
+    "max_position_embeddings": 2048,
+}
+SHARD_BYTES = 500_000_000
+LENGTH = 128
+
+
+class Line(NamedTuple):
+    """One row of the table; `limit` is the largest ratio that the project allows itself."""
+
+    what: str
+    ours: str
+    theirs: str
+    ratio: float | None
+    limit: float | None
+
+
+# ------------------------------------------------------------------------------------------------- whole processes
+def run_python(code: str, *arguments: str) -> float:
+    """Seconds that one interpreter takes from start to end."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments, *(["-c", code] if code else [])], **_quietly(), check=True)
+    return time.perf_counter() - start
+
+
+def _quietly() -> dict[str, Any]:
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
+    return {"cwd": ROOT, "env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def in_turns(repeat: int, *sides: Callable[[], Any]) -> list[list[Any]]:
+    """Results of each side; one unmeasured turn first, to fill the file cache."""
+    results: list[list[Any]] = [[] for _ in sides]
+    for turn in range(repeat + 1):
+        for side, measured in zip(sides, results, strict=True):
+            value = side()
+            if turn:
+                measured.append(value)
+    return results
+
+
+def inspect(folder: Path, repeat: int) -> Iterator[Line]:
+    """A whole `mapper inspect` of a local MiniLM beside an import of transformers."""
+    case = bert_checkpoint(folder / "minilm", **MINILM)
+    commands = {
+        "from transformers import AutoModel": lambda: run_python("from transformers import AutoModel"),
+        "import torch": lambda: run_python("import torch"),
+        "import numpy, yaml, safetensors": lambda: run_python("import numpy, yaml, safetensors"),
+    }
+    ours, *others = in_turns(
+        repeat, lambda: run_python("", "-m", "mapper", "inspect", str(case)), *commands.values()
+    )
+    for at, (name, theirs) in enumerate(zip(commands, others, strict=True)):
+        limit = 0.15 if at == 0 else None
+        yield _seconds(f"`mapper inspect` of MiniLM; `{name}`", ours, theirs, limit)
+
+
+def planning(folder: Path, repeat: int) -> Iterator[Line]:
+    """From the header of a mixture of experts to its architecture: linear in the number of tensors."""
+    cases = [experts_header(folder / f"experts-{layers}.safetensors", layers) for layers in (50, 100)]
+    code = (
+        "import sys, time; start = time.perf_counter(); from mapper._api import describe;"
+        "describe({!r}); sys.exit(print(time.perf_counter() - start, file=open({!r}, 'w')))"
+    )
+    note = folder / "planning.txt"
+
+    def plan(case: Path) -> float:
+        run_python(code.format(str(case), str(note)))
+        return float(note.read_text())
+
+    once, twice = in_turns(repeat, *(lambda case=case: plan(case) for case in cases))
+    yield Line(
+        "planning 100,000 tensors (50 layers × 2,000 experts), at most 3 s",
+        f"{median(once):.2f} s",
+        "-",
+        None,
+        None,
+    )
+    ratio = median(twice) / median(once)
+    yield Line(
+        "planning 200,000 tensors", f"{median(twice):.2f} s", f"{median(once):.2f} s (100,000)", ratio, 2.2
+    )
+    document = [run_python("", "-m", "mapper", "inspect", str(cases[0]), "--json") for _ in range(repeat)]
+    yield Line("`mapper inspect --json` of 100,000 tensors", f"{median(document):.2f} s", "-", None, None)
+
+
+# ------------------------------------------------------------------------------------------------------- loading
+LOAD = """
+import json, resource, sys, time
+born, case, side, note = float(sys.argv[1]), *sys.argv[2:5]
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+if side == "mapper":
+    import mapper
+    model = mapper.build(case)
+elif side == "transformers":
+    from transformers import AutoModelForCausalLM
+    model = AutoModelForCausalLM.from_pretrained(case, dtype="auto")
+else:
+    import torch
+seconds, megabytes = time.time() - born, peak()
+if side != "torch":
+    import torch
+    with torch.inference_mode():
+        model(input_ids=torch.arange(16)[None])
+json.dump([seconds, megabytes, time.time() - born, peak()], open(note, "w"))
+"""
+
+
+def build(folder: Path, repeat: int) -> Iterator[Line]:
+    """A sharded Llama of 2.2 GB, from the start of the process to the loaded model and to its first logits."""
+    case, note = llama_checkpoint(folder / "llama"), folder / "build.json"
+
+    def load(side: str) -> list[float]:
+        arguments = [sys.executable, "-c", LOAD, str(time.time()), str(case), side, str(note)]
+        subprocess.run(arguments, **_quietly(), check=True)
+        measured: list[float] = json.loads(note.read_text())
+        return measured
+
+    sides = ("mapper", "transformers", "torch")
+    results = in_turns(repeat, *(lambda side=side: load(side) for side in sides))
+    ours, theirs, floor = ([list(column) for column in zip(*result, strict=True)] for result in results)
+    yield _seconds("2.2 GB Llama, process start to loaded; `from_pretrained`", ours[0], theirs[0], 0.5)
+    yield _memory("its peak memory", ours[1], theirs[1], 1.0)
+    yield _seconds("process start to first logits", ours[2], theirs[2], None)
+    yield _memory("its peak memory", ours[3], theirs[3], None)
+    yield _seconds("the floor: process start to `import torch`", ours[0], floor[0], None)
+
+
+# ------------------------------------------------------------------------------------------------------- forward
+def forward(folder: Path, repeat: int) -> Iterator[Line]:
+    """One forward in evaluation mode beside transformers with scaled dot-product attention, the same weights."""
+    case = bert_checkpoint(
+        folder / "bert-base", hidden_size=768, num_hidden_layers=12, num_attention_heads=12
+    )
+    for batch in (1, 8):
+        yield _forward("bert-base", case, "AutoModel", batch, repeat)
+    yield _forward("2.2 GB Llama", llama_checkpoint(folder / "llama"), "AutoModelForCausalLM", 1, repeat)
+
+
+def _forward(name: str, case: Path, loader: str, batch: int, repeat: int) -> Line:
+    import torch
+    import transformers
+
+    sys.path.insert(0, str(ROOT))
+    import mapper
+
+    theirs = (
+        getattr(transformers, loader).from_pretrained(case, dtype="auto", attn_implementation="sdpa").eval()
+    )
+    ours = mapper.build(str(case))
+    ids = torch.randint(0, 30_000, (batch, LENGTH), generator=torch.Generator().manual_seed(0))
+    arguments = {"input_ids": ids} | ({"use_cache": False} if loader == "AutoModelForCausalLM" else {})
+    with torch.inference_mode():
+        difference = _largest_difference(ours(input_ids=ids), theirs(**arguments))
+        times = in_turns(
+            4 * repeat, lambda: _timed(ours, {"input_ids": ids}), lambda: _timed(theirs, arguments)
+        )
+    line = _seconds(f"forward of {name}, batch {batch}, length {LENGTH}", *times, 1.05)
+    return line._replace(what=f"{line.what} (largest difference {difference:.1g})")
+
+
+def _timed(model: Any, arguments: dict[str, Any]) -> float:
+    start = time.perf_counter()
+    model(**arguments)
+    return time.perf_counter() - start
+
+
+def _largest_difference(ours: Any, theirs: Any) -> float:
+    name = "logits" if hasattr(theirs, "logits") else "last_hidden_state"
+    return (getattr(ours, name).float() - getattr(theirs, name).float()).abs().max().item()
+
+
+# ---------------------------------------------------------------------------------------------------- checkpoints
+def bert_checkpoint(folder: Path, **sizes: int) -> Path:
+    """A random BERT in float32, written once."""
+    if not (folder / "model.safetensors").exists():
+        from transformers import BertConfig, BertModel
+
+        BertModel(BertConfig(**sizes)).save_pretrained(folder)
+    return folder
+
+
+def llama_checkpoint(folder: Path) -> Path:
+    """A random Llama in bfloat16 in shards of 500 MB, written once; never whole in memory."""
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        return folder
+    import torch
+    from safetensors.torch import save_file
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(**LLAMA, dtype="bfloat16", architectures=["LlamaForCausalLM"])
+    config.save_pretrained(folder)
+    with torch.device("meta"):
+        tensors = LlamaForCausalLM(config).state_dict()
+    generator = torch.Generator().manual_seed(0)
+    shards = list(_shards({name: tensor.shape for name, tensor in tensors.items()}))
+    files: dict[str, str] = {}
+    for number, shard in enumerate(shards, 1):
+        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
+        weights = {
+            name: (torch.randn(shape, generator=generator) * 0.02).bfloat16() for name, shape in shard.items()
+        }
+        for name, tensor in weights.items():
+            if tensor.dim() == 1:  # norms
+                weights[name] = torch.ones_like(tensor)
+        save_file(weights, folder / file, {"format": "pt"})
+        files |= dict.fromkeys(shard, file)
+    size = sum(2 * tensor.numel() for tensor in tensors.values())
+    index.write_text(json.dumps({"metadata": {"total_size": size}, "weight_map": files}))
+    return folder
+
+
+def _shards(shapes: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    shard: dict[str, Any] = {}
+    size = 0
+    for name, shape in shapes.items():
+        if shard and size + 2 * shape.numel() > SHARD_BYTES:
+            yield shard
+            shard, size = {}, 0
+        shard[name] = shape
+        size += 2 * shape.numel()
+    yield shard
+
+
+def experts_header(path: Path, layers: int, experts: int = 2000) -> Path:
+    """A mixture of experts with one tensor of four bytes an expert, written once."""
+    if not path.exists():
+        names = [
+            f"model.layers.{layer}.mlp.experts.{at}.up_proj.weight"
+            for layer in range(layers)
+            for at in range(experts)
+        ]
+        header = {
+            name: {"dtype": "F32", "shape": [1, 1], "data_offsets": [4 * at, 4 * at + 4]}
+            for at, name in enumerate(names)
+        }
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with path.open("wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            file.truncate(8 + len(text) + 4 * len(names))
+    return path
+
+
+# ---------------------------------------------------------------------------------------------------------- table
+def _seconds(what: str, ours: list[float], theirs: list[float], limit: float | None) -> Line:
+    left, right = median(ours), median(theirs)
+    return Line(what, f"{left:.3f} s", f"{right:.3f} s", left / right, limit)
+
+
+def _memory(what: str, ours: list[float], theirs: list[float], limit: float | None) -> Line:
+    left, right = median(ours), median(theirs)
+    return Line(what, f"{left:.0f} MB", f"{right:.0f} MB", left / right, limit)
+
+
+def markdown(lines: list[Line]) -> str:
+    """The table that the README quotes."""
+    rows = ["| | mapper | peer | ratio | at most |", "| --- | --- | --- | --- | --- |"]
+    for line in lines:
+        ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
+        limit = "" if line.limit is None else f"{line.limit:.2f}"
+        rows.append(f"| {line.what} | {line.ours} | {line.theirs} | {ratio} | {limit} |")
+    return "\n".join(rows)
+
+
+BENCHMARKS = {"inspect": inspect, "planning": planning, "build": build, "forward": forward}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; all when left out"
+    )
+    parser.add_argument("--repeat", type=int, default=5, help="measured turns (default 5)")
+    parser.add_argument(
+        "--folder", type=Path, help="where the checkpoints are kept (default: a temporary folder)"
+    )
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(BENCHMARKS):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        lines: list[Line] = []
+        for name in options.names or BENCHMARKS:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            lines += BENCHMARKS[name](folder, options.repeat)
+    print(markdown(lines))
+    return 1 if any(line.limit and line.ratio and line.ratio > line.limit for line in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
