@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from mapper.architecture import Architecture
     from mapper.report import Report
 
+    Source = str | Path | Mapping[str, Any] | nn.Module
+
 
 def describe(
-    source: str | PathLike[str],
+    source: Source,
     hints: Mapping[str, Any] | None = None,
     *,
-    purpose: str = "inspect",
+    purpose: str = "headers",
     revision: str | None = None,
-    rules: Sequence[str | PathLike[str]] = (),
+    rules: Sequence[str | Path] = (),
     families: bool = True,
 ) -> Architecture:
-    """The architecture of a source: the one way to it for every command."""
+    """The architecture of a source: the one way to it for every command.
+
+    `purpose` is "headers" or "weights"; without weights the bundled catalogue may answer for the hub.
+    """
     from mapper.inference import infer
     from mapper.rulebook.rulebook import Rulebook
     from mapper.sources import open_source
 
-    checkpoint = open_source(source, purpose=purpose, revision=revision)
+    checkpoint = open_source(source, purpose=purpose, revision=revision, catalogue=purpose == "headers")
     return infer(checkpoint, Rulebook(rules), hints=hints, use_families=families)
 
 
 def inspect(
-    source: str | PathLike[str],
+    source: Source,
     hints: Mapping[str, Any] | None = None,
     *,
     revision: str | None = None,
-    rules: Sequence[str | PathLike[str]] = (),
+    rules: Sequence[str | Path] = (),
     families: bool = True,
 ) -> Report:
     """What a checkpoint is and how that is known, from its headers alone.
@@ -49,12 +56,12 @@ def inspect(
 
 
 def generate(
-    source: str | PathLike[str],
+    source: Source,
     hints: Mapping[str, Any] | None = None,
     *,
     cache: bool = False,
     revision: str | None = None,
-    rules: Sequence[str | PathLike[str]] = (),
+    rules: Sequence[str | Path] = (),
 ) -> str:
     """The source of a checkpoint's model: one file of plain torch with a `load(path)` at its end.
 
@@ -64,4 +71,4 @@ def generate(
     """
     from mapper.emission import emit
 
-    return emit(describe(source, hints, purpose="generate", revision=revision, rules=rules), cache=cache)
+    return emit(describe(source, hints, revision=revision, rules=rules), cache=cache)

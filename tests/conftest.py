@@ -82,7 +82,7 @@ def hand_made_bert(layers: int = 2) -> Architecture:
     )
     embeddings = Block("embedding", "embeddings", Place(("embeddings",)), None, {"token": token})
     tower = Block("other", "tower", Place(()), None, {"embeddings": embeddings, "layers": [blocks]})
-    tensors = {key: leaf.tensors[key.rpartition(".")[2]] for leaf in leaves for key in leaf.keys()}
+    tensors = {key: leaf.tensors[key.rpartition(".")[2]] for leaf in leaves for key in Leaf.keys(leaf)}
     return Architecture(
         Checkpoint("tiny-bert", "safetensors", tensors, {"model_type": "bert"}),
         leaves,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.report.style import Paint
-from mapper.report.summary import leaf_summary, layer_summary
+from mapper.report.summary import layer_summary, leaf_summary
 from mapper.report.words import printable
 
 SHOWN_ROWS = 200
