@@ -93,7 +93,7 @@ class Leaf:
         """Checkpoint keys of every instance."""
         for path in self.place.expand():
             for name in self.tensors:
-                yield f"{path}.{name}" if name else path
+                yield f"{path}.{name}" if name and self.place else name or path
 
 
 @dataclass

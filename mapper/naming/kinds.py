@@ -1,0 +1,173 @@
+"""Every tensor gets exactly one leaf: modules by the names and shapes of their tensors, the rest bare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mapper.architecture import Place
+from mapper.checkpoint import TensorInfo
+from mapper.naming.tree import Node, is_index
+from mapper.naming.vocabulary import Match, Spot, Vocabulary
+
+NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
+_CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}
+_PARAMETRIZED = "parametrizations"
+_INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
+
+
+@dataclass
+class Found:
+    """A leaf before it has a role."""
+
+    spot: Spot
+    kind: str
+    tensors: dict[str, TensorInfo]
+    why: str
+    sure: bool = True  # False: the default of its kind, open to the vote of its neighbours
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it owns tensors by name; else it is one tensor itself."""
+        return "" not in self.tensors
+
+
+def find_leaves(root: Node, vocabulary: Vocabulary) -> list[Found]:
+    """Every tensor of the tree in exactly one leaf, folded."""
+    found = [leaf for spot in _folders(root, vocabulary) for leaf in _Folder(spot, vocabulary).leaves()]
+    vote_on_norms(found)
+    return found
+
+
+def _folders(root: Node, vocabulary: Vocabulary) -> Iterator[Spot]:
+    waiting = [Spot(Place(), (), root)]
+    while waiting:
+        spot = waiting.pop()
+        yield spot
+        inside = [child for child in _children(spot) if not _is_parametrization(child)]
+        waiting.extend(reversed(inside))
+
+
+def _children(spot: Spot) -> Iterator[Spot]:
+    nodes = (*spot.nodes, spot.node)
+    for part, child in spot.node.distinct():
+        if child.children or child.info is not None and isinstance(part, tuple):
+            yield Spot(spot.place.child(part), nodes, child)
+
+
+def _is_parametrization(spot: Spot) -> bool:
+    """`parametrizations.weight.original0` belongs to the module that holds it."""
+    return spot.place[-1] == _PARAMETRIZED and spot.node.at("weight") is not None
+
+
+class _Folder:
+    """The leaves that stand directly in one folder."""
+
+    def __init__(self, spot: Spot, vocabulary: Vocabulary):
+        self.spot, self.vocabulary = spot, vocabulary
+        self.own = {word: info for word, info in spot.node.tensors().items() if not is_index(word)}
+        self.purposes = {word: self.purpose(word) for word in self.own}
+
+    def purpose(self, word: str) -> str:
+        """What a tensor name means for a module: weight, bias, statistics, recurrent ...; "" for a bare one."""
+        if not word:
+            return ""
+        known = self.vocabulary.tensors.get(word)
+        if known:
+            return known
+        stem = word.removesuffix("_reverse").rstrip("0123456789")
+        return self.vocabulary.tensors.get(stem, "") if stem.endswith("_l") else ""
+
+    def leaves(self) -> Iterator[Found]:
+        if self.spot.node.info is not None and self.spot.place and isinstance(self.spot.place[-1], tuple):
+            yield self.bare(self.spot, self.spot.node.info)
+        module = self.module()
+        if module:
+            yield module
+        for word, info in self.own.items():
+            if module is None or word not in module.tensors:
+                spot = Spot(self.spot.place.child(word), (*self.spot.nodes, self.spot.node), self.spot.node.children[word])
+                yield self.bare(spot, info)
+
+    def module(self) -> Found | None:
+        """The module whose tensors these are, if they are one's."""
+        tensors = {word: self.own[word] for word, purpose in self.purposes.items() if purpose}
+        tensors |= self.parametrized()
+        purposes = {self.purposes.get(word, "weight") for word in tensors}
+        if not purposes:
+            return None
+        kind, why, sure = self.kind(tensors, purposes)
+        if kind in ("Parameter", "Buffer"):
+            return None
+        return Found(self.spot, kind, tensors, why, sure)
+
+    def parametrized(self) -> dict[str, TensorInfo]:
+        node = self.spot.node.at(_PARAMETRIZED, "weight")
+        if node is None:
+            return {}
+        return {f"{_PARAMETRIZED}.weight.{word}": info for word, info in node.tensors().items()}
+
+    def kind(self, tensors: dict[str, TensorInfo], purposes: set[str]) -> tuple[str, str, bool]:
+        if "statistics" in purposes:
+            return "BatchNorm", "has running statistics", True
+        shape = self.weight_shape(tensors, purposes)
+        has_bias = "bias" in purposes
+        match = self.decided(len(shape), has_bias)
+        if match:
+            return match.entry.target, match.entry.where, True
+        if "recurrent" in purposes:
+            gates = next(info.shape for word, info in tensors.items() if word.startswith("weight_hh"))
+            count = gates[0] // gates[1] if len(gates) == 2 and gates[1] else 0
+            return {3: "GRU", 4: "LSTM"}.get(count, "RNN"), f"{count} gates", True
+        if len(shape) in _CONVOLUTIONS:
+            return _CONVOLUTIONS[len(shape)], f"weight has {len(shape)} dimensions", True
+        if len(shape) == 2 or "quantized" in purposes:
+            return "Linear", "weight has 2 dimensions", True
+        if len(shape) == 1 and has_bias:
+            return "LayerNorm", "weight and bias have 1 dimension", True
+        if len(shape) == 1:
+            return "RMSNorm", "weight has 1 dimension, no bias", False
+        return "Parameter", "", True  # also a bias alone: its weight may be tied or not be there
+
+    def weight_shape(self, tensors: dict[str, TensorInfo], purposes: set[str]) -> tuple[int, ...]:
+        """The shape of the largest weight: of `weight_g` and `weight_v` the second."""
+        weights = [info for word, info in tensors.items() if self.purposes.get(word, "weight") == "weight"]
+        return max(weights, key=lambda info: info.size).shape if weights else ()
+
+    def decided(self, rank: int, has_bias: bool) -> Match | None:
+        for match in self.vocabulary.matches("kinds", self.spot):
+            entry = match.entry
+            if (not entry.ranks or rank in entry.ranks) and (entry.bias is None or entry.bias == has_bias):
+                return match
+        return None
+
+    def bare(self, spot: Spot, info: TensorInfo) -> Found:
+        for match in self.vocabulary.matches("kinds", spot):
+            entry = match.entry
+            if entry.target in ("Parameter", "Buffer") and (not entry.ranks or len(info.shape) in entry.ranks):
+                return Found(spot, entry.target, {"": info}, entry.where)
+        if info.dtype in _INTEGERS:
+            return Found(spot, "Buffer", {"": info}, f"dtype {info.dtype}")
+        return Found(spot, "Parameter", {"": info}, "owned by no module")
+
+
+def vote_on_norms(found: list[Found]) -> None:
+    """Norms of which only a weight of one dimension is known follow the closest ones that words decided."""
+    votes: dict[Place, Counter[str]] = {}
+    for leaf in found:
+        if leaf.sure and leaf.kind in ("LayerNorm", "RMSNorm") and len(leaf.tensors) == 1:
+            for at in range(len(leaf.spot.place)):
+                votes.setdefault(Place(leaf.spot.place[:at]), Counter())[leaf.kind] += 1
+    for leaf in found:
+        if not leaf.sure:
+            _follow(leaf, votes)
+
+
+def _follow(leaf: Found, votes: dict[Place, Counter[str]]) -> None:
+    for at in range(len(leaf.spot.place) - 1, -1, -1):
+        counts = votes.get(Place(leaf.spot.place[:at]))
+        if counts:
+            leaf.kind = "LayerNorm" if counts["LayerNorm"] > counts["RMSNorm"] else "RMSNorm"
+            leaf.why += f"; as its neighbours {counts.total() if hasattr(counts, 'total') else sum(counts.values())}"
+            return

@@ -1,0 +1,167 @@
+"""Leaves to roles: each path is read from its end, the longest pattern that fits decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from mapper.architecture import Leaf, Place
+from mapper.naming.kinds import Found, find_leaves
+from mapper.naming.towers import Towers
+from mapper.naming.tree import Node
+from mapper.naming.vocabulary import Match, Spot, Vocabulary
+
+LAYERS = "layers"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a block path, and the folder where it was read."""
+
+    role: str
+    indices: tuple[int, ...] | None
+    place: tuple[str | tuple[int, ...], ...]  # for a list: its folder, without the index
+    kind: str  # of the block
+
+    @property
+    def is_layers(self) -> bool:
+        return self.indices is not None and self.kind == "layer"
+
+
+@dataclass
+class Reading:
+    """What was made of one leaf."""
+
+    found: Found
+    steps: tuple[Step, ...]
+    role: str | None
+    match: Match | None
+    at_root: bool = False  # the role path starts at the root, whatever stands around it
+
+
+def resolve(root: Node, vocabulary: Vocabulary) -> list[Leaf]:
+    """Every leaf of the tree, folded, with its kind and, where the vocabulary knows it, block and role."""
+    readings = read(root, vocabulary)
+    towers = Towers(readings, vocabulary)
+    taken: dict[tuple[object, str], tuple[str, ...]] = {}
+    leaves = []
+    for reading in readings:
+        block = towers.block(reading)
+        role = reading.role
+        if role is not None:
+            words = tuple(part for part in reading.found.spot.place if isinstance(part, str))
+            if taken.setdefault((block, role), words) != words:
+                role = None  # claimed by another leaf: elements of one list share a role, others do not
+        leaves.append(_leaf(reading, block, role, vocabulary))
+    return leaves
+
+
+def read(root: Node, vocabulary: Vocabulary) -> list[Reading]:
+    """Steps and role of every leaf, before towers."""
+    reader = _Reader(vocabulary)
+    found = [part for leaf in find_leaves(root, vocabulary) for part in split(leaf, vocabulary)]
+    return [reader.read(leaf) for leaf in found]
+
+
+def _leaf(reading: Reading, block: tuple[tuple[str, tuple[int, ...] | None], ...], role: str | None, vocabulary: Vocabulary) -> Leaf:
+    found, match = reading.found, reading.match
+    why = f"{found.why}; {match.entry.where}" if match and role else found.why
+    form = "transposed" if vocabulary.decide("transposed", found.spot) else "plain"
+    return Leaf(found.spot.place, found.kind, found.tensors, why, block, role, form)
+
+
+def split(found: Found, vocabulary: Vocabulary) -> Iterable[Found]:
+    """The leaf, once for each of its indices that a pattern tells from the others."""
+    for section in ("roles", "kinds"):
+        for at, index in vocabulary.tries[section].splits(found.spot.words):
+            yield from split(_with_indices(found, at, (index,)), vocabulary)
+            rest = tuple(other for other in found.spot.place[at] if other != index)
+            yield from split(_with_indices(found, at, rest), vocabulary)  # type: ignore[arg-type]
+            return
+    yield found
+
+
+def _with_indices(found: Found, at: int, indices: tuple[int, ...]) -> Found:
+    place = Place((*found.spot.place[:at], indices, *found.spot.place[at + 1 :]))
+    return replace(found, spot=Spot(place, found.spot.nodes, found.spot.node))
+
+
+class _Reader:
+    """Reads leaves one by one; what folders mean is remembered."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.vocabulary = vocabulary
+        self.known: dict[tuple[object, ...], tuple[Step, ...]] = {}
+
+    def read(self, found: Found) -> Reading:
+        spot = found.spot
+        for match in self.vocabulary.matches("roles", spot, found.kind):
+            *outer, role = match.entry.target.split(".")
+            chain = self.chain(spot, len(spot.place) - max(match.length, 1))
+            steps = self.fit(chain, outer, match, spot)
+            if steps is not None:
+                return Reading(found, steps, role, match, match.entry.scope == "root")
+        return Reading(found, self.chain(spot, len(spot.place) - (not found.is_module)), None, None)
+
+    def fit(self, chain: tuple[Step, ...], outer: list[str], match: Match, spot: Spot) -> tuple[Step, ...] | None:
+        """The steps of a match after those of the folders around it; None where the two do not go together."""
+        in_layer = any(step.is_layers for step in chain)
+        if match.entry.scope != "any" and (match.entry.scope == LAYERS[:-1]) != in_layer:
+            return None
+        last = chain[-1] if chain and not chain[-1].is_layers else None
+        kind = self.vocabulary.block_kind
+        place = spot.place[: len(spot.place) - max(match.length, 1)]
+        if last is None:
+            return None if match.entry.inside else (*chain, *(Step(role, None, place, kind(role)) for role in outer))
+        if not outer:
+            return None if last.kind != "other" else chain
+        if last.role == outer[0] or last.kind == kind(outer[0]):
+            return (*chain, *(Step(role, None, place, kind(role)) for role in outer[1:]))
+        return None
+
+    def chain(self, spot: Spot, length: int) -> tuple[Step, ...]:
+        """What the first `length` folders of a path mean."""
+        place = spot.place[:length]
+        if place in self.known:
+            return self.known[place]
+        steps: tuple[Step, ...] = ()
+        if length:
+            node = spot.nodes[length] if length < len(spot.nodes) else spot.node
+            folder = Spot(Place(place), spot.nodes[:length], node)
+            steps = self.list_step(folder) if isinstance(place[-1], tuple) else self.block_step(folder)
+        self.known[place] = steps
+        return steps
+
+    def block_step(self, folder: Spot) -> tuple[Step, ...]:
+        for match in self.vocabulary.matches("blocks", folder):
+            role = match.entry.target
+            chain = self.chain(folder, len(folder.place) - max(match.length, 1))
+            scope = match.entry.scope
+            if scope != "any" and (scope == LAYERS[:-1]) != any(step.is_layers for step in chain):
+                continue
+            kind = self.vocabulary.block_kind(role)
+            if chain and chain[-1].kind == kind and chain[-1].indices is None:
+                return chain  # a folder of the same kind inside: `attention.self`
+            return (*chain, Step(role, None, folder.place, kind))
+        return self.chain(folder, len(folder.place) - 1)
+
+    def list_step(self, element: Spot) -> tuple[Step, ...]:
+        place = element.place[:-1]
+        indices = element.place[-1]
+        outer = self.chain(element, len(place))
+        inside = outer[-1] if outer else None
+        if place and isinstance(place[-1], tuple):  # `blocks.{n}.{n}`
+            return (*outer, replace(inside, indices=indices, place=place)) if inside and inside.indices else outer
+        folder = Spot(Place(place), element.nodes[: len(place)], element.nodes[-1])
+        match = self.vocabulary.decide("lists", folder)
+        if match is None:
+            return outer
+        outer = self.chain(element, len(place) - max(match.length, 1))
+        inside = outer[-1] if outer else None
+        role = match.entry.target
+        kind = self.vocabulary.block_kind(role)
+        if kind == "layer":
+            if inside and inside.indices is None and inside.kind not in ("other", "head"):
+                return outer  # the layers of a feed-forward are no layers of the model
+            outer = tuple(step for step in outer if step.indices is not None)
+        return (*outer, Step(role, indices, place, kind))  # type: ignore[arg-type]

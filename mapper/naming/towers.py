@@ -1,0 +1,105 @@
+"""Which stack of layers a leaf belongs to: one stack is "tower", several are told apart by the words of their paths."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mapper.naming.resolve import Reading, Step
+    from mapper.naming.vocabulary import Vocabulary
+
+BlockPath = tuple[tuple[str, "tuple[int, ...] | None"], ...]
+Folder = tuple["str | tuple[int, ...]", ...]
+
+
+class Towers:
+    """The towers of one checkpoint, from the lists of layers that its leaves stand in."""
+
+    def __init__(self, readings: Sequence[Reading], vocabulary: Vocabulary):
+        self.stages: set[Folder] = set()  # lists of layers whose elements hold lists of layers
+        sizes: Counter[Folder] = Counter()
+        for reading in readings:
+            layers = [step for step in reading.steps if step.is_layers]
+            self.stages.update(step.place for step in layers[:-1])
+            if layers:
+                sizes[layers[0].place] += reading.found.spot.place.count
+        self.names = _names(sizes, vocabulary)
+        self.folders = {place: _folder(place, name, self.names) for place, name in self.names.items()}
+        self.numbers = _numbers(sizes, self.names)
+
+    def block(self, reading: Reading) -> BlockPath:
+        """The role path of the block that a leaf belongs to."""
+        tower = self.tower(reading)
+        steps = tuple(self.step(step) for step in reading.steps)
+        return ((tower, None), *steps) if tower else steps
+
+    def tower(self, reading: Reading) -> str | None:
+        for step in reading.steps:
+            if step.is_layers:
+                return self.names[step.place]
+        if len(set(self.names.values())) == 1:
+            return None if reading.at_root else next(iter(self.names.values()))
+        place = reading.found.spot.place
+        inside = [(len(folder), self.names[list_]) for list_, folder in self.folders.items() if place[: len(folder)] == folder]
+        return max(inside)[1] if inside else None
+
+    def step(self, step: Step) -> tuple[str, tuple[int, ...] | None]:
+        if not step.is_layers:
+            return step.role, step.indices
+        role = "stages" if step.place in self.stages else step.role
+        number = self.numbers.get(step.place, 1)
+        return (f"{role}_{number}" if number > 1 else role), step.indices
+
+
+def _names(sizes: Counter[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
+    """A name for each list of layers: "tower" for one alone, else by the first word that tells it from others."""
+    if len({_stem(place) for place in sizes}) <= 1:
+        return dict.fromkeys(sizes, "tower")
+    names = {place: _word(place, sizes, vocabulary) for place in sizes}
+    if len(set(names.values())) == 1:
+        return dict.fromkeys(sizes, "tower")
+    return names
+
+
+def _stem(place: Folder) -> Folder:
+    return place[:-1]
+
+
+def _word(place: Folder, sizes: Counter[Folder], vocabulary: Vocabulary) -> str:
+    common = _common(list(sizes))
+    for at in range(common, len(place)):
+        name = vocabulary.tower(place[at])
+        if name:
+            return name
+    return "tower"
+
+
+def _common(places: Sequence[Folder]) -> int:
+    """How many words all places start with."""
+    count = 0
+    for words in zip(*places):
+        if len(set(words)) > 1:
+            break
+        count += 1
+    return count
+
+
+def _folder(place: Folder, name: str, names: dict[Folder, str]) -> Folder:
+    """The topmost folder that holds lists of this tower only."""
+    others = [other for other, its in names.items() if its != name]
+    for length in range(len(place)):
+        if not any(other[:length] == place[:length] for other in others):
+            return place[:length]
+    return place
+
+
+def _numbers(sizes: Counter[Folder], names: dict[Folder, str]) -> dict[Folder, int]:
+    """Lists of one tower by size: the largest is its layers, the next layers_2."""
+    seen: Counter[str] = Counter()
+    numbers = {}
+    for place, _ in sorted(sizes.items(), key=lambda item: (-item[1], str(item[0]))):
+        seen[names[place]] += 1
+        numbers[place] = seen[names[place]]
+    return numbers

@@ -1,0 +1,132 @@
+"""Vocabulary files: what words mean. The matcher that uses them is `mapper.naming.vocabulary`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mapper.architecture import BLOCK_KINDS, LEAF_KINDS
+from mapper.rulebook.fields import Fields
+from mapper.rulebook.strict import Document, KeyPath
+
+SCOPES = ("any", "layer", "tower", "root")
+SECTIONS = ("roles", "blocks", "lists", "towers", "kinds")  # what a pattern can decide
+OTHER_FILES = ("config", "inputs", "activations")  # files of this folder with a schema of their own
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a vocabulary: patterns that mean `target`, and what must stand around them."""
+
+    section: str  # one of SECTIONS
+    target: str  # "attention.query", a list or tower step, a leaf kind
+    scope: str  # one of SCOPES
+    names: tuple[str, ...] = ()  # patterns: words and {n}, joined by dots, matched at the end of a path
+    parts: tuple[str, ...] = ()  # parts of the last word ("norm" in "final_norm_2"); weaker than any pattern
+    not_parts: tuple[str, ...] = ()  # parts that the last word must not have
+    beside: tuple[str, ...] = ()  # at least one of these paths stands beside the pattern or in its list element
+    not_beside: tuple[str, ...] = ()  # none of these does
+    within: tuple[str, ...] = ()  # at least one of these words or parts of words stands to the left
+    not_within: tuple[str, ...] = ()  # none of these does
+    holds: tuple[str, ...] = ()  # the folder itself holds one of these paths
+    inside: bool = False  # only in a block that a folder makes: the word is too general elsewhere
+    kinds: tuple[str, ...] = ()  # the leaf has one of these kinds; empty: any
+    ranks: tuple[int, ...] = ()  # the weight has one of these numbers of dimensions; empty: any
+    bias: bool | None = None  # the leaf has a bias (True), has none (False)
+    document: Document | None = None
+    keys: KeyPath = ()
+
+    @property
+    def where(self) -> str:
+        """`vocabulary/attention.yaml:12`."""
+        if self.document is None:
+            return "given"
+        return f"{self.document.label}:{self.document.line(*self.keys)}"
+
+
+@dataclass(frozen=True)
+class VocabularyFile:
+    """One file: its entries, the names of a module's tensors, the kind of each block."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    tensors: dict[str, tuple[str, ...]]  # what a module's own tensors are called, by purpose
+    block_kinds: dict[str, str]  # block role -> one of BLOCK_KINDS
+
+
+def read_vocabulary(document: Document) -> VocabularyFile | None:
+    """What the file says; None for the files of this folder that are read elsewhere."""
+    fields = Fields(document.data, document.label, lambda keys: document.line(*keys))
+    name = fields.text("vocabulary")
+    if name in OTHER_FILES:
+        return None
+    scope = fields.text("scope", "any")
+    if scope not in SCOPES:
+        fields.fail(f"{scope!r} is not one of {', '.join(SCOPES)}", "scope")
+    entries = [entry for section in SECTIONS for entry in _section(fields, document, section, scope)]
+    tensors = {key: _texts(fields, value, "tensors", key) for key, value in fields.mapping("tensors").items()}
+    kinds = dict(_block_kinds(fields))
+    fields.done()
+    return VocabularyFile(name, tuple(entries), tensors, kinds)
+
+
+def _section(fields: Fields, document: Document, section: str, scope: str) -> Iterator[Entry]:
+    for target, items in fields.mapping(section).items():
+        if section == "kinds" and target not in LEAF_KINDS:
+            fields.fail(f"{target!r} is no leaf kind; allowed: {', '.join(LEAF_KINDS)}", section, target)
+        if not isinstance(items, list):
+            fields.fail("expected a list of patterns", section, target)
+        for at, item in enumerate(items):
+            keys = (section, target, at)
+            if isinstance(item, str):
+                yield Entry(section, target, scope, (item,), document=document, keys=keys)
+            else:
+                yield read_entry(document, section, target, scope, item, keys)
+
+
+def read_entry(document: Document, section: str, target: str, scope: str, data: Any, keys: KeyPath) -> Entry:
+    """One entry with conditions."""
+    fields = Fields(data, document.label, lambda inner: document.line(*inner), keys)
+    made = Entry(
+        section=section,
+        target=target,
+        scope=fields.text("scope", scope),
+        names=fields.words("names"),
+        parts=fields.words("parts"),
+        beside=fields.words("beside"),
+        not_beside=fields.words("not_beside"),
+        within=fields.words("within"),
+        not_within=fields.words("not_within"),
+        holds=fields.words("holds"),
+        not_parts=fields.words("not_parts"),
+        inside=fields.flag("inside"),
+        kinds=fields.words("kind"),
+        ranks=tuple(fields.sequence("rank")),
+        bias=fields.any("bias"),
+        document=document,
+        keys=keys,
+    )
+    fields.done()
+    if not made.names and not made.parts:
+        fields.fail("neither names nor parts")
+    if made.scope not in SCOPES:
+        fields.fail(f"{made.scope!r} is not one of {', '.join(SCOPES)}", "scope")
+    for kind in made.kinds:
+        if kind not in LEAF_KINDS:
+            fields.fail(f"{kind!r} is no leaf kind; allowed: {', '.join(LEAF_KINDS)}", "kind")
+    return made
+
+
+def _texts(fields: Fields, value: Any, *keys: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        fields.fail("expected a list of texts", *keys)
+    return tuple(value)
+
+
+def _block_kinds(fields: Fields) -> Iterator[tuple[str, str]]:
+    for kind, value in fields.mapping("block_kinds").items():
+        if kind not in BLOCK_KINDS:
+            fields.fail(f"{kind!r} is no block kind; allowed: {', '.join(BLOCK_KINDS)}", "block_kinds", kind)
+        for role in _texts(fields, value, "block_kinds", kind):
+            yield role, kind
