@@ -137,14 +137,22 @@ def open_shard(path: str | Path) -> Shard:
     return shard
 
 
-def read_table(file: BinaryIO, size: int, name: str) -> Shard:
-    """The table of an open weight file, by what its first bytes say it is."""
+def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
+    """The table of an open weight file, by what its first bytes say it is. Without `offsets` it cannot be read from."""
+    from mapper.sources import torch_legacy, torch_zip
+
     start = file.read(SNIFFED)
     file.seek(0)
     refuse_impostor(start, size, name)
+    if start.startswith(torch_zip.MAGIC):
+        return torch_zip.read_header(file, size, name, offsets=offsets)
+    if torch_legacy.is_legacy(start):
+        return torch_legacy.read_header(file, size, name, offsets=offsets)
     if name.endswith(".safetensors") or start[8:9] == b"{":
         return safetensors.read_header(file, size, name)
     refuse_later(start, name)
-    raise SourceError(
-        f"{name}: no known container of weights; it starts with {shorten(start[:8].decode('latin-1'))}"
-    )
+    if start[:1] == b"\x80":
+        hint = "save a state dict with torch or safetensors"
+        raise SourceError(f"{name}: a pickle that torch.save did not write; {hint}")
+    seen = shorten(start[:8].decode("latin-1"))
+    raise SourceError(f"{name}: no known container of weights; it starts with {seen}")

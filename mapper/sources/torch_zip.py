@@ -1,0 +1,138 @@
+"""Files of `torch.save` since torch 1.6: a zip of one pickle and one uncompressed record for each storage."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import BinaryIO
+
+from mapper import limits
+from mapper.checkpoint import DTYPE_BYTES
+from mapper.errors import FormatError, SourceError, listed, shorten
+from mapper.sources.pickles import StoredTensor, interpret
+from mapper.sources.shards import Shard
+from mapper.sources.state_dict import take_tensors
+
+MAGIC = b"PK\x03\x04"
+LOCAL_HEADER_BYTES = 30
+SMALL = 64  # bytes of the record that names the byte order
+
+
+def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
+    """The table of the zip `file` of `size` bytes: its directory and its pickle are read, and with `offsets` the records' headers."""
+    try:
+        archive = zipfile.ZipFile(file)
+        records = _records(archive, name)
+        prefix = _prefix(records, name)
+        _check_byte_order(archive, records.get(prefix + "byteorder"), name)
+        pickle = _content(archive, records[prefix + "data.pkl"], name, limits.HEADER_BYTES)
+    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{name}: a damaged zip file ({str(error).lower()}); download it again") from error
+    value, _, made = interpret(pickle, name)
+    shard = Shard(name, "torch", {}, size=size)
+    found = take_tensors(value, made, shard)
+    starts: dict[str, int] = {}
+    for key, tensor in found.items():
+        record = records.get(f"{prefix}data/{tensor.storage.key}")
+        _check_record(record, key, tensor, name)
+        if offsets and record is not None:
+            if tensor.storage.key not in starts:
+                starts[tensor.storage.key] = _start(file, record, size, name)
+            shard.offsets[key] = starts[tensor.storage.key] + int(tensor.offset * DTYPE_BYTES[tensor.dtype])
+    return shard
+
+
+def _records(archive: zipfile.ZipFile, name: str) -> dict[str, zipfile.ZipInfo]:
+    entries = archive.infolist()
+    if len(entries) > limits.TENSORS:
+        raise FormatError(f"{name}: {len(entries):,} records, at most {limits.TENSORS:,} are read")
+    records = {entry.filename: entry for entry in entries}
+    if len(records) != len(entries):
+        raise FormatError(f"{name}: {len(entries) - len(records)} records of the zip file stand there twice")
+    return records
+
+
+def _prefix(records: dict[str, zipfile.ZipInfo], name: str) -> str:
+    """The folder of the archive that holds the pickle."""
+    pickles = [
+        record for record in records if record.rpartition("/")[2] == "data.pkl" and record.count("/") <= 1
+    ]
+    if len(pickles) > 1:
+        raise FormatError(f"{name}: {len(pickles)} pickles where one is expected: {listed(pickles)}")
+    if not pickles:
+        if any(record.endswith(".npy") for record in records):
+            raise SourceError(
+                f"{name}: a file of the format npz, which is recognised but not read yet; give a safetensors file"
+            )
+        if any(record.rpartition("/")[2] == "archive_format" for record in records):
+            raise SourceError(
+                f"{name}: a program of torch.export, recognised but not read yet; save its state dict"
+            )
+        raise FormatError(f"{name}: a zip file without data.pkl, so not written by torch.save")
+    prefix = pickles[0].removesuffix("data.pkl")
+    if prefix + "constants.pkl" in records:
+        raise SourceError(
+            f"{name}: a TorchScript archive, recognised but not read yet; save the state dict of torch.jit.load(...)"
+        )
+    return prefix
+
+
+def _content(archive: zipfile.ZipFile, record: zipfile.ZipInfo, name: str, limit: int) -> bytes:
+    if record.file_size > limit:
+        raise FormatError(
+            f"{name}: {shorten(record.filename)} has {record.file_size:,} bytes, at most {limit:,} are read"
+        )
+    _check_stored(record, name)
+    return archive.read(record)
+
+
+def _check_stored(record: zipfile.ZipInfo, name: str) -> None:
+    if (
+        record.compress_type != zipfile.ZIP_STORED
+        or record.compress_size != record.file_size
+        or record.flag_bits & 1
+    ):
+        seen = f"{shorten(record.filename)} is compressed or encrypted"
+        raise FormatError(
+            f"{name}: {seen}, and torch.save writes plain records; load it with torch and save it again"
+        )
+
+
+def _check_byte_order(archive: zipfile.ZipFile, record: zipfile.ZipInfo | None, name: str) -> None:
+    if record is not None and _content(archive, record, name, SMALL).strip() != b"little":
+        raise SourceError(f"{name}: written by a big-endian machine; save it again with safetensors")
+
+
+def _check_record(record: zipfile.ZipInfo | None, key: str, tensor: StoredTensor, name: str) -> None:
+    needed = int(tensor.storage.count * DTYPE_BYTES[tensor.storage.dtype or tensor.dtype])
+    if record is None:
+        if needed == 0:
+            return
+        raise FormatError(
+            f"{name}: the bytes of tensor {shorten(key)}, record {shorten(tensor.storage.key)}, are missing"
+        )
+    _check_stored(record, name)
+    if record.file_size < needed:
+        seen = f"{record.file_size:,} bytes where its storage has {needed:,}"
+        raise FormatError(f"{name}: the record of tensor {shorten(key)} has {seen}; download it again")
+
+
+def _start(file: BinaryIO, record: zipfile.ZipInfo, size: int, name: str) -> int:
+    """Where the record's bytes start. Its local header may be longer than the directory says: torch pads it to align the data."""
+    file.seek(record.header_offset)
+    header = file.read(LOCAL_HEADER_BYTES)
+    if len(header) < LOCAL_HEADER_BYTES or not header.startswith(MAGIC):
+        raise FormatError(
+            f"{name}: no record at byte {record.header_offset:,}, where {shorten(record.filename)} should be"
+        )
+    start = (
+        record.header_offset
+        + LOCAL_HEADER_BYTES
+        + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+    )
+    if start + record.file_size > size:
+        raise FormatError(
+            f"{name}: {shorten(record.filename)} ends after the file's {size:,} bytes; download it again"
+        )
+    return start
