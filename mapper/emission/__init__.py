@@ -1,0 +1,1 @@
+"""Architecture to source text: classes, sizes, statements, checks."""

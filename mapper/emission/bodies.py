@@ -1,0 +1,206 @@
+"""A block's statements as text: roles become the checkpoint's names, facts become attributes, context becomes arguments."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.architecture import Block, Leaf, Place
+from mapper.emission.drafts import Draft
+from mapper.emission.modules import Folder
+from mapper.emission.paths import Paths, list_folder
+from mapper.emission.text import expression, lines
+from mapper.emission.types import Types
+from mapper.errors import FlowError
+from mapper.flows.language import dotted, is_fact, targets
+from mapper.flows.program import Piece, Program, loop_items
+from mapper.flows.references import Item, Reference, chain, refer
+
+Activation = Callable[[str, ast.expr], ast.expr]
+
+
+@dataclass(eq=False)
+class Bodies:
+    """Everything that writing a body needs to know about the whole model."""
+
+    program: Program
+    owners: dict[int, Folder]
+    paths: Paths
+    types: Types
+    activation: Activation
+    operations: dict[str, None] = field(default_factory=dict)  # called so far, in order
+
+    def method_name(self, block: Block) -> str:
+        """The name of the method that holds a block's forward."""
+        folder = self.owners[id(block)]
+        if folder.block is block:
+            return "forward"
+        words = {self.paths.attribute(key) for key in folder.children if isinstance(key, str)}
+        same = [other for other in folder.methods if other.role == block.role]
+        name = block.role if block.role not in words else f"{block.role}_forward"
+        return name if len(same) == 1 else f"{name}_{same.index(block) + 1}"
+
+
+class Body:
+    """Writes one block's method into the draft of the class that owns it."""
+
+    def __init__(self, bodies: Bodies, piece: Piece, draft: Draft):
+        self.bodies, self.piece, self.draft = bodies, piece, draft
+        self.owner: Place = bodies.owners[id(piece.block)].place
+        self.loops: dict[str, tuple[Item, ...]] = {}
+        self.elements: dict[str, Place] = {}  # loop variable -> the element's folder
+
+    def text(self) -> list[str]:
+        """Signature and statements, without the class's indentation."""
+        types = self.bodies.types
+        parameters = [f"{name}: {types.of(self.piece, name)}" for name in (*self.piece.takes, *self.piece.context)]
+        head = f"def {self.bodies.method_name(self.piece.block)}({', '.join(['self', *parameters])}) -> {types.returns(self.piece)}:"
+        return [*lines(head, 0), *self.block(self.piece.statements, 4)]
+
+    def block(self, statements: list[ast.stmt], indent: int) -> list[str]:
+        text: list[str] = []
+        for node in statements:
+            text += self.statement(node, indent)
+        return text
+
+    def statement(self, node: ast.stmt, indent: int) -> list[str]:
+        if isinstance(node, ast.Assign):
+            return lines(f"{expression(node.targets[0])} = {self.expression(node.value)}", indent)
+        if isinstance(node, ast.Return) and node.value is not None:
+            return lines(f"return {self.expression(node.value)}", indent)
+        if isinstance(node, ast.Expr):
+            return lines(self.expression(node.value), indent)
+        if isinstance(node, ast.For):
+            source = self.loop_source(node)
+            return [*lines(f"for {self.loop_target(node.target)} in {source}:", indent), *self.block(node.body, indent + 4)]
+        raise TypeError(type(node).__name__)
+
+    def loop_target(self, node: ast.expr) -> str:
+        return expression(node)
+
+    def loop_source(self, node: ast.For) -> str:
+        self.loops.update(loop_items(self.piece.block, node, self.loops))
+        for name in targets(node.target):
+            if name in self.loops:
+                self.elements[name] = self.element(self.loops[name])
+        return self.expression(node.iter)
+
+    def element(self, items: tuple[Item, ...]) -> Place:
+        """The folder that a loop variable stands for; of several groups, the first."""
+        place = place_of(items[0])
+        folder = list_folder(place, self.base_of(place))
+        return Place(place[: len(folder) + 1])
+
+    def base_of(self, place: Place) -> Place:
+        """The closest folder with a spelling that a place is in: a loop variable's element, or the class itself."""
+        inside = [element for element in self.elements.values() if place.within(element) and len(element) < len(place)]
+        return max(inside, key=len, default=self.owner)
+
+    def expression(self, node: ast.expr) -> str:
+        return expression(_Spell(self).visit(node))
+
+    def spell(self, reference: Reference) -> str:
+        """The module that a reference means."""
+        place = place_of(reference.items[0])
+        if reference.base is not None:
+            element = self.elements[reference.base]
+            own = next(item for item in reference.base_items if place.within(Place(place_of(item)[: len(element)])))
+            start = Place(place_of(own)[: len(element)])
+            return self.bodies.paths.spell(reference.base, start, self.home(reference))
+        return self.bodies.paths.spell("self", self.owner, self.home(reference))
+
+    def home(self, reference: Reference) -> Place:
+        """Where the module stands: of a leaf its place, of a block the folder of the class that holds its method."""
+        item = reference.items[0]
+        return item.place if isinstance(item, Leaf) else self.bodies.owners[id(item)].place
+
+    def sequence(self, reference: Reference) -> str:
+        """A list role in a loop's header."""
+        place = place_of(reference.items[0])
+        base, start = "self", self.owner
+        if reference.base is not None:
+            base, start = reference.base, self.elements[reference.base]
+            start = Place(place[: len(start)])
+        folder = self.bodies.paths.root.find(list_folder(place, start))
+        meant = sum(len(place_of(item)[len(folder.place)]) for item in reference.items)
+        there = sum(len(key) for key in folder.children)
+        if meant != there:
+            raise FlowError(f"{meant} of the {there} elements of '{folder.place}' have the role that {self.piece.flow.rule.name} runs over")
+        return self.bodies.paths.elements(base, start, folder)
+
+
+def place_of(item: Item) -> Place:
+    return item.place if isinstance(item, Leaf) else item.home
+
+
+class _Spell(ast.NodeTransformer):
+    """Replaces roles, facts and calls of blocks in one expression."""
+
+    def __init__(self, body: Body):
+        self.body = body
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr):
+            if is_fact(node):
+                return self.fact(node)
+            if isinstance(node, ast.Call):
+                return self.call(node)
+            reference = self.reference(node)
+            if reference is not None:
+                return _raw(self.value(reference))
+        return self.generic_visit(node)
+
+    def reference(self, node: ast.expr) -> Reference | None:
+        parts = chain(node)
+        return refer(self.body.piece.block, parts, self.body.loops) if parts else None
+
+    def value(self, reference: Reference) -> str:
+        text = self.body.sequence(reference) if reference.is_list else self.body.spell(reference)
+        return ".".join([text, *reference.rest])
+
+    def fact(self, node: ast.expr) -> ast.expr:
+        piece = self.body.piece
+        name = (dotted(node) or "").removeprefix("fact.")
+        try:
+            fact = piece.block.facts[name]
+        except KeyError:
+            raise FlowError(f"{piece.flow.rule.name} needs fact {name}, which is unknown at '{piece.block.home}'") from None
+        return _raw(self.body.draft.attribute(fact, piece.block.role))
+
+    def call(self, node: ast.Call) -> ast.expr:
+        name = dotted(node.func)
+        reference = self.reference(node.func)
+        if reference is not None:
+            return self.module_call(node, reference)
+        if name == "activation":
+            word = str(self.body.piece.block.facts["activation"].value)
+            return self.visit(self.body.bodies.activation(word, node.args[0]))
+        if name == "output":
+            return ast.Call(ast.Name("Output"), [], [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])
+        if name is not None and name in self.body.bodies.types.operations:
+            self.body.bodies.operations.setdefault(name)
+        func = node.func if isinstance(node.func, ast.Name) else self.generic_visit(node.func)
+        arguments = [self.visit(argument) for argument in node.args]
+        return ast.Call(func, arguments, [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])
+
+    def module_call(self, node: ast.Call, reference: Reference) -> ast.expr:
+        item = reference.items[0]
+        arguments = [self.visit(argument) for argument in node.args]
+        keywords = {str(keyword.arg): self.visit(keyword.value) for keyword in node.keywords}
+        function = self.value(reference)
+        if isinstance(item, Block) and not reference.rest:
+            piece = self.body.bodies.program.piece(item)
+            method = self.body.bodies.method_name(item)
+            function = function if method == "forward" else f"{function}.{method}"
+            for name in (*piece.takes[len(arguments) :], *piece.context):
+                arguments.append(keywords.pop(name, None) or ast.Name(name))
+            for name in keywords:
+                raise FlowError(f"{self.body.piece.flow.rule.name} passes {name!r} to {piece.flow.rule.name}, which does not read it")
+        return ast.Call(_raw(function), arguments, [ast.keyword(key, value) for key, value in keywords.items()])
+
+
+def _raw(text: str) -> ast.expr:
+    """Finished text as an expression that nothing more is done to."""
+    return ast.Name(text)

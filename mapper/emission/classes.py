@@ -1,0 +1,206 @@
+"""Classes from folders: equal ones merged, unequal values passed in, children built in the order of the data."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mapper.architecture import Block, Fact, Leaf, Place
+from mapper.emission.constructors import Constructor, Setting, setting
+from mapper.emission.drafts import Argument, ClassText, Draft, resolve
+from mapper.emission.modules import Folder, Key
+from mapper.emission.names import RESERVED_IN_DICT
+from mapper.emission.paths import Paths, is_number, list_folder
+from mapper.emission.text import literal
+from mapper.flows.program import Program
+
+NAME_OPEN, NAME_CLOSE = "\x03", "\x04"  # around the number of a class, until all classes have names
+MethodsOf = Callable[[Folder, Draft], list[str]]
+
+
+@dataclass(eq=False)
+class Classes:
+    """Builds the classes of a module tree from the innermost folders outwards."""
+
+    root: Folder
+    paths: Paths
+    methods: MethodsOf
+    field_of: Callable[[Fact, str], str | None]
+    settings: dict[int, Setting] = field(default_factory=dict)  # by leaf
+    counts: dict[Place, Fact] = field(default_factory=dict)  # list folder -> the fact that says how many
+    finished: list[ClassText] = field(default_factory=list)
+    of_folder: dict[int, int] = field(default_factory=dict)  # folder -> its class
+    draft_of: dict[int, tuple[ClassText, int]] = field(default_factory=dict)
+
+    def learn(self, program: Program | None) -> None:
+        """What the flows say about leaves and lists."""
+        for piece in program.pieces.values() if program else ():
+            for role, value in piece.block.roles.items():
+                for item in value if isinstance(value, list) else [value]:
+                    if isinstance(item, Leaf):
+                        self.settings.setdefault(id(item), setting(item, role, piece.block, piece.flow))
+                    elif isinstance(value, list) and role in piece.block.facts:
+                        self.counts[list_folder(item.home, Place(piece.block.home))] = piece.block.facts[role]
+
+    def run(self) -> list[ClassText]:
+        """Every class, each after those it uses."""
+        levels: dict[int, list[Folder]] = {}
+        self.height(self.root, levels)
+        for level in sorted(levels):
+            groups: dict[object, list[Draft]] = {}
+            for folder in levels[level]:
+                draft = self.draft(folder)
+                groups.setdefault(draft.key(), []).append(draft)
+            for drafts in groups.values():
+                self.finish(drafts)
+        return self.finished
+
+    def finish(self, drafts: list[Draft]) -> None:
+        done = resolve(drafts, self.field_of)
+        for index, draft in enumerate(drafts):
+            self.of_folder[id(draft.folder)] = len(self.finished)
+            self.draft_of[id(draft.folder)] = (done, index)
+        self.finished.append(done)
+
+    def height(self, folder: Folder, levels: dict[int, list[Folder]]) -> int:
+        """How many classes are nested below; folders that become classes are filed under it."""
+        below = [self.height(child, levels) for child in folder.children.values() if isinstance(child, Folder)]
+        height = max(below, default=0)
+        if not self.is_class(folder):
+            return height
+        levels.setdefault(height, []).append(folder)
+        return height + 1
+
+    def is_class(self, folder: Folder) -> bool:
+        if folder is self.root or folder.block is not None or folder.methods:
+            return True
+        words = {self.paths.attribute(key) for key in folder.children if isinstance(key, str)}
+        leaves = [child for child in folder.children.values() if isinstance(child, Leaf)]
+        only_parameters = len(leaves) == len(folder.children) and all(leaf.kind == "Parameter" for leaf in leaves)
+        return bool(words & RESERVED_IN_DICT) or (folder.has_parameters() and not only_parameters)
+
+    def draft(self, folder: Folder) -> Draft:
+        """The class of one folder, with marks where its values stand."""
+        draft = Draft(folder)
+        numbered = any(isinstance(key, tuple) or is_number(key) for key in folder.children)
+        if numbered and folder is not self.root and not folder.has_parameters():
+            draft.base = "nn.ModuleList" if folder.is_sequence else "nn.ModuleDict"
+            draft.lines.append(f"super().__init__({self.container_items(draft, folder)})")
+        else:
+            for key, child in folder.children.items():
+                draft.lines.append(self.child_line(draft, key, child))
+        draft.methods = self.methods(folder, draft)
+        return draft
+
+    def child_line(self, draft: Draft, key: Key, child: Folder | Leaf) -> str:
+        name = self.paths.attribute(key) if isinstance(key, str) else str(key[0])
+        text = self.child(draft, child, name)
+        if isinstance(child, Leaf) and child.kind == "Buffer":
+            return f"self.register_buffer({literal(name)}, {text})"
+        if is_number(name):
+            bare = isinstance(child, Leaf) and child.kind == "Parameter"
+            return f"self.{'register_parameter' if bare else 'add_module'}({literal(name)}, {text})"
+        return f"self.{name} = {text}"
+
+    def child(self, draft: Draft, child: Folder | Leaf, name: str) -> str:
+        """The expression that makes a child."""
+        if isinstance(child, Leaf):
+            return Constructor(draft, child, name, self.settings.get(id(child), Setting())).text()
+        if id(child) in self.of_folder:
+            return self.call(draft, child, self.arguments(child))
+        leaves = [item for item in child.children.values() if isinstance(item, Leaf)]
+        parameters = bool(leaves) and all(leaf.kind == "Parameter" for leaf in leaves)
+        if child.is_sequence:
+            kind = "nn.ParameterList" if parameters else "nn.ModuleList"
+        else:
+            kind = "nn.ParameterDict" if parameters else "nn.ModuleDict"
+        return f"{kind}({self.container_items(draft, child)})"
+
+    def arguments(self, folder: Folder) -> dict[str, Argument]:
+        """What the class of a folder has to be given for this folder."""
+        done, index = self.draft_of[id(folder)]
+        return {name: values[index] for name, values in done.parameters.items()}
+
+    def call(self, draft: Draft, folder: Folder, arguments: dict[str, Argument], given: dict[str, str] | None = None) -> str:
+        done, _ = self.draft_of[id(folder)]
+        parts = ["config"] if done.takes_config else []
+        draft.needs_config |= done.takes_config
+        for name, argument in arguments.items():
+            parts.append(f"{name}={(given or {}).get(name) or self.pass_on(draft, name, argument)}")
+        return f"{NAME_OPEN}{self.of_folder[id(folder)]}{NAME_CLOSE}({', '.join(parts)})"
+
+    def pass_on(self, draft: Draft, name: str, argument: Argument) -> str:
+        if argument.expression is None:
+            return draft.place(Argument(name, argument.value))
+        fact = next(iter(argument.symbols.values()))
+        symbol = draft.symbol(fact, draft.folder.block.role if draft.folder.block else "inner")
+        return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
+
+    def container_items(self, draft: Draft, folder: Folder) -> str:
+        """What stands in the brackets of nn.ModuleList or nn.ModuleDict."""
+        if folder.is_sequence:
+            return self.sequence(draft, folder)
+        pairs = []
+        for key, child in folder.children.items():
+            for name in [key] if isinstance(key, str) else map(str, key):
+                word = self.paths.attribute(name)
+                pairs.append(f"{literal(word)}: {self.child(draft, child, word if not is_number(word) else f'item_{word}')}")
+        return "{" + ", ".join(pairs) + "}"
+
+    def sequence(self, draft: Draft, folder: Folder) -> str:
+        groups = [(key, child) for key, child in folder.children.items() if isinstance(key, tuple)]
+        classes = {self.of_folder.get(id(child)) for _, child in groups}
+        if len(classes) == 1 and None not in classes:
+            return self.same_class(draft, folder, groups)
+        texts = {key: self.child(draft, child, f"{_word(folder)}_{key[0]}") for key, child in groups}
+        order = sorted((index, key) for key in texts for index in key)
+        if len(texts) == 1 and len(order) > 1:
+            return f"{next(iter(texts.values()))} for _ in range({self.count(draft, folder, len(order))})"
+        runs: list[list[Key]] = []
+        for _, key in order:
+            if runs and runs[-1][0] == key:
+                runs[-1].append(key)
+            else:
+                runs.append([key])
+        return f"[{', '.join(_run(texts[run[0]], len(run)) for run in runs)}]"
+
+    def same_class(self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]) -> str:
+        """Elements of one class: a comprehension, over the values in which they differ."""
+        first = groups[0][1]
+        assert isinstance(first, Folder)
+        by_index = {index: self.arguments(child) for key, child in groups if isinstance(child, Folder) for index in key}
+        order = [by_index[index] for index in sorted(by_index)]
+        varying = [name for name in order[0] if any(arguments[name].value != order[0][name].value for arguments in order)]
+        given = {name: name for name in varying}
+        call = self.call(draft, first, order[0], given)
+        if len(order) == 1:
+            return f"[{call}]"
+        if not varying:
+            return f"{call} for _ in range({self.count(draft, folder, len(order))})"
+        marks = [draft.place(Argument(f"{_word(folder)}_{name}", tuple(a[name].value for a in order))) for name in varying]
+        if len(varying) == 1:
+            return f"{call} for {varying[0]} in {marks[0]}"
+        return f"{call} for {', '.join(varying)} in zip({', '.join(marks)})"
+
+    def count(self, draft: Draft, folder: Folder, number: int) -> str:
+        fact = self.counts.get(folder.place)
+        if fact is None or fact.value != number:
+            return draft.place(Argument(f"{_word(folder)}_count", number))
+        symbol = draft.symbol(fact, _word(folder))
+        return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
+
+
+def _run(text: str, count: int) -> str:
+    return text if count == 1 else f"*({text} for _ in range({count}))"
+
+
+def _word(folder: Folder) -> str:
+    from mapper.emission.names import identifier
+
+    return identifier(next((part for part in reversed(folder.place) if isinstance(part, str)), "items"))
+
+
+def blocks_of(folder: Folder) -> list[Block]:
+    """Blocks whose forward the folder's class holds."""
+    return ([folder.block] if folder.block else []) + folder.methods

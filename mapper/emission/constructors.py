@@ -1,0 +1,229 @@
+"""The constructor call of each leaf, from its kind, its shapes and the facts that no shape shows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mapper.architecture import Block, Fact, Leaf
+from mapper.emission.drafts import Draft
+from mapper.emission.names import identifier
+from mapper.emission.sizes import evaluate, names_in
+from mapper.emission.text import literal
+from mapper.flows.flow import Flow
+from mapper.flows.language import parse_expression
+
+TORCH_DTYPES = {
+    "F64": "torch.float64", "F32": "torch.float32", "F16": "torch.float16", "BF16": "torch.bfloat16", "I64": "torch.int64",
+    "I32": "torch.int32", "I16": "torch.int16", "I8": "torch.int8", "U8": "torch.uint8", "BOOL": "torch.bool", "U16": "torch.uint16",
+    "U32": "torch.uint32", "U64": "torch.uint64", "C64": "torch.complex64", "F8_E4M3": "torch.float8_e4m3fn",
+    "F8_E5M2": "torch.float8_e5m2", "F8_E4M3FNUZ": "torch.float8_e4m3fnuz", "F8_E5M2FNUZ": "torch.float8_e5m2fnuz",
+    "F8_E8M0": "torch.float8_e8m0fnu", "F4": "torch.float4_e2m1fn_x2",
+}  # fmt: skip
+FLOATS = ("F64", "F32", "F16", "BF16")
+_CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a leaf's block says about it: declared extents, arguments, and the facts both are written in."""
+
+    shape: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] | None = None
+    facts: Mapping[str, Fact] | None = None
+    prefix: str = ""  # role of the block
+
+
+def setting(leaf: Leaf, role: str, block: Block, flow: Flow) -> Setting:
+    """The flow's `shapes` and `leaves` for one role."""
+    rule = flow.rule
+    return Setting(tuple(rule.shapes.get(role, ())), rule.leaves.get(role), block.facts, block.role)
+
+
+class Constructor:
+    """Writes the call that makes one leaf into a draft."""
+
+    def __init__(self, draft: Draft, leaf: Leaf, name: str, where: Setting):
+        self.draft, self.leaf, self.name, self.where = draft, leaf, identifier(name), where
+
+    def text(self) -> str:
+        """The call, with marks for its arguments."""
+        kind = self.leaf.kind
+        if kind in ("Parameter", "Buffer"):
+            return self.bare()
+        method = getattr(self, f"make_{kind.lower()}", None)
+        return self.convolution() if kind in _CONVOLUTIONS else method() if method else self.recurrent()
+
+    def value(self, hint: str, value: Any, node: ast.expr | None = None) -> str:
+        facts = {name: self.where.facts[name] for name in names_in(node)} if node is not None and self.where.facts else {}
+        return self.draft.size(f"{self.name}_{hint}", value, node if facts else None, facts, self.where.prefix)
+
+    def extent(self, axis: int, shape: tuple[int, ...], hint: str) -> str:
+        """One extent of the weight, as the flow declares it if that gives the value the file has."""
+        declared = self.where.shape[axis] if axis < len(self.where.shape) and len(self.where.shape) == len(shape) else None
+        node = parse_expression(declared, "shapes", 1) if declared and not declared.isdigit() else None
+        return self.value(hint, shape[axis], node if node is not None and self.agrees(node, shape[axis]) else None)
+
+    def agrees(self, node: ast.expr, value: int) -> bool:
+        try:
+            return bool(evaluate(node, {name: fact.value for name, fact in (self.where.facts or {}).items()}) == value)
+        except (KeyError, TypeError, ZeroDivisionError, IndexError):
+            return False
+
+    def option(self, name: str, default: Any) -> str | None:
+        """`name=value` for an argument that a leaf fact or the flow gives; None where it is torch's own default."""
+        fact = self.leaf.facts.get(name)
+        if fact is not None:
+            if fact.value == default:
+                return None
+            symbol = self.draft.size(f"{self.name}_{name}", fact.value, ast.Name(name), {name: fact}, self.where.prefix)
+            return f"{name}={symbol}"
+        text = (self.where.arguments or {}).get(name)
+        if text is None:
+            return None
+        node = parse_expression(str(text), "leaves", 1)
+        kernel = self.kernel()
+        known = {key: item.value for key, item in (self.where.facts or {}).items()}
+        value = _fold({**known, "kernel": kernel}, node)
+        if value == default:
+            return None
+        symbolic = "kernel" not in names_in(node) and bool(names_in(node))
+        return f"{name}={self.value(name, value, node if symbolic else None)}"
+
+    def kernel(self) -> Any:
+        extents = self.weight()[2:]
+        return extents[0] if extents and len(set(extents)) == 1 else tuple(extents)
+
+    def weight(self) -> tuple[int, ...]:
+        for name in ("weight", "weight_v", "parametrizations.weight.original1", "gamma", "running_mean"):
+            if name in self.leaf.tensors:
+                return self.leaf.tensors[name].shape
+        return next(iter(self.leaf.tensors.values())).shape
+
+    def call(self, function: str, *parts: str | None) -> str:
+        return f"{function}({', '.join(part for part in parts if part)})"
+
+    def no_bias(self) -> str | None:
+        return None if "bias" in self.leaf.tensors else "bias=False"
+
+    def make_linear(self) -> str:
+        shape = self.weight()
+        if self.leaf.form == "transposed":
+            size = (self.extent(0, shape, "in_features"), self.extent(1, shape, "out_features"))
+            return self.call("LinearTransposed", *size, self.no_bias())
+        return self.call("nn.Linear", self.extent(1, shape, "in_features"), self.extent(0, shape, "out_features"), self.no_bias())
+
+    def make_embedding(self) -> str:
+        shape = self.weight()
+        size = (self.extent(0, shape, "rows"), self.extent(1, shape, "size"))
+        return self.call("nn.Embedding", *size)
+
+    def make_layernorm(self) -> str:
+        shape = self.weight()
+        size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
+        eps = self.option("eps", 1e-5)
+        if "gamma" in self.leaf.tensors:
+            return self.call("LayerNormGammaBeta", size, self.required_eps())
+        if self.leaf.form == "channels_first":
+            return self.call("LayerNormChannelsFirst", size, self.required_eps())
+        return self.call("nn.LayerNorm", size, eps, self.no_bias())
+
+    def extents(self, shape: tuple[int, ...]) -> str:
+        return f"({', '.join(self.extent(axis, shape, f'size{axis}') for axis in range(len(shape)))})"
+
+    def required_eps(self) -> str:
+        fact = self.leaf.facts.get("eps")
+        if fact is None:
+            return self.value("eps", 1e-5)
+        return self.draft.size(f"{self.name}_eps", fact.value, ast.Name("eps"), {"eps": fact}, self.where.prefix)
+
+    def make_rmsnorm(self) -> str:
+        size = self.extent(0, self.weight(), "size")
+        if self.leaf.form == "offset":
+            return self.call("RMSNormOffset", size, self.required_eps())
+        if "gamma" in self.leaf.tensors:
+            return self.call("RMSNormGamma", size, self.required_eps())
+        return self.call("nn.RMSNorm", size, f"eps={self.required_eps()}")
+
+    def make_batchnorm(self) -> str:
+        dimensions = self.leaf.facts["dimensions"].value if "dimensions" in self.leaf.facts else 2
+        tensors = self.leaf.tensors
+        affine = None if "weight" in tensors else "affine=False"
+        return self.call(f"nn.BatchNorm{dimensions}d", self.extent(0, self.weight(), "size"), self.option("eps", 1e-5), affine)
+
+    def make_groupnorm(self) -> str:
+        fact = self.leaf.facts.get("groups")
+        groups = self.value("groups", fact.value if fact else 32)
+        return self.call("nn.GroupNorm", groups, self.extent(0, self.weight(), "size"), self.option("eps", 1e-5))
+
+    def convolution(self) -> str:
+        shape, kind = self.weight(), self.leaf.kind
+        first, second = ("in_channels", "out_channels") if kind.startswith("ConvTranspose") else ("out_channels", "in_channels")
+        groups = self.groups(shape)
+        one, two = self.extent(0, shape, first), self.grouped(shape, second, groups)
+        size = (one, two) if first == "in_channels" else (two, one)
+        options = [self.option(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
+        grouping = f"groups={self.value('groups', groups)}" if groups != 1 else None
+        kernel = self.value("kernel_size", self.kernel())
+        if "weight_v" in self.leaf.tensors or "parametrizations.weight.original1" in self.leaf.tensors:
+            return self.normed(size, kernel, options, grouping)
+        return self.call(f"nn.{kind}", *size, f"kernel_size={kernel}", *options, grouping, self.no_bias())
+
+    def normed(self, size: tuple[str, str], kernel: str, options: list[str | None], grouping: str | None) -> str:
+        plain = "weight_v" in self.leaf.tensors
+        length = self.leaf.tensors["weight_g" if plain else "parametrizations.weight.original0"].shape
+        function = "Conv1dWeightNorm" if plain else "Conv1dParametrized"
+        return self.call(function, *size, kernel, self.value("length_shape", length), *options, grouping, self.no_bias())
+
+    def groups(self, shape: tuple[int, ...]) -> int:
+        text = (self.where.arguments or {}).get("groups")
+        fact = self.leaf.facts.get("groups")
+        if fact is not None:
+            return int(fact.value)
+        if text is None:
+            return 1
+        known = {key: item.value for key, item in (self.where.facts or {}).items()}
+        return int(_fold({**known, "kernel": self.kernel(), "channels": shape[0]}, parse_expression(str(text), "leaves", 1)))
+
+    def grouped(self, shape: tuple[int, ...], hint: str, groups: int) -> str:
+        """The channels on the other side: the shape shows them divided by the groups."""
+        return self.extent(1, shape, hint) if groups == 1 else self.value(hint, shape[1] * groups)
+
+    def recurrent(self) -> str:
+        tensors = self.leaf.tensors
+        layers = sum(1 for name in tensors if name.startswith("weight_ih_l") and not name.endswith("_reverse"))
+        gates = {"LSTM": 4, "GRU": 3}.get(self.leaf.kind, 1)
+        hidden = tensors["weight_hh_l0"].shape[1] if "weight_hh_l0" in tensors else self.weight()[0] // gates
+        options = [
+            f"num_layers={layers}" if layers > 1 else None,
+            None if "bias_ih_l0" in tensors else "bias=False",
+            "batch_first=True",
+            "bidirectional=True" if any(name.endswith("_reverse") for name in tensors) else None,
+        ]
+        width = self.value("input_size", tensors["weight_ih_l0"].shape[1])
+        return self.call(f"nn.{self.leaf.kind}", width, self.value("hidden_size", hidden), *options)
+
+    def bare(self) -> str:
+        info = self.leaf.tensors[""]
+        extents = ", ".join(self.extent(axis, info.shape, f"size{axis}") for axis in range(len(info.shape)))
+        dtype = None if info.dtype == "F32" else f"dtype={TORCH_DTYPES[info.dtype]}"
+        tensor = self.call("torch.zeros", extents or "()", dtype if info.dtype not in FLOATS else None)
+        if self.leaf.kind == "Buffer":
+            return tensor
+        grad = None if info.dtype in FLOATS else "requires_grad=False"
+        return self.call("nn.Parameter", tensor, grad)
+
+
+def _fold(known: Mapping[str, Any], node: ast.expr) -> Any:
+    """The value of a leaf argument; over several kernel extents, one value for each."""
+    kernel = known.get("kernel")
+    if isinstance(kernel, tuple) and "kernel" in names_in(node):
+        return tuple(evaluate(node, {**known, "kernel": extent}) for extent in kernel)
+    return evaluate(node, known)
+
+
+def literal_dtype(dtype: str) -> str:
+    """The torch name of a dtype."""
+    return TORCH_DTYPES.get(dtype, literal(dtype))

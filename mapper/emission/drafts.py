@@ -1,0 +1,145 @@
+"""One class in the making: lines with places for values, so that equal classes can be merged and unequal values passed in."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.architecture import Fact
+from mapper.emission.modules import Folder
+from mapper.emission.sizes import symbol_name
+from mapper.emission.text import expression, literal
+
+OPEN, CLOSE = "\x01", "\x02"  # around the number of an argument; no name that reaches the text holds them
+
+
+@dataclass
+class Argument:
+    """A value in a constructor: an expression over symbols, or a literal."""
+
+    hint: str  # the parameter's name if the value has to be passed in
+    value: Any = None
+    expression: ast.expr | None = None  # over symbols of the draft
+    symbols: dict[str, Fact] = field(default_factory=dict)
+
+    def key(self) -> str:
+        """What must agree for two classes to be one; the values need not."""
+        return f"{self.hint}:{ast.dump(self.expression) if self.expression else ''}"
+
+
+@dataclass(eq=False)
+class Draft:
+    """The class of one folder: constructor lines, methods and the arguments both mention."""
+
+    folder: Folder
+    base: str = "nn.Module"
+    lines: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)  # finished text of each, dedented
+    arguments: list[Argument] = field(default_factory=list)
+    symbols: dict[str, Fact] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)  # self.NAME that the methods read -> line that sets it
+    needs_config: bool = False  # a child takes the config
+
+    def place(self, argument: Argument) -> str:
+        """The mark that stands for an argument in a line."""
+        self.arguments.append(argument)
+        return f"{OPEN}{len(self.arguments) - 1}{CLOSE}"
+
+    def symbol(self, fact: Fact, prefix: str) -> str:
+        """The name of a fact in this class; `prefix` tells two facts of one name apart."""
+        name = symbol_name(fact.name)
+        while name in self.symbols and self.symbols[name].value != fact.value:
+            name = f"{prefix}_{name}"
+        self.symbols.setdefault(name, fact)
+        return name
+
+    def size(self, hint: str, value: Any, node: ast.expr | None, facts: dict[str, Fact], prefix: str) -> str:
+        """A mark for a value that an expression over facts gives; a literal where there is none."""
+        if node is None:
+            return self.place(Argument(hint, value))
+        symbols: dict[str, Fact] = {}
+        names: dict[str, str] = {}
+        for name, fact in facts.items():
+            names[name] = self.symbol(fact, prefix)
+            symbols[names[name]] = fact
+        return self.place(Argument(hint, value, _Names(names).visit(copy.deepcopy(node)), symbols))
+
+    def attribute(self, fact: Fact, prefix: str) -> str:
+        """`self.NAME` for a fact that a method reads; set in the constructor."""
+        name = self.symbol(fact, prefix)
+        if name not in self.attributes:
+            mark = self.place(Argument(name, fact.value, ast.Name(name), {name: fact}))
+            self.attributes[name] = f"self.{name} = {mark}"
+        return f"self.{name}"
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for drafts that can be one class."""
+        return (
+            self.base, tuple(self.lines), tuple(self.attributes.values()), tuple(self.methods),
+            tuple(argument.key() for argument in self.arguments), self.needs_config,
+        )  # fmt: skip
+
+
+class _Names(ast.NodeTransformer):
+    """`fact.head_dim` and `head_dim` become the symbol of that fact."""
+
+    def __init__(self, names: dict[str, str]):
+        self.names = names
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        from mapper.flows.language import dotted
+
+        name = (dotted(node) or "").removeprefix("fact.")
+        return ast.Name(self.names[name]) if name in self.names else self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self.names.get(node.id, node.id))
+
+
+@dataclass(eq=False)
+class ClassText:
+    """A finished class: its name, and what its constructor must be given besides the config."""
+
+    name: str
+    drafts: list[Draft]
+    parameters: dict[str, list[Argument]]  # parameter -> its value in each draft
+    takes_config: bool
+    resolved: list[str] = field(default_factory=list)  # text of each argument
+
+
+def resolve(draft_list: list[Draft], field_of: Any) -> ClassText:
+    """Arguments of equal drafts as text: a field of the config, a literal, or a parameter where the instances differ."""
+    finished = ClassText("", draft_list, {}, draft_list[0].needs_config)
+    for index in range(len(draft_list[0].arguments)):
+        arguments = [draft.arguments[index] for draft in draft_list]
+        finished.resolved.append(_argument_text(finished, arguments, field_of))
+    return finished
+
+
+def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any) -> str:
+    first = arguments[0]
+    if first.expression is None:
+        if all(argument.value == first.value for argument in arguments):
+            return literal(first.value)
+        return _parameter(finished, first.hint, arguments)
+    names: dict[str, str] = {}
+    for symbol in first.symbols:
+        facts = [argument.symbols[symbol] for argument in arguments]
+        fields = {field_of(fact, draft.folder.tower) for fact, draft in zip(facts, finished.drafts, strict=True)}
+        if len(fields) == 1 and None not in fields:
+            names[symbol] = f"config.{fields.pop()}"
+            finished.takes_config = True
+        else:
+            passed = [Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}) for fact in facts]
+            names[symbol] = _parameter(finished, symbol, passed)
+    return expression(_Names(names).visit(copy.deepcopy(first.expression)))
+
+
+def _parameter(finished: ClassText, name: str, arguments: list[Argument]) -> str:
+    values = [argument.value for argument in arguments]
+    while name in finished.parameters and [a.value for a in finished.parameters[name]] != values:
+        name = f"{name}_2"
+    finished.parameters.setdefault(name, arguments)
+    return name

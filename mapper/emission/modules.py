@@ -1,0 +1,151 @@
+"""The module tree of a checkpoint: folders that mirror its names, and which of them become classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mapper.architecture import Architecture, Block, Leaf, Place
+from mapper.errors import ArchitectureError, shorten
+from mapper.flows.program import Program
+
+Key = str | tuple[int, ...]
+UNUSED = 10**9  # rank of what no statement refers to: it stands last
+
+
+@dataclass(eq=False)
+class Folder:
+    """One folder of the names; `block` owns it (its forward), `methods` are blocks that live here without a folder of their own."""
+
+    place: Place
+    children: dict[Key, Folder | Leaf] = field(default_factory=dict)
+    block: Block | None = None
+    methods: list[Block] = field(default_factory=list)
+    tower: str = ""  # role of the tower it belongs to
+    rank: int = UNUSED
+
+    @property
+    def is_list(self) -> bool:
+        """Whether all children are numbers."""
+        return bool(self.children) and all(isinstance(key, tuple) for key in self.children)
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the numbers run from 0 without a gap."""
+        indices = sorted(index for key in self.children if isinstance(key, tuple) for index in key)
+        return self.is_list and indices == list(range(len(indices)))
+
+    def folders(self) -> Iterator[Folder]:
+        """Every folder below and this one, the deepest first."""
+        for child in self.children.values():
+            if isinstance(child, Folder):
+                yield from child.folders()
+        yield self
+
+    def has_parameters(self) -> bool:
+        """Whether bare parameters or buffers stand directly in it."""
+        return any(isinstance(child, Leaf) and child.kind in ("Parameter", "Buffer") for child in self.children.values())
+
+    def find(self, place: Place) -> Folder:
+        """The folder at a place below this one."""
+        folder = self
+        for part in place[len(self.place) :]:
+            child = folder.children[part]
+            if not isinstance(child, Folder):
+                raise KeyError(str(place))
+            folder = child
+        return folder
+
+    def at(self, place: Place) -> bool:
+        """Whether there is a folder at that place."""
+        try:
+            self.find(place)
+        except KeyError:
+            return False
+        return True
+
+
+def module_tree(architecture: Architecture) -> Folder:
+    """Folders and leaves of every tensor. Raises ArchitectureError where one name is both a tensor and a folder."""
+    root = Folder(Place())
+    for leaf in architecture.leaves:
+        parent = _descend(root, Place(leaf.place[:-1]))
+        key = leaf.place[-1] if leaf.place else ""
+        if key in parent.children:
+            raise _clash(leaf.place)
+        parent.children[key] = leaf
+    return root
+
+
+def _descend(root: Folder, place: Place) -> Folder:
+    folder = root
+    for depth, part in enumerate(place):
+        child = folder.children.get(part)
+        if child is None:
+            child = folder.children[part] = Folder(Place(place[: depth + 1]))
+        elif isinstance(child, Leaf):
+            raise _clash(child.place)
+        folder = child
+    return folder
+
+
+def _clash(place: Place) -> ArchitectureError:
+    name = shorten(place.first())
+    return ArchitectureError(f"{name} is both a tensor and a folder of tensors: no module can hold both under one name")
+
+
+def assign_owners(root: Folder, program: Program) -> dict[int, Folder]:
+    """For every block the folder whose class holds its forward, by the block's identity."""
+    owners: dict[int, Folder] = {id(program.root.block): root}
+    root.block = program.root.block
+    _assign(program.root.block, root, root, owners, "")
+    return owners
+
+
+def _assign(block: Block, owner: Folder, root: Folder, owners: dict[int, Folder], tower: str) -> None:
+    children = [item for value in block.roles.values() for item in _items(value) if isinstance(item, Block) and item.flow]
+    homes = [child.home for child in children]
+    for child in children:
+        inner = tower or child.role
+        own = child.home != owner.place and homes.count(child.home) == 1 and child.home.within(owner.place) and root.at(child.home)
+        folder = root.find(child.home) if own else owner
+        if own and folder.block is None:
+            folder.block, folder.tower = child, inner
+        else:
+            folder = owner
+            owner.methods.append(child)
+        owners[id(child)] = folder
+        _assign(child, folder, root, owners, inner)
+
+
+def _items(value: Leaf | Block | list[Block] | list[Leaf]) -> list[Leaf | Block]:
+    return list(value) if isinstance(value, list) else [value]
+
+
+def order_children(root: Folder, program: Program) -> None:
+    """Children stand in the order in which the data passes them; what no statement uses stands last."""
+    ranks: dict[int, int] = {}
+    _rank(program.root.block, program, ranks)
+    _order(root, ranks)
+
+
+def _rank(block: Block, program: Program, ranks: dict[int, int]) -> None:
+    for item in program.piece(block).used.values():
+        if isinstance(item, Leaf):
+            ranks.setdefault(id(item), len(ranks))
+        elif item.flow is not None:
+            _rank(item, program, ranks)
+
+
+def _order(folder: Folder, ranks: dict[int, int]) -> int:
+    placed: list[tuple[int, Key, Folder | Leaf]] = []
+    for key, child in folder.children.items():
+        rank = _order(child, ranks) if isinstance(child, Folder) else ranks.get(id(child), UNUSED)
+        placed.append((rank, key, child))
+    folder.rank = min((rank for rank, _, _ in placed), default=UNUSED)
+    if folder.is_list:
+        placed.sort(key=lambda item: item[1])
+    else:
+        placed.sort(key=lambda item: item[0])
+    folder.children = {key: child for _, key, child in placed}
+    return folder.rank

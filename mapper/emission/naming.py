@@ -1,0 +1,91 @@
+"""Names and docstrings of generated classes: after their role, told apart by tower, by what they have, by number."""
+
+from __future__ import annotations
+
+from mapper.architecture import Block, Place
+from mapper.emission.classes import blocks_of
+from mapper.emission.drafts import ClassText
+from mapper.emission.modules import Folder
+from mapper.emission.names import camel
+from mapper.emission.text import comment
+from mapper.flows.program import Program
+
+_SINGULAR = {"layers": "layer", "stages": "stage", "experts": "expert", "blocks": "block"}
+RESERVED_CLASSES = frozenset({"Config", "Output", "Tensor", "NamedTuple", "Path", "F", "Model"})
+
+
+def name_classes(classes: list[ClassText], root: Folder, taken: set[str]) -> None:
+    """Gives every class a name that no other has."""
+    taken = taken | RESERVED_CLASSES
+    by_name: dict[str, list[ClassText]] = {}
+    for done in classes:
+        if done.drafts[0].folder is root:
+            done.name = "Model"
+        else:
+            by_name.setdefault(camel(base_name(done.drafts[0].folder)), []).append(done)
+    for base, group in by_name.items():
+        for done in group:
+            done.name = _unique(_candidates(base, done, group), taken)
+            taken.add(done.name)
+
+
+def base_name(folder: Folder) -> str:
+    """What a class is called if no other has the name."""
+    block = folder.block or (folder.methods[0] if folder.methods else None)
+    if block is None or folder.block is None and len(folder.methods) > 1:
+        return next((part for part in reversed(folder.place) if isinstance(part, str)), "items")
+    if block.flow and block.flow.startswith("tower/"):
+        return block.flow.partition("/")[2]
+    return _SINGULAR.get(block.role, block.role)
+
+
+def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]:
+    folder = done.drafts[0].folder
+    if len(group) == 1:
+        return [base]
+    towers = {other.drafts[0].folder.tower for other in group}
+    tower = camel(folder.tower) if folder.tower and len(towers) > 1 else ""
+    peers = [other for other in group if other.drafts[0].folder.tower == folder.tower]
+    if tower and len(peers) == 1:
+        return [tower + base]
+    common = set.intersection(*(_traits(other) for other in peers))
+    extra = sorted(_traits(done) - common)
+    with_extra = f"{tower}{base}With{''.join(camel(word) for word in extra[:2])}" if extra else tower + base
+    return [with_extra, tower + base]
+
+
+def _traits(done: ClassText) -> set[str]:
+    """Roles of the class's blocks; where the classes differ further in, roles of the blocks below."""
+    own = {role for block in blocks_of(done.drafts[0].folder) for role in block.roles}
+    below = {role for block in blocks_of(done.drafts[0].folder) for inner in block.blocks() for role in inner.roles}
+    return own | below
+
+
+def _unique(candidates: list[str], taken: set[str]) -> str:
+    for name in candidates:
+        if name not in taken:
+            return name
+    number = 2
+    while f"{candidates[-1]}{number}" in taken:
+        number += 1
+    return f"{candidates[-1]}{number}"
+
+
+def describe(done: ClassText, program: Program | None) -> str:
+    """The docstring: where in the checkpoint, and what the flow says it does."""
+    places = list(dict.fromkeys(pattern(draft.folder.place) for draft in done.drafts))
+    where = ", ".join(places[:2]) + (f" and {len(places) - 2} more" if len(places) > 2 else "")
+    block = done.drafts[0].folder.block
+    doc = _doc(block, program)
+    return comment(f"{where}: {doc}." if doc else f"{where}.")
+
+
+def _doc(block: Block | None, program: Program | None) -> str:
+    if block is None or program is None or id(block) not in program.pieces:
+        return ""
+    return " ".join(program.piece(block).flow.rule.doc.split()).rstrip(".")
+
+
+def pattern(place: Place) -> str:
+    """A folded path with a star for every list."""
+    return ".".join(part if isinstance(part, str) else "*" if len(part) > 1 else str(part[0]) for part in place) or "The model"

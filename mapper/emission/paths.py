@@ -1,0 +1,56 @@
+"""How a folder or a leaf is spelled from inside a class: `self.encoder.layer[0].attention`."""
+
+from __future__ import annotations
+
+from mapper.architecture import Place
+from mapper.emission.modules import Folder, Key
+from mapper.errors import FlowError
+
+
+class Paths:
+    """Spells places of one module tree, with the names that cannot be attributes replaced."""
+
+    def __init__(self, root: Folder, renames: dict[str, str]):
+        self.root, self.renames = root, renames
+
+    def attribute(self, word: str) -> str:
+        return self.renames.get(word, word)
+
+    def spell(self, base: str, owner: Place, target: Place) -> str:
+        """The path from the folder `owner`, spelled `base`, to `target` below it."""
+        if not target.within(owner):
+            raise FlowError(f"'{target}' is outside '{owner}', whose flow uses it")
+        folder = self.root.find(owner)
+        text = base
+        for part in target[len(owner) :]:
+            text += self.step(folder, part)
+            child = folder.children.get(part)
+            if not isinstance(child, Folder):
+                break
+            folder = child
+        return text
+
+    def step(self, folder: Folder, part: Key) -> str:
+        """One step down: an attribute, a position, or a key."""
+        if isinstance(part, tuple):
+            if len(part) != 1:
+                raise FlowError(f"'{folder.place}.{Place((part,))}' stands for several modules where one is meant")
+            return f"[{part[0]}]" if folder.is_sequence else f'["{part[0]}"]'
+        return f'["{part}"]' if is_number(part) else f".{self.attribute(part)}"
+
+    def elements(self, base: str, owner: Place, folder: Folder) -> str:
+        """What a loop over a list folder iterates."""
+        text = self.spell(base, owner, folder.place)
+        return text if folder.is_sequence else f"{text}.values()"
+
+
+def is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
+
+
+def list_folder(place: Place, owner: Place) -> Place:
+    """The folder whose elements a folded place runs over, below `owner`: all before its first set of indices."""
+    for depth in range(len(owner), len(place)):
+        if isinstance(place[depth], tuple):
+            return Place(place[:depth])
+    raise FlowError(f"'{place}' is no element of a list")

@@ -1,0 +1,297 @@
+"""The generated file: header, sizes, operations, classes, load."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mapper.architecture import Architecture
+from mapper.emission.bodies import Activation, Bodies, Body
+from mapper.emission.classes import Classes, blocks_of
+from mapper.emission.constructors import FLOATS, TORCH_DTYPES
+from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
+from mapper.emission.modules import Folder, assign_owners, module_tree, order_children
+from mapper.emission.names import rename_table
+from mapper.emission.naming import describe, name_classes
+from mapper.emission.paths import Paths
+from mapper.emission.sizes import Sizes, collect_sizes
+from mapper.emission.text import WIDTH, comment, lines, literal, quoted
+from mapper.emission.types import Types
+from mapper.flows.flow import Flow
+from mapper.flows.program import Program, link
+from mapper.operations.registry import operation_names, operation_source, operations_needed
+
+_MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
+_CLASS = re.compile("\x03(\\d+)\x04")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(eq=False)
+class _File:
+    """What is known while one file is written."""
+
+    architecture: Architecture
+    program: Program | None
+    root: Folder
+    renames: dict[str, str]
+    sizes: Sizes
+    classes: list[ClassText] = field(default_factory=list)
+    outputs: dict[str, None] = field(default_factory=dict)
+
+
+def emit(architecture: Architecture, flows: Callable[[str], Flow], activation: Activation) -> str:
+    """The source of a model as one self-contained file. Raises MapperError where a flow breaks a check."""
+    root = module_tree(architecture)
+    skeleton = architecture.reading == "skeleton"
+    program = None if skeleton else link(architecture, flows)
+    file = _File(architecture, program, root, rename_table(architecture), collect_sizes(architecture))
+    paths = Paths(root, file.renames)
+    classes = Classes(root, paths, _methods(file, paths, activation), file.sizes.field)
+    classes.learn(program)
+    file.classes = classes.run()
+    name_classes(file.classes, root, set(operation_names()))
+    return _Writer(file).text()
+
+
+def _methods(file: _File, paths: Paths, activation: Activation) -> Callable[[Folder, Draft], list[str]]:
+    program = file.program
+    if program is None:
+        return lambda folder, draft: _refusal(file) if folder is file.root else []
+    owners = assign_owners(file.root, program)
+    order_children(file.root, program)
+    bodies = Bodies(program, owners, paths, Types(program, _annotations(file.architecture)), activation)
+
+    def methods(folder: Folder, draft: Draft) -> list[str]:
+        text: list[str] = []
+        for block in sorted(blocks_of(folder), key=lambda block: block is not folder.block):
+            piece = program.piece(block)
+            body = Body(bodies, piece, draft).text()
+            text += ([""] if text else []) + (_public(file, body) if piece is program.root else body)
+        return text
+
+    return methods
+
+
+def _annotations(architecture: Architecture) -> dict[str, str]:
+    return {name: "Tensor | None" if spec.get("optional") else "Tensor" for name, spec in architecture.inputs.items()}
+
+
+def _public(file: _File, body: list[str]) -> list[str]:
+    """The root's signature: required inputs first, the others None unless given."""
+    inputs = file.architecture.inputs
+    assert file.program is not None
+    names = sorted(file.program.inputs, key=lambda name: (bool(inputs.get(name, {}).get("optional")), list(inputs).index(name)))
+    parameters = [f"{name}: Tensor | None = None" if inputs[name].get("optional") else f"{name}: Tensor" for name in names]
+    start = next(index for index, line in enumerate(body) if line.endswith(":") and "->" in line)
+    head = lines(f"def forward({', '.join(['self', *parameters])}) -> Output:", 0)
+    shapes = ", ".join(f"{name} ({', '.join(map(str, inputs[name].get('shape', [])))})" for name in names)
+    return [*head, *_docstring(shapes, 4), *body[start + 1 :]]
+
+
+def _refusal(file: _File) -> list[str]:
+    """The forward of a skeleton: it says what is missing."""
+    missing = file.architecture.missing or ["no flow fits these names"]
+    told = "; ".join(comment(reason) for reason in missing[:3])
+    return ["def forward(self, *inputs: Tensor) -> Tensor:", *lines(f"raise RuntimeError({quoted('a skeleton: ' + told)})", 4)]
+
+
+def _docstring(text: str, indent: int) -> list[str]:
+    pad = " " * indent
+    if len(text) + indent + 6 <= WIDTH:
+        return [f'{pad}"""{text}"""']
+    rows = _wrapped(text, WIDTH - indent - 3)
+    return [f'{pad}"""{rows[0]}', *(pad + row for row in rows[1:]), f'{pad}"""']
+
+
+class _Writer:
+    """Puts the parts together once every class has a name."""
+
+    def __init__(self, file: _File):
+        self.file = file
+
+    def text(self) -> str:
+        classes = [self.class_text(done) for done in self.file.classes]
+        body = "\n\n\n".join("\n".join(rows) for rows in classes)
+        load = self.load()
+        words = set(_WORD.findall(body))
+        needed = [name for name in operations_needed(sorted(words & set(operation_names())))]
+        operations = [operation_source(name) for name in needed]
+        parts = [self.head(body, operations), self.config(), self.output(), *operations, body, load]
+        return "\n\n\n".join(part for part in parts if part) + "\n"
+
+    def head(self, body: str, operations: list[str]) -> str:
+        architecture = self.file.architecture
+        everything = "\n".join([body, *operations])
+        doc = [f'"""{comment(architecture.checkpoint.source)}: written by mapper {_version()}, rules {architecture.rules[:12]}.', ""]
+        doc += [*_reading(architecture), ""]
+        doc += ["Load the weights with `load(path)`; the attributes are the names in the checkpoint.", '"""']
+        imports = ["from __future__ import annotations", ""]
+        imports += ["import math"] if re.search(r"\bmath\.", everything) else []
+        imports += ["from dataclasses import dataclass"] if self.file.sizes.used else []
+        imports += ["from pathlib import Path", f"from typing import {', '.join(self.typing(everything))}".rstrip(", ")]
+        imports = [line for line in imports if not line.endswith("import")] + ["", "import torch"]
+        imports += ["import torch.nn.functional as F"] if re.search(r"\bF\.", everything) else []
+        imports += ["from torch import Tensor, nn"]
+        return "\n".join([*doc, "", *imports, *self.renames()])
+
+    def typing(self, text: str) -> list[str]:
+        return [name for name in ("Any", "NamedTuple") if re.search(rf"\b{name}\b", text) or (name == "NamedTuple" and self.file.program)]
+
+    def renames(self) -> list[str]:
+        if not self.file.renames:
+            return []
+        pairs = [f"    {quoted(word)}: {quoted(name)}," for word, name in self.file.renames.items()]
+        return ["", "# Words of the checkpoint's names that cannot be attributes, and what stands for them here.", "RENAMED = {", *pairs, "}"]
+
+    def config(self) -> str:
+        used = self.file.sizes.used
+        if not used:
+            return ""
+        rows = ["@dataclass(frozen=True)", "class Config:", '    """Sizes, each with what it is known from."""', ""]
+        for name, fact in used.items():
+            value = tuple(fact.value) if isinstance(fact.value, list) else fact.value
+            row = lines(f"{name}: {_annotation(value)} = {literal(value)}", 4)
+            why = f"  # {comment(f'{fact.evidence}: {fact.source}')}"
+            if len(row) == 1:
+                rows.append((row[0] + why)[: WIDTH])
+            else:
+                rows += [("    " + why.strip())[:WIDTH], *row]
+        return "\n".join(rows)
+
+    def output(self) -> str:
+        program = self.file.program
+        if program is None:
+            return ""
+        fields = _output_fields(program)
+        rows = ["class Output(NamedTuple):", '    """What the model returns."""', ""]
+        return "\n".join([*rows, *(f"    {name}: {annotation}" for name, annotation in fields.items())])
+
+    def class_text(self, done: ClassText) -> list[str]:
+        draft = done.drafts[0]
+        rows = [f"class {done.name}({self.base(draft)}):", *_docstring(describe(done, self.file.program), 4)]
+        constructor = self.constructor(done, draft)
+        methods = [self.fill(done, row) for row in draft.methods]
+        rows += ["", *constructor] if constructor else []
+        for index, row in enumerate(methods):
+            rows += [""] if index == 0 else []
+            rows.append(f"    {row}" if row else "")
+        return self.wrap(rows)
+
+    def wrap(self, rows: list[str]) -> list[str]:
+        """Lines that the class's indentation or a name made too long are broken again."""
+        broken: list[str] = []
+        for row in rows:
+            stripped = row.lstrip()
+            broken += lines(stripped, len(row) - len(stripped)) if len(row) > WIDTH and not stripped.startswith('"""') else [row]
+        return broken
+
+    def base(self, draft: Draft) -> str:
+        return draft.base
+
+    def constructor(self, done: ClassText, draft: Draft) -> list[str]:
+        is_root = draft.folder is self.file.root
+        parameters = ["self"]
+        if done.takes_config:
+            parameters.append("config: Config = Config()" if is_root else "config: Config")
+        parameters += [f"{name}: {_annotation(values[0].value)}" for name, values in done.parameters.items()]
+        made = [row for row in draft.lines if row.startswith("super()")]
+        start = made or ["super().__init__()"]
+        rows = [*start, *draft.attributes.values(), *(row for row in draft.lines if row not in made), *self.casts(draft)]
+        if rows == ["super().__init__()"]:
+            return []
+        text = lines(f"def __init__({', '.join(parameters)}):", 4)
+        for row in rows:
+            text += lines(self.fill(done, row), 8)
+        return text
+
+    def casts(self, draft: Draft) -> list[str]:
+        """The checkpoint's own floating-point type, where it is not torch's default; leaves of another type by name."""
+        if draft.folder is not self.file.root:
+            return []
+        main = main_dtype(self.file.architecture)
+        rows = [f"self.to({TORCH_DTYPES[main]})"] if main != "F32" else []
+        return rows
+
+    def fill(self, done: ClassText, row: str) -> str:
+        row = _MARK.sub(lambda match: done.resolved[int(match[1])], row)
+        return _CLASS.sub(lambda match: self.file.classes[int(match[1])].name, row)
+
+    def load(self) -> str:
+        takes = "Config()" if self.file.classes[-1].takes_config else None
+        return _load_text(bool(takes), bool(self.file.renames))
+
+
+def main_dtype(architecture: Architecture) -> str:
+    """The floating-point type of most elements."""
+    counts: dict[str, int] = {}
+    for leaf in architecture.leaves:
+        for info in leaf.tensors.values():
+            if info.dtype in FLOATS:
+                counts[info.dtype] = counts.get(info.dtype, 0) + info.size * leaf.place.count
+    return max(counts, key=lambda name: counts[name], default="F32")
+
+
+def _annotation(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        kinds = dict.fromkeys(type(item).__name__ if item is not None else "None" for item in value)
+        return f"tuple[{' | '.join(kinds)}, ...]" if kinds else "tuple[()]"
+    return type(value).__name__
+
+
+def _output_fields(program: Program) -> dict[str, str]:
+    node = program.root.statements[-1]
+    assert isinstance(node, ast.Return) and isinstance(node.value, ast.Call)
+    return {str(keyword.arg): "Tensor" for keyword in node.value.keywords}
+
+
+def _reading(architecture: Architecture) -> list[str]:
+    meaning = {
+        "exact": f"Reading: exact (family {architecture.family}).",
+        "unverified": "Reading: unverified. The names and shapes fit, but nobody has vouched for this architecture: compare before you rely on it.",
+        "skeleton": "Reading: skeleton. The modules are typed and load strictly; no flow says how the data passes through them.",
+    }
+    notes = [comment(note) for note in architecture.checkpoint.notes]
+    rows: list[str] = []
+    for text in [meaning[architecture.reading], *notes]:
+        rows += _wrapped(text)
+    return rows
+
+
+def _wrapped(text: str, width: int = WIDTH) -> list[str]:
+    rows = [""]
+    for word in text.split(" "):
+        if len(rows[-1]) + len(word) + 1 > width:
+            rows.append("")
+        rows[-1] += (" " if rows[-1] else "") + word
+    return rows
+
+
+def _load_text(has_config: bool, renamed: bool) -> str:
+    signature = "def load(path: str | Path, config: Config = Config()) -> Model:" if has_config else "def load(path: str | Path) -> Model:"
+    model = "Model(config)" if has_config else "Model()"
+    tensors = "_renamed(tensors)" if renamed else "tensors"
+    text = f'''{signature}
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {{path}}")
+    tensors = {{name: tensor for file in files for name, tensor in load_file(file).items()}}
+    with torch.device("meta"):
+        model = {model}
+    model.load_state_dict({tensors}, strict=True, assign=True)
+    return model.eval()'''
+    if not renamed:
+        return text
+    helper = '''def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {".".join(RENAMED.get(word, word) for word in name.split(".")): tensor for name, tensor in tensors.items()}'''
+    return f"{helper}\n\n\n{text}"
+
+
+def _version() -> str:
+    from mapper import __version__
+
+    return __version__

@@ -1,0 +1,167 @@
+"""Annotations of what flows pass around, followed from the public inputs and the operations' own signatures."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from mapper.architecture import Block
+from mapper.flows.language import dotted, is_fact
+from mapper.flows.program import Loops, Piece, Program, loop_items
+from mapper.flows.references import chain, refer
+from mapper.operations.registry import operation_names, operation_signature
+
+_OPTIONAL = " | None"
+
+
+class Types:
+    """Annotations of every parameter and return value of a program."""
+
+    def __init__(self, program: Program, inputs: dict[str, str]):
+        self.program, self.inputs = program, inputs
+        self.operations = frozenset(operation_names())
+        self.parameters: dict[tuple[int, str], str] = {}
+        self.results: dict[int, str] = {}
+        for _ in range(3):  # a value can pass three levels before its own type is settled
+            self.visit(program.root, dict(inputs))
+
+    def of(self, piece: Piece, name: str) -> str:
+        """The annotation of one parameter."""
+        return self.parameters.get((id(piece), name), "Tensor")
+
+    def returns(self, piece: Piece) -> str:
+        """The annotation of the return value."""
+        return "Output" if piece is self.program.root else self.results.get(id(piece), "Tensor")
+
+    def visit(self, piece: Piece, known: dict[str, str]) -> str:
+        for name in (*piece.takes, *piece.context):
+            key = (id(piece), name)
+            self.parameters[key] = _join(self.parameters.get(key), known.get(name, "Tensor"))
+        walk = _Walk(self, piece)
+        walk.block(piece.statements)
+        self.results[id(piece)] = walk.result
+        return walk.result
+
+
+def _join(one: str | None, other: str) -> str:
+    """The annotation that admits both."""
+    if one is None or one == other:
+        return other
+    if "None" in (one, other):
+        rest = other if one == "None" else one
+        return rest if rest.endswith(_OPTIONAL) else rest + _OPTIONAL
+    return max(one, other, key=len) if one.removesuffix(_OPTIONAL) == other.removesuffix(_OPTIONAL) else one
+
+
+class _Walk:
+    def __init__(self, types: Types, piece: Piece):
+        self.types, self.piece = types, piece
+        self.names = {name: types.of(piece, name) for name in (*piece.takes, *piece.context)}
+        self.loops: Loops = {}
+        self.result = "Tensor"
+
+    def block(self, statements: list[ast.stmt]) -> None:
+        for node in statements:
+            if isinstance(node, ast.Assign):
+                self.bind(node.targets[0], self.type(node.value))
+            elif isinstance(node, ast.For):
+                self.loops.update(loop_items(self.piece.block, node, self.loops))
+                self.loop(node.target, node.iter)
+                self.block(node.body)
+            elif isinstance(node, ast.Return) and node.value is not None:
+                self.result = self.type(node.value)
+            elif isinstance(node, ast.Expr):
+                self.type(node.value)
+
+    def bind(self, target: ast.expr, annotation: str) -> None:
+        if isinstance(target, ast.Name):
+            self.names[target.id] = annotation
+        elif isinstance(target, ast.Tuple):
+            for item, part in zip(target.elts, _parts(annotation, len(target.elts)), strict=True):
+                self.bind(item, part)
+
+    def loop(self, target: ast.expr, source: ast.expr) -> None:
+        call = dotted(source.func) if isinstance(source, ast.Call) else None
+        if call == "zip" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
+            for part, item in zip(target.elts, source.args, strict=False):
+                self.loop(part, item)
+        elif call == "enumerate" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
+            self.bind(target.elts[0], "int")
+            self.loop(target.elts[1], source.args[0])
+        elif is_fact(source):
+            values = self.fact(source) or [0]
+            self.bind(target, type(values[0]).__name__ if isinstance(values, (list, tuple)) else "int")
+        else:
+            self.bind(target, "Tensor")
+
+    def fact(self, node: ast.expr) -> Any:
+        fact = self.piece.block.facts.get((dotted(node) or "").removeprefix("fact."))
+        return fact.value if fact else None
+
+    def type(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, "Tensor")
+        if isinstance(node, ast.Constant):
+            return "None" if node.value is None else type(node.value).__name__
+        if isinstance(node, ast.Tuple):
+            return f"tuple[{', '.join(self.type(item) for item in node.elts)}]"
+        if isinstance(node, ast.List):
+            return f"list[{self.type(node.elts[0])}]" if node.elts else "list[Tensor]"
+        if isinstance(node, ast.Dict):
+            joined = None
+            for value in node.values:
+                joined = _join(joined, self.type(value))
+            return f"dict[str, {joined}]"
+        if isinstance(node, ast.Subscript):
+            return self.subscript(node)
+        if isinstance(node, ast.Call):
+            return self.call(node)
+        if is_fact(node):
+            return type(self.fact(node)).__name__
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.type(child)
+        return "Tensor"
+
+    def subscript(self, node: ast.Subscript) -> str:
+        outer = self.type(node.value)
+        if outer.startswith("dict[str, "):
+            return outer[10:-1]
+        if outer.startswith("list["):
+            return outer if isinstance(node.slice, ast.Slice) else outer[5:-1]
+        return "Tensor"
+
+    def call(self, node: ast.Call) -> str:
+        parts = chain(node.func)
+        reference = refer(self.piece.block, parts, self.loops) if parts else None
+        if reference is not None and not reference.rest:
+            return self.module(node, tuple(item for item in reference.items if isinstance(item, Block)))
+        name = dotted(node.func)
+        self.type(node.func)
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            self.type(argument)
+        if name in self.types.operations:
+            return operation_signature(str(name)).returns or "Tensor"
+        return "Tensor"
+
+    def module(self, node: ast.Call, blocks: tuple[Block, ...]) -> str:
+        result = "Tensor"
+        given = [self.type(argument) for argument in node.args]
+        named = {str(keyword.arg): self.type(keyword.value) for keyword in node.keywords}
+        for block in blocks:
+            piece = self.types.program.piece(block)
+            known = {**{name: self.names.get(name, "Tensor") for name in piece.context}, **dict(zip(piece.takes, given, strict=False)), **named}
+            result = self.types.visit(piece, known)
+        return result
+
+
+def _parts(annotation: str, count: int) -> list[str]:
+    if annotation.startswith("tuple["):
+        from mapper.emission.text import split
+
+        parts = split(annotation[6:-1])
+        if len(parts) == count:
+            return parts
+        if len(parts) == 2 and parts[1] == "...":
+            return [parts[0]] * count
+    return ["Tensor"] * count

@@ -1,0 +1,1 @@
+"""The small language of the flows: parsed, specialised to one checkpoint, and checked."""

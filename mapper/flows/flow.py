@@ -1,0 +1,117 @@
+"""A parsed flow: its statements, and which facts, roles and names they use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mapper.flows.language import MODULES, SPECIAL, dotted, is_fact, parse_body, parse_expression, targets
+from mapper.operations.registry import operation_names
+
+if TYPE_CHECKING:
+    from mapper.rulebook.flows import FlowRule
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """One flow rule with its body parsed and checked against the language."""
+
+    rule: FlowRule
+    statements: tuple[ast.stmt, ...]
+
+    @property
+    def roles(self) -> frozenset[str]:
+        return frozenset(self.rule.needs) | frozenset(self.rule.options)
+
+    @cached_property
+    def facts_used(self) -> frozenset[str]:
+        """Facts that the body, the shapes and the leaf arguments name: the text after `fact.`."""
+        found = {name for node in self.statements for name in facts_in(node)}
+        if any(_calls(node, "activation") for node in self.statements):
+            found.add("activation")
+        return frozenset(found | self.leaf_facts)
+
+    @cached_property
+    def leaf_facts(self) -> frozenset[str]:
+        """Facts in `leaves:` alone."""
+        found: set[str] = set()
+        for arguments in self.rule.leaves.values():
+            for text in arguments.values():
+                found.update(facts_in(parse_expression(str(text), self.rule.file, self.rule.line)))
+        return frozenset(found)
+
+    @cached_property
+    def roles_used(self) -> frozenset[str]:
+        """First words of the role paths in the body."""
+        names = {node.id for statement in self.statements for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        return frozenset(names & self.roles)
+
+    @cached_property
+    def free_names(self) -> tuple[str, ...]:
+        """Names that the body reads and nothing in it binds, in order of appearance, before guards are resolved."""
+        return tuple(free_names(self.statements, self.rule.takes, self.roles))
+
+
+def parse_flow(rule: FlowRule) -> Flow:
+    """The flow of a rule. Raises FlowError with file and line."""
+    return Flow(rule, tuple(parse_body(rule.body, rule.file, rule.line)))
+
+
+def facts_in(node: ast.AST) -> Iterator[str]:
+    """Every fact named in an expression or statement, longest chain first."""
+    if isinstance(node, ast.Attribute) and is_fact(node):
+        yield dotted(node).removeprefix("fact.")  # type: ignore[union-attr]
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from facts_in(child)
+
+
+def _calls(statement: ast.stmt, name: str) -> bool:
+    return any(isinstance(node, ast.Call) and dotted(node.func) == name for node in ast.walk(statement))
+
+
+def known_names() -> frozenset[str]:
+    """Names that are neither roles nor context: operations, torch, the words of the language."""
+    return frozenset(operation_names()) | SPECIAL | MODULES
+
+
+def free_names(statements: tuple[ast.stmt, ...] | list[ast.stmt], takes: tuple[str, ...] | list[str], roles: frozenset[str]) -> list[str]:
+    """Names read before anything binds them, in order."""
+    walker = _FreeNames(set(takes) | set(roles) | known_names())
+    walker.block(statements)
+    return walker.free
+
+
+class _FreeNames:
+    def __init__(self, bound: set[str]):
+        self.bound, self.free = bound, []
+
+    def block(self, statements: tuple[ast.stmt, ...] | list[ast.stmt]) -> None:
+        for statement in statements:
+            self.statement(statement)
+
+    def statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Assign):
+            self.read(node.value)
+            self.bound.update(targets(node.targets[0]))
+        elif isinstance(node, ast.For):
+            self.read(node.iter)
+            self.bound.update(targets(node.target))
+            self.block(node.body)
+        elif isinstance(node, ast.If):
+            self.read(node.test)
+            before = set(self.bound)
+            self.block(node.body)
+            then, self.bound = self.bound, before
+            self.block(node.orelse)
+            self.bound |= then
+        elif isinstance(node, (ast.Return, ast.Expr)) and node.value is not None:
+            self.read(node.value)
+
+    def read(self, node: ast.expr) -> None:
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name) and child.id not in self.bound and child.id not in self.free:
+                self.free.append(child.id)

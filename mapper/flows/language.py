@@ -1,0 +1,204 @@
+"""The closed subset of Python that a flow's body may use; nothing else parses.
+
+Statements: assignment to names, return, `for` over a list role, `if` as a guard.
+Expressions: names, constants, calls, attributes, `+ - * / @ **`, indexing, tuples, dicts with constant keys.
+Comparisons, `and`, `or`, `not` occur in guards alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mapper.errors import FlowError
+
+TORCH = frozenset({
+    "F.pad", "F.gelu", "F.relu", "F.silu", "F.softmax", "F.sigmoid", "F.tanh", "F.softplus", "F.normalize", "F.linear",
+    "F.glu", "F.max_pool2d", "F.avg_pool2d", "F.adaptive_avg_pool2d", "F.interpolate", "F.layer_norm", "F.embedding", "F.one_hot",
+    "F.leaky_relu", "F.elu", "F.mish", "F.hardswish", "F.hardsigmoid", "F.relu6", "F.log_softmax", "F.conv1d",
+    "torch.cat", "torch.stack", "torch.arange", "torch.zeros", "torch.zeros_like", "torch.ones_like", "torch.exp",
+    "torch.sigmoid", "torch.tanh", "torch.where", "torch.einsum", "torch.softmax", "torch.matmul", "torch.sqrt",
+})  # fmt: skip
+METHODS = frozenset({
+    "weight", "bias", "shape", "dtype", "device", "view", "reshape", "transpose", "permute", "flatten", "unflatten", "unsqueeze",
+    "squeeze", "mean", "sum", "expand", "contiguous", "chunk", "split", "to", "float", "type_as", "exp", "tanh", "sigmoid", "softmax",
+    "repeat", "repeat_interleave", "roll", "T", "mT", "t", "size", "sqrt", "neg", "masked_fill", "clamp", "argmax", "max", "pow", "rsqrt",
+    "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "item_count", "append", "items",
+})  # fmt: skip
+SPECIAL = frozenset({"has", "fact", "output", "activation", "zip", "enumerate", "range", "len", "tuple"})
+MODULES = frozenset({"F", "torch"})
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
+
+
+def parse_body(body: str, file: str, line: int) -> list[ast.stmt]:
+    """The statements of a flow's body; `line` is where the body starts in `file`. Raises FlowError."""
+    try:
+        statements = ast.parse(body).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        at = line + (getattr(error, "lineno", None) or 1) - 1
+        raise FlowError(f"{file}:{at}: the body does not parse: {getattr(error, 'msg', error)}") from None
+    for statement in statements:
+        _Checker(file, line).statement(statement)
+    return statements
+
+
+def parse_expression(text: str, file: str, line: int) -> ast.expr:
+    """One expression of the same language, as in `leaves:` and `activations.yaml`."""
+    statements = parse_body(f"return {text}", file, line)
+    if len(statements) != 1 or not isinstance(statements[0], ast.Return) or statements[0].value is None:
+        raise FlowError(f"{file}:{line}: {text!r} is not one expression")
+    return statements[0].value
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` as text if the expression is a chain of names, else None."""
+    words: list[str] = []
+    while isinstance(node, ast.Attribute):
+        words.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(words)])
+
+
+def targets(node: ast.expr) -> Iterator[str]:
+    """The names that an assignment or a loop binds."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Tuple):
+        for item in node.elts:
+            yield from targets(item)
+
+
+class _Checker:
+    def __init__(self, file: str, line: int):
+        self.file, self.line = file, line
+
+    def refuse(self, node: ast.AST, why: str) -> None:
+        raise FlowError(f"{self.file}:{self.line + getattr(node, 'lineno', 1) - 1}: {why}")
+
+    def statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Assign):
+            if len(node.targets) != 1:
+                self.refuse(node, "one target for each assignment")
+            self.target(node.targets[0])
+            self.expression(node.value)
+        elif isinstance(node, ast.Return):
+            if node.value is None:
+                self.refuse(node, "return needs a value")
+            else:
+                self.expression(node.value)
+        elif isinstance(node, ast.For):
+            self.loop(node)
+        elif isinstance(node, ast.If):
+            self.guard(node.test)
+            for child in (*node.body, *node.orelse):
+                self.statement(child)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if not (isinstance(node.value.func, ast.Attribute) and node.value.func.attr == "append"):
+                self.refuse(node, "a call whose value is not used")
+            self.expression(node.value)
+        else:
+            self.refuse(node, f"a flow has no {type(node).__name__.lower()} statement")
+
+    def loop(self, node: ast.For) -> None:
+        if node.orelse:
+            self.refuse(node, "no else after a loop")
+        self.target(node.target)
+        self.expression(node.iter)
+        for child in node.body:
+            self.statement(child)
+
+    def target(self, node: ast.expr) -> None:
+        names = node.elts if isinstance(node, ast.Tuple) else [node]
+        for name in names:
+            if isinstance(name, ast.Tuple):
+                self.target(name)
+            elif not isinstance(name, ast.Name) or name.id in SPECIAL | MODULES or name.id.startswith("__"):
+                self.refuse(node, "only plain names can be assigned")
+
+    def guard(self, node: ast.expr) -> None:
+        if isinstance(node, ast.BoolOp):
+            for value in node.values:
+                self.guard(value)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            self.guard(node.operand)
+        elif isinstance(node, ast.Compare):
+            ok = len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.Gt, ast.Lt))
+            if not ok or not is_fact(node.left) or not isinstance(node.comparators[0], ast.Constant):
+                self.refuse(node, "a guard compares one fact with one literal")
+        elif not is_fact(node) and not is_has(node):
+            self.refuse(node, "a guard is has(role), fact.x, fact.x == literal, and, or, not")
+
+    def expression(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Constant):
+            if not isinstance(node.value, (int, float, str, bool, type(None), type(...))):
+                self.refuse(node, f"no constants of type {type(node.value).__name__}")
+        elif isinstance(node, ast.Name):
+            if node.id.startswith("__"):
+                self.refuse(node, f"the name {node.id} is not allowed")
+        elif isinstance(node, ast.Attribute):
+            self.attribute(node)
+        elif isinstance(node, ast.Call):
+            self.call(node)
+        elif isinstance(node, ast.BinOp):
+            if not isinstance(node.op, _OPERATORS):
+                self.refuse(node, f"no operator {type(node.op).__name__}")
+            self.expression(node.left)
+            self.expression(node.right)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            self.expression(node.operand)
+        elif isinstance(node, ast.Subscript):
+            self.expression(node.value)
+            self.index(node.slice)
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            for item in node.elts:
+                self.expression(item)
+        elif isinstance(node, ast.Dict):
+            if not all(isinstance(key, ast.Constant) for key in node.keys):
+                self.refuse(node, "a dict has constant keys")
+            for value in node.values:
+                self.expression(value)
+        else:
+            self.refuse(node, f"a flow has no {type(node).__name__.lower()} expression")
+
+    def attribute(self, node: ast.Attribute) -> None:
+        if node.attr.startswith("_"):
+            self.refuse(node, f"the attribute {node.attr} is not allowed")
+        self.expression(node.value)
+
+    def call(self, node: ast.Call) -> None:
+        name = dotted(node.func)
+        if name is not None and name.split(".")[0] in MODULES and name not in TORCH:
+            self.refuse(node, f"{name} is not among the callable parts of torch")
+        if name is None and not isinstance(node.func, (ast.Attribute, ast.Subscript)):
+            self.refuse(node, "only a name or a method can be called")
+        self.expression(node.func)
+        for item in node.args:
+            self.expression(item)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.refuse(node, "no ** in a call")
+            self.expression(keyword.value)
+
+    def index(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Slice):
+            for part in (node.lower, node.upper, node.step):
+                if part is not None:
+                    self.expression(part)
+        elif isinstance(node, ast.Tuple):
+            for item in node.elts:
+                self.index(item)
+        else:
+            self.expression(node)
+
+
+def is_fact(node: ast.AST) -> bool:
+    """Whether the expression is `fact.x` or `fact.x.y`."""
+    name = dotted(node)
+    return name is not None and name.startswith("fact.")
+
+
+def is_has(node: ast.AST) -> bool:
+    """Whether the expression is `has(role)`."""
+    return isinstance(node, ast.Call) and dotted(node.func) == "has" and len(node.args) == 1 and dotted(node.args[0]) is not None

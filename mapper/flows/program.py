@@ -1,0 +1,187 @@
+"""The flows of a whole model, specialised and linked: every call knows which context its callee needs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from mapper.architecture import Architecture, Block, Leaf
+from mapper.errors import FlowError
+from mapper.flows.flow import Flow, known_names
+from mapper.flows.language import MODULES, dotted, targets
+from mapper.flows.references import Item, Reference, chain, has_role, refer
+from mapper.flows.specialise import specialise
+
+Loops = dict[str, tuple[Item, ...]]
+
+
+@dataclass(eq=False)
+class Piece:
+    """One block's part of the program."""
+
+    block: Block
+    flow: Flow
+    statements: list[ast.stmt]
+    context: list[str] = field(default_factory=list)  # names that callers pass down, in order of first use
+    used: dict[int, Item] = field(default_factory=dict)  # leaves and blocks the statements refer to, by identity, in order
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return self.flow.rule.takes
+
+
+@dataclass(eq=False)
+class Program:
+    """Pieces by block identity, the root's last."""
+
+    root: Piece
+    pieces: dict[int, Piece]
+    inputs: list[str]  # public inputs, in order of first use
+
+    def piece(self, block: Block) -> Piece:
+        return self.pieces[id(block)]
+
+
+def link(architecture: Architecture, flows: Callable[[str], Flow]) -> Program:
+    """The program of an architecture. Raises FlowError where a flow breaks one of the three checks."""
+    pieces: dict[int, Piece] = {}
+    root = _link(architecture.root, flows, pieces)
+    return Program(root, pieces, list(root.context))
+
+
+def _link(block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece]) -> Piece:
+    for value in block.roles.values():
+        items = value if isinstance(value, list) else [value]
+        linked = [_link(item, flows, pieces) for item in items if isinstance(item, Block) and item.flow is not None]
+        if isinstance(value, list):
+            _share_context(linked)
+    if block.flow is None:
+        raise FlowError(f"no flow fits {block.role} at '{block.home}'")
+    flow = flows(block.flow)
+    passed = frozenset(name for inner in block.blocks() if id(inner) in pieces for name in pieces[id(inner)].context)
+    statements = specialise(flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed)
+    piece = pieces[id(block)] = Piece(block, flow, statements)
+    _Linker(piece, pieces).run()
+    return piece
+
+
+def _share_context(elements: list[Piece]) -> None:
+    """A loop calls every element alike, so each takes what any of them needs."""
+    names = list(dict.fromkeys(name for element in elements for name in element.context))
+    for element in elements:
+        element.context = names
+
+
+class _Linker:
+    """Walks the statements in order: finds free names (its own and its callees') and the roles in use."""
+
+    def __init__(self, piece: Piece, pieces: dict[int, Piece]):
+        self.piece, self.pieces = piece, pieces
+        self.bound = set(piece.takes) | known_names() | MODULES
+        self.loops: Loops = {}
+
+    def run(self) -> None:
+        self.block(self.piece.statements)
+
+    def block(self, statements: Iterable[ast.stmt]) -> None:
+        for node in statements:
+            if isinstance(node, ast.Assign):
+                self.read(node.value)
+                self.bound.update(targets(node.targets[0]))
+            elif isinstance(node, ast.For):
+                self.read(node.iter)
+                self.loops.update(loop_items(self.piece.block, node, self.loops))
+                self.bound.update(targets(node.target))
+                self.block(node.body)
+            elif isinstance(node, (ast.Return, ast.Expr)) and node.value is not None:
+                self.read(node.value)
+
+    def read(self, node: ast.expr) -> None:
+        parts = chain(node)
+        if parts is not None:
+            self.name(parts, node)
+            return
+        if isinstance(node, ast.Call):
+            self.call(node)
+            return
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.read(child)
+            elif isinstance(child, ast.keyword):
+                self.read(child.value)
+
+    def call(self, node: ast.Call) -> None:
+        keywords = {keyword.arg for keyword in node.keywords}
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            self.read(argument)
+        parts = chain(node.func)
+        reference = refer(self.piece.block, parts, self.loops) if parts else None
+        if reference is None:
+            self.read(node.func) if not isinstance(node.func, ast.Name) else self.operation(node)
+            return
+        self.use(reference)
+        for item in reference.items:
+            if isinstance(item, Block) and not reference.rest:
+                self.callee(item, keywords)
+
+    def callee(self, block: Block, keywords: set[str | None]) -> None:
+        if id(block) not in self.pieces:
+            raise FlowError(f"no flow fits {block.role} at '{block.home}'")
+        for name in self.pieces[id(block)].context:
+            if name not in keywords:
+                self.need(name)
+
+    def operation(self, node: ast.Call) -> None:
+        name = dotted(node.func) or ""
+        if name not in known_names():
+            rule = self.piece.flow.rule
+            raise FlowError(f"{rule.file}:{rule.line + node.lineno - 1}: {name!r} is neither a role of {rule.name} nor an operation")
+
+    def name(self, parts: list[str | int], node: ast.expr) -> None:
+        first = str(parts[0])
+        if first == "fact":
+            return
+        reference = refer(self.piece.block, parts, self.loops)
+        if reference is not None:
+            self.use(reference)
+        elif first in self.piece.flow.roles and first not in self.bound:
+            rule = self.piece.flow.rule
+            raise FlowError(f"{rule.file}:{rule.line}: {rule.name} uses role {first!r}, which '{self.piece.block.home}' lacks, without has({first})")
+        else:
+            self.need(first)
+
+    def need(self, name: str) -> None:
+        if name not in self.bound and name not in self.piece.context:
+            self.piece.context.append(name)
+
+    def use(self, reference: Reference) -> None:
+        for item in reference.items:
+            self.piece.used.setdefault(id(item), item)
+        for item in reference.base_items:
+            self.piece.used.setdefault(id(item), item)
+
+
+def loop_items(block: Block, node: ast.For, loops: Loops) -> Loops:
+    """Which loop variables stand for elements of a list role."""
+    return dict(_pairs(block, node.target, node.iter, loops))
+
+
+def _pairs(block: Block, target: ast.expr, source: ast.expr, loops: Loops) -> Iterable[tuple[str, tuple[Item, ...]]]:
+    call = dotted(source.func) if isinstance(source, ast.Call) else None
+    if call == "zip" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
+        for part, item in zip(target.elts, source.args, strict=False):
+            yield from _pairs(block, part, item, loops)
+    elif call == "enumerate" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
+        yield from _pairs(block, target.elts[1], source.args[0], loops)
+    elif isinstance(target, ast.Name):
+        parts = chain(source)
+        reference = refer(block, parts, loops) if parts else None
+        if reference is not None and reference.is_list and not reference.rest:
+            yield target.id, reference.items
+
+
+def unused_leaves(program: Program) -> list[Leaf]:
+    """Leaves with a role that no statement of the program refers to."""
+    used = {identity for piece in program.pieces.values() for identity in piece.used}
+    return [leaf for leaf in program.root.block.leaves() if id(leaf) not in used]
