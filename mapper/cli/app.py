@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
 
 import click
 
 import mapper
 from mapper.cli.commands import build, generate, inspect, verify
-from mapper.cli.completion import completion
+from mapper.cli.completion import COMPLETE, completion
 from mapper.cli.options import Group
 from mapper.cli.output import error_line
 from mapper.cli.rules import rules
@@ -47,10 +49,13 @@ for command in (inspect, build, generate, verify, rules, completion):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0, 2 user or file, 3 differs, 1 bug."""
+    _never_fail_to_print()
     try:
-        code = app.main(args=arguments, prog_name="mapper", standalone_mode=False)
+        code = _run(sys.argv[1:] if arguments is None else list(arguments))
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return code
+    except click.exceptions.Exit as ended:  # after --help and --version
+        return ended.exit_code
     except click.exceptions.NoArgsIsHelpError as error:  # a bare `mapper` asks what there is
         click.echo(error.format_message())
         return 0
@@ -62,8 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_stdout()
-        return PIPE_CLOSED
+        return _reader_left()
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _failed(f"{where}{error.strerror or error}")
@@ -74,6 +78,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f"this is a bug: {type(error).__name__}: {error} ({at}); set MAPPER_TRACEBACK=1 to see where, and report it"
         _failed(message)
         return BUG
+
+
+def _run(arguments: list[str]) -> int:
+    """click's own `main` is left out: it turns closed pipes and ends of files into exit code 1."""
+    if instruction := os.environ.get(COMPLETE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(app, {}, "mapper", COMPLETE, instruction)
+    with app.make_context("mapper", arguments) as context:
+        code = app.invoke(context)
+    return code if isinstance(code, int) else 0
 
 
 def _failed(message: str) -> int:
@@ -98,9 +113,15 @@ def _last_frame(error: BaseException) -> str:
     return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
 
 
-def _drop_stdout() -> None:
+def _reader_left() -> int:
     """Let the interpreter's last flush go nowhere instead of failing a second time."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # not a real file: a test's
-        return
+    with suppress(OSError, ValueError):  # a test's standard output is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
+    return PIPE_CLOSED
+
+
+def _never_fail_to_print() -> None:
+    """A terminal that cannot show a character shows its escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -6,6 +6,8 @@ import click
 
 from mapper.cli.options import Command
 
+COMPLETE = "_MAPPER_COMPLETE"  # set by the scripts below when a shell asks what may follow
+
 
 @click.command(
     cls=Command,
@@ -24,4 +26,4 @@ def completion(context: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     root = context.find_root()
     if found is not None:
-        click.echo(found(root.command, {}, "mapper", "_MAPPER_COMPLETE").source())
+        click.echo(found(root.command, {}, "mapper", COMPLETE).source())
