@@ -144,4 +144,5 @@ class Architecture:
     findings: list[str] = field(default_factory=list)
     unused: list[tuple[str, str]] = field(default_factory=list)  # (key, why)
     unmapped: list[str] = field(default_factory=list)  # keys without a role in the chosen flow
+    rulebook: Any = field(default=None, repr=False, compare=False)  # the rules it was read by; emission takes its flows from there
     missing: list[str] = field(default_factory=list)  # what forbids a flow: unknown facts, roles without a leaf (skeletons)

@@ -1,1 +1,42 @@
 """Architecture to source text: classes, sizes, statements, checks."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+from mapper.architecture import Architecture
+from mapper.errors import FlowError
+from mapper.flows.flow import Flow, parse_flow
+from mapper.flows.language import parse_expression
+
+
+def emit(architecture: Architecture, *, cache: bool = False) -> str:
+    """The source of a model as one self-contained file; `cache` adds a key/value cache to decoders."""
+    from mapper.emission.source import emit_source
+
+    rulebook = architecture.rulebook
+    parsed: dict[str, Flow] = {}
+
+    def flow(name: str) -> Flow:
+        if name not in parsed:
+            parsed[name] = parse_flow(rulebook.flows[name])
+        return parsed[name]
+
+    def activation(word: str, argument: ast.expr) -> ast.expr:
+        rule = rulebook.activations.get(word)
+        if rule is None:
+            raise FlowError(f"there is no activation {word!r}; vocabulary/activations.yaml lists those that there are")
+        return _Argument(argument).visit(parse_expression(rule.expression, rule.file, rule.line))
+
+    return emit_source(architecture, flow, activation, {"cache": cache})
+
+
+class _Argument(ast.NodeTransformer):
+    """Puts the argument where an activation's rule says `x`."""
+
+    def __init__(self, argument: ast.expr):
+        self.argument = argument
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return copy.deepcopy(self.argument) if node.id == "x" else node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mapper.architecture import Architecture
@@ -41,11 +41,13 @@ class _File:
     outputs: dict[str, None] = field(default_factory=dict)
 
 
-def emit(architecture: Architecture, flows: Callable[[str], Flow], activation: Activation) -> str:
+def emit_source(
+    architecture: Architecture, flows: Callable[[str], Flow], activation: Activation, options: Mapping[str, bool]
+) -> str:
     """The source of a model as one self-contained file. Raises MapperError where a flow breaks a check."""
     root = module_tree(architecture)
     skeleton = architecture.reading == "skeleton"
-    program = None if skeleton else link(architecture, flows)
+    program = None if skeleton else link(architecture, flows, options)
     file = _File(architecture, program, root, rename_table(architecture), collect_sizes(architecture))
     paths = Paths(root, file.renames)
     classes = Classes(root, paths, _methods(file, paths, activation), file.sizes.field)
@@ -101,7 +103,7 @@ def _docstring(text: str, indent: int) -> list[str]:
     pad = " " * indent
     if len(text) + indent + 6 <= WIDTH:
         return [f'{pad}"""{text}"""']
-    rows = _wrapped(text, WIDTH - indent - 3)
+    rows = _wrapped(text, WIDTH - indent - 6)
     return [f'{pad}"""{rows[0]}', *(pad + row for row in rows[1:]), f'{pad}"""']
 
 

@@ -127,8 +127,8 @@ class _Checker:
             ok = len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.Gt, ast.Lt))
             if not ok or not is_fact(node.left) or not isinstance(node.comparators[0], ast.Constant):
                 self.refuse(node, "a guard compares one fact with one literal")
-        elif not is_fact(node) and not is_has(node):
-            self.refuse(node, "a guard is has(role), fact.x, fact.x == literal, and, or, not")
+        elif not is_fact(node) and not is_has(node) and not is_option(node):
+            self.refuse(node, "a guard is has(role), fact.x, fact.x == literal, option.x, and, or, not")
 
     def expression(self, node: ast.expr) -> None:
         if isinstance(node, ast.Constant):
@@ -202,3 +202,9 @@ def is_fact(node: ast.AST) -> bool:
 def is_has(node: ast.AST) -> bool:
     """Whether the expression is `has(role)`."""
     return isinstance(node, ast.Call) and dotted(node.func) == "has" and len(node.args) == 1 and dotted(node.args[0]) is not None
+
+
+def is_option(node: ast.AST) -> bool:
+    """Whether the expression is `option.x`: a choice of whoever generates, such as a key/value cache."""
+    name = dotted(node)
+    return name is not None and name.startswith("option.")

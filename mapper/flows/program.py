@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mapper.architecture import Architecture, Block, Leaf
@@ -43,24 +43,27 @@ class Program:
         return self.pieces[id(block)]
 
 
-def link(architecture: Architecture, flows: Callable[[str], Flow]) -> Program:
-    """The program of an architecture. Raises FlowError where a flow breaks one of the three checks."""
+def link(architecture: Architecture, flows: Callable[[str], Flow], options: Mapping[str, bool]) -> Program:
+    """The program of an architecture; `options` answer the guards `option.x`.
+
+    Raises FlowError where a flow breaks one of the three checks.
+    """
     pieces: dict[int, Piece] = {}
-    root = _link(architecture.root, flows, pieces)
+    root = _link(architecture.root, flows, pieces, options)
     return Program(root, pieces, list(root.context))
 
 
-def _link(block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece]) -> Piece:
+def _link(block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece], options: Mapping[str, bool]) -> Piece:
     for value in block.roles.values():
         items = value if isinstance(value, list) else [value]
-        linked = [_link(item, flows, pieces) for item in items if isinstance(item, Block) and item.flow is not None]
+        linked = [_link(item, flows, pieces, options) for item in items if isinstance(item, Block) and item.flow is not None]
         if isinstance(value, list):
             _share_context(linked)
     if block.flow is None:
         raise FlowError(f"no flow fits {block.role} at '{block.home}'")
     flow = flows(block.flow)
     passed = frozenset(name for inner in block.blocks() if id(inner) in pieces for name in pieces[id(inner)].context)
-    statements = specialise(flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed)
+    statements = specialise(flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed, options)
     piece = pieces[id(block)] = Piece(block, flow, statements)
     _Linker(piece, pieces).run()
     return piece

@@ -5,30 +5,32 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mapper.errors import FlowError
 from mapper.flows.flow import Flow
-from mapper.flows.language import dotted, is_fact, is_has, targets
+from mapper.flows.language import dotted, is_fact, is_has, is_option, targets
 
 Has = Callable[[str], bool]  # whether the block has this role (a dotted path)
 Lookup = Callable[[str], Any]  # the value of a fact by the name the flow uses; raises KeyError
 
 
-def specialise(flow: Flow, has: Has, lookup: Lookup, passed: frozenset[str]) -> list[ast.stmt]:
+def specialise(
+    flow: Flow, has: Has, lookup: Lookup, passed: frozenset[str], options: Mapping[str, bool]
+) -> list[ast.stmt]:
     """The statements that this block runs; `passed` are names that blocks below may read as context.
 
     Raises FlowError for a guard on a fact that nobody knows.
     """
-    statements = _resolve(copy.deepcopy(list(flow.statements)), _Guards(flow, has, lookup))
+    statements = _resolve(copy.deepcopy(list(flow.statements)), _Guards(flow, has, lookup, options))
     statements = [_Literals(lookup).visit(statement) for statement in statements]
     return _simplify(statements, set(flow.rule.takes), passed)
 
 
 class _Guards:
-    def __init__(self, flow: Flow, has: Has, lookup: Lookup):
-        self.flow, self.has, self.lookup = flow, has, lookup
+    def __init__(self, flow: Flow, has: Has, lookup: Lookup, options: Mapping[str, bool]):
+        self.flow, self.has, self.lookup, self.options = flow, has, lookup, options
 
     def holds(self, node: ast.expr) -> bool:
         if isinstance(node, ast.BoolOp):
@@ -36,6 +38,8 @@ class _Guards:
             return all(values) if isinstance(node.op, ast.And) else any(values)
         if isinstance(node, ast.UnaryOp):
             return not self.holds(node.operand)
+        if is_option(node):
+            return self.options.get((dotted(node) or "").removeprefix("option."), False)
         if is_has(node):
             return self.has(dotted(node.args[0]) or "")  # type: ignore[attr-defined]
         if isinstance(node, ast.Compare):

@@ -1,0 +1,121 @@
+"""Source to module: the generated text is compiled, and the checkpoint's tensors are assigned, not copied."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.errors import ArchitectureError, MapperError, listed
+
+if TYPE_CHECKING:
+    from mapper._api import Source
+    from mapper.architecture import Architecture
+
+
+def build(
+    source: Source,
+    dtype: torch.dtype | None = None,
+    device: str | torch.device = "cpu",
+    hints: Mapping[str, Any] | None = None,
+    *,
+    cache: bool = False,
+    revision: str | None = None,
+    rules: Sequence[str | Path] = (),
+) -> nn.Module:
+    """The model of a checkpoint with its weights, in eval mode.
+
+    Parameters keep the checkpoint's dtype unless `dtype` is given, and its memory-mapped bytes unless `dtype` or
+    `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
+    `load_state_dict(..., assign=True)`. Raises MapperError for what the source causes.
+
+        model = mapper.build("distilbert-base-uncased")
+        out = model(input_ids=torch.tensor([[101, 7592, 102]]))
+    """
+    from mapper._api import describe
+
+    architecture = describe(source, hints, purpose="weights", revision=revision, rules=rules)
+    return build_architecture(architecture, dtype=dtype, device=device, cache=cache)
+
+
+def build_architecture(
+    architecture: Architecture,
+    dtype: torch.dtype | None = None,
+    device: str | torch.device = "cpu",
+    cache: bool = False,
+) -> nn.Module:
+    """The module of an architecture that has been read already."""
+    from mapper.emission import emit
+
+    namespace = compile_source(emit(architecture, cache=cache), architecture.checkpoint.source)
+    with torch.device("meta"):
+        model: nn.Module = namespace.Model()
+    renames: dict[str, str] = getattr(namespace, "RENAMED", {})
+    checkpoint = architecture.checkpoint
+    keys = {renamed(key, renames): key for key in checkpoint.tensors}
+    _same_keys(model, keys)
+    if checkpoint.read is None:
+        _as_in_header(model, keys, checkpoint.tensors)
+        return model.eval()
+    model.load_state_dict(_tensors(checkpoint, keys), strict=True, assign=True)
+    if dtype is not None or str(device) != "cpu":
+        model.to(device=device, dtype=dtype)
+    return model.eval()
+
+
+def renamed(key: str, renames: Mapping[str, str]) -> str:
+    """A checkpoint's key as the module spells it."""
+    return ".".join(renames.get(word, word) for word in key.split(".")) if renames else key
+
+
+def compile_source(text: str, name: str) -> ModuleType:
+    """The generated file as a module. Its source stays readable to `inspect`, tracebacks and torch.compile."""
+    label = f"mapper_generated_{abs(hash(text)):x}"
+    file = f"<mapper: {name}>"
+    module = ModuleType(label)
+    module.__file__ = file
+    sys.modules[label] = module  # dataclasses look their module up there
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102  the text holds checked identifiers and literals alone
+    return module
+
+
+def _same_keys(model: nn.Module, keys: Mapping[str, str]) -> None:
+    """The checkpoint is the specification: no tensor dropped or invented."""
+    made = set(model.state_dict(keep_vars=True))
+    if made != set(keys):
+        raise ArchitectureError(
+            f"the module tree differs from the checkpoint: without a tensor {listed(sorted(made - set(keys)))}, "
+            f"without a place {listed(sorted(set(keys) - made))}"
+        )
+
+
+def _tensors(checkpoint: Checkpoint, keys: Mapping[str, str]) -> dict[str, torch.Tensor]:
+    assert checkpoint.read is not None
+    tensors = checkpoint.read(keys.values())
+    return {name: tensors[key] for name, key in keys.items()}
+
+
+def _as_in_header(model: nn.Module, keys: Mapping[str, str], header: Mapping[str, TensorInfo]) -> None:
+    """Parameters on the meta device get the dtypes that the header says."""
+    wanted = {name: torch_dtype(header[key].dtype) for name, key in keys.items()}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if tensor.dtype != wanted[name]:
+            tensor.data = tensor.data.to(wanted[name])
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch dtype for a name of the safetensors format. Raises MapperError if this torch has none."""
+    from mapper.emission.constructors import TORCH_DTYPES
+
+    found = getattr(torch, TORCH_DTYPES[name].removeprefix("torch."), None)
+    if found is None:
+        raise MapperError(f"torch {torch.__version__} has no type for {name}")
+    return found
