@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
 def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
-    """Kernel of a weight-normed layer: the direction scaled to a length per slice."""
+    """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
     axes = [axis for axis, size in enumerate(length.shape) if size == 1]
     return direction * (length / direction.norm(dim=axes, keepdim=True))
 
 
 def conv_causal(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Depthwise convolution that sees no later position. x (B, C, T), weight (C, 1, kernel) -> (B, C, T)"""
-    x = F.pad(x, (weight.shape[-1] - 1, 0))
-    return F.conv1d(x, weight, bias, groups=weight.shape[0])
+    """Depthwise convolution that sees no later position. x (B, T, C), weight (C, 1, kernel) -> (B, T, C)"""
+    x = F.pad(x.transpose(1, 2), (weight.shape[-1] - 1, 0))
+    return F.conv1d(x, weight, bias, groups=weight.shape[0]).transpose(1, 2)
+
+
+def trim_even(x: Tensor, kernel: int) -> Tensor:
+    """Drops the last position that padding by kernel // 2 adds to an even kernel.
+
+    x (B, C, T') -> (B, C, T)
+    """
+    return x[..., :-1] if kernel % 2 == 0 else x
+
+
+def pad_same(x: Tensor, kernel: int, stride: int) -> Tensor:
+    """Zeros so that a convolution gives ceil(side / stride), the odd one last (TensorFlow). x (B, C, Y, X)"""
+    down, across = (max(kernel - stride - (-side % -stride), 0) for side in (x.shape[2], x.shape[3]))
+    return F.pad(x, (across // 2, across - across // 2, down // 2, down - down // 2))
+
+
+def response_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Global response normalisation (ConvNeXt V2, paper 2301.00808).
+
+    x (B, Y, X, C), weight and bias (1, 1, 1, C)
+    """
+    size = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)
+    return weight * (x * (size / (size.mean(dim=-1, keepdim=True) + 1e-6))) + bias + x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -52,6 +53,25 @@ def split_qkv_grouped(x: Tensor, kv_heads: int, head_dim: int) -> tuple[Tensor, 
     """
     x = x.unflatten(-1, (kv_heads, -1, head_dim)).permute(0, 2, 3, 1, 4)  # (B, K, G + 2, T, D)
     return x[:, :, :-2].flatten(1, 2), x[:, :, -2], x[:, :, -1]
+
+
+def project_packed_query(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Query of a stacked [query; key; value] weight (nn.MultiheadAttention).
+
+    x (B, T, W), weight (3 * W, W)
+    """
+    size = weight.shape[1]
+    return F.linear(x, weight[:size], bias[:size])
+
+
+def project_packed_key_value(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Key and value of a stacked [query; key; value] weight.
+
+    x (B, S, W), weight (3 * W, W) -> two (B, S, W)
+    """
+    size = weight.shape[1]
+    k, v = F.linear(x, weight[size:], bias[size:]).chunk(2, dim=-1)
+    return k, v
 
 
 def repeat_heads(x: Tensor, groups: int) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mapper.operations.activations import scale_rounded
 from mapper.operations.convolution import weight_norm
 
 
@@ -81,11 +82,16 @@ class ScaledEmbedding(nn.Embedding):
         self.scale = scale
 
     def forward(self, ids: Tensor) -> Tensor:
-        return super().forward(ids) * torch.tensor(self.scale, dtype=self.weight.dtype).item()
+        return scale_rounded(super().forward(ids), self.scale)
 
 
 class FrozenBatchNorm(nn.Module):
     """BatchNorm with fixed statistics, all four stored as buffers. (B, C, Y, X) -> (B, C, Y, X)"""
+
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
 
     def __init__(self, size: int, eps: float = 1e-5):
         super().__init__()
@@ -150,6 +156,7 @@ class Conv1dParametrized(nn.Module):
         parts.original1 = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = self.parametrizations.weight
-        weight = weight_norm(parts.original0, parts.original1)
+        length = self.get_parameter("parametrizations.weight.original0")
+        direction = self.get_parameter("parametrizations.weight.original1")
+        weight = weight_norm(length, direction)
         return F.conv1d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)

@@ -1,7 +1,7 @@
 """Rotary positions (paper 2104.09864): frequencies, tables, and the rotation of queries and keys.
 
 Frequencies are float32 of (R / 2,), R the rotated part of a head; tables are (B, 1, T, R / 2) in the dtype of
-x, as each angle serves two channels. Scaling variants follow `rope_parameters` / `rope_scaling` in config.json.
+x, as each angle serves two channels. Scaling variants follow `rope_parameters` in config.json.
 """
 
 from __future__ import annotations

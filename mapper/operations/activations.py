@@ -1,0 +1,37 @@
+"""Activations that torch has no function for. Any shape."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """GELU by a sigmoid: x * sigmoid(1.702 x) (CLIP)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """relu(x) squared (Primer, paper 2109.08668)."""
+    return F.relu(x).square()
+
+
+def gelu_clipped(x: Tensor) -> Tensor:
+    """GELU limited to [-10, 10] (gelu_10, paper 2004.09602)."""
+    return F.gelu(x).clamp(-10, 10)
+
+
+def laplace(x: Tensor) -> Tensor:
+    """Cumulative normal with mean 0.707107 and deviation 0.282095 (Mega, paper 2209.10655)."""
+    return 0.5 * (1.0 + torch.erf((x - 0.707107) / (0.282095 * 2.0**0.5)))
+
+
+def scale_rounded(x: Tensor, scale: float) -> Tensor:
+    """x times a constant that is rounded to the dtype of x first (Gemma's embeddings)."""
+    return x * torch.tensor(scale, dtype=x.dtype, device=x.device)
+
+
+def softcap(x: Tensor, cap: float) -> Tensor:
+    """Limits softly to (-cap, cap): cap * tanh(x / cap) (Gemma 2's logits, paper 2408.00118)."""
+    return torch.tanh(x / cap) * cap

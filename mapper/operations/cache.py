@@ -1,0 +1,48 @@
+"""Key/value cache: per layer one pair of preallocated (B, K, length, D) tensors, written in place.
+
+A caller makes one with new_cache and passes it with `start`, the number of positions already in it. Its
+shapes never change, so that a step is compiled once. Positions not yet written are hidden by
+causal_mask_at.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def new_cache(
+    x: Tensor, layers: int, kv_heads: int, length: int, head_dim: int
+) -> list[tuple[Tensor, Tensor]]:
+    """Empty caches of `length` positions for each layer, batch and dtype as x.
+
+    -> pairs of (B, K, length, D)
+    """
+    shape = (x.shape[0], kv_heads, length, head_dim)
+    return [(x.new_zeros(shape), x.new_zeros(shape)) for _ in range(layers)]
+
+
+def layer_caches(past: list[tuple[Tensor, Tensor]] | None, layers: int) -> list[tuple[Tensor, Tensor] | None]:
+    """One cache per layer, or None for each where there is no cache."""
+    return [None] * layers if past is None else list(past)
+
+
+def cache_length(x: Tensor, past: list[tuple[Tensor, Tensor]] | None) -> int:
+    """Number of keys that attention will see: the cache's length, or that of x without one. x (B, T, ...)"""
+    return x.shape[1] if past is None else past[0][0].shape[2]
+
+
+def cache_slots(x: Tensor, start: Tensor | int | None) -> Tensor:
+    """Where the positions of x stand in the whole sequence: start, start + 1, ... x (B, T, ...) -> (T,)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    return index if start is None else index + start
+
+
+def extend(past: tuple[Tensor, Tensor] | None, k: Tensor, v: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
+    """Writes new keys and values at slots, in place, and gives all of them; without a cache the new ones.
+
+    past two (B, K, length, D), k and v (B, K, T, D), slots (T,) -> two (B, K, length, D)
+    """
+    if past is None:
+        return k, v
+    return past[0].index_copy_(2, slots, k), past[1].index_copy_(2, slots, v)

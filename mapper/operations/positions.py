@@ -1,0 +1,74 @@
+"""Position numbers (B or 1, T), fixed position tables, and learned tables fitted to another image size."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def positions_in_order(x: Tensor) -> Tensor:
+    """0, 1, 2, ... for every position of x. x (B, T, ...) -> (1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None]
+
+
+def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
+    """Counts real tokens from padding_id + 1; padding gets padding_id (RoBERTa).
+
+    input_ids (B, T) -> (B, T)
+    """
+    real = (input_ids != padding_id).long()
+    return real.cumsum(dim=1) * real + padding_id
+
+
+def positions_of_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Counts real positions from 0; padding gets 0.
+
+    x (B, T, ...), attention_mask (B, T) or None -> (B or 1, T)
+    """
+    if attention_mask is None:
+        return torch.arange(x.shape[1], device=x.device)[None]
+    real = (attention_mask != 0).long()
+    return (real.cumsum(dim=1) - 1) * real
+
+
+def sinusoids(positions: Tensor, size: int) -> Tensor:
+    """Sines, then cosines, of geometric frequencies from 1 to 1 / 10000 (fairseq). (B, T) -> (B, T, size)"""
+    half = size // 2
+    index = torch.arange(half, dtype=torch.float32, device=positions.device)
+    angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / (half - 1)))
+    return F.pad(torch.cat((angles.sin(), angles.cos()), dim=-1), (0, size % 2))
+
+
+def sinusoids_interleaved(positions: Tensor, size: int) -> Tensor:
+    """Sine and cosine in turn, frequencies 10000 ** (-2 i / size) (paper 1706.03762).
+
+    (B, T) -> (B, T, size)
+    """
+    index = torch.arange(0, size, 2, dtype=torch.float32, device=positions.device)
+    angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / size))
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+
+
+def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
+
+    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
+    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
+    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
+def shift_right(input_ids: Tensor, start_id: int, padding_id: int) -> Tensor:
+    """Decoder input from labels: start_id first, the rest one place later, -100 as padding.
+
+    (B, T) -> (B, T)
+    """
+    shifted = F.pad(input_ids[:, :-1], (1, 0), value=start_id)
+    return shifted.masked_fill(shifted == -100, padding_id)

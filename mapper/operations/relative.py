@@ -1,0 +1,105 @@
+"""Relative positions: distances, their buckets, and the biases that attention adds to its scores."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def relative_distances(x: Tensor) -> Tensor:
+    """Key position minus query position. x (B, T, ...) -> (T, T) int64, queries down, keys across"""
+    index = torch.arange(x.shape[1], device=x.device)
+    return index - index[:, None]
+
+
+def relative_distances_at(slots: Tensor, length: int) -> Tensor:
+    """Key position minus query position over a cache of `length` keys. slots (T,) -> (T, length) int64"""
+    return torch.arange(length, device=slots.device) - slots[:, None]
+
+
+def relative_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """Buckets of both directions: later keys take the upper half (T5 encoder, MPNet; 1910.10683).
+
+    Any shape
+    """
+    half = buckets // 2
+    return torch.where(distances > 0, half, 0) + bucket_logarithmic(distances.abs(), half, max_distance)
+
+
+def relative_buckets_causal(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """Buckets of earlier keys; all later keys share bucket 0 (T5 decoder, paper 1910.10683). Any shape"""
+    return bucket_logarithmic((-distances).clamp(min=0), buckets, max_distance)
+
+
+def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """One bucket per length for the lower half, then logarithmic up to max_distance.
+
+    lengths >= 0, any shape
+    """
+    exact = buckets // 2
+    steps = (
+        torch.log(lengths.clamp(min=1).float() / exact) / math.log(max_distance / exact) * (buckets - exact)
+    )
+    return torch.where(lengths < exact, lengths, (exact + steps.long()).clamp(max=buckets - 1))
+
+
+def relative_bias(values: Tensor) -> Tensor:
+    """Looked-up biases as attention takes them. values (T, S, H) -> (1, H, T, S)"""
+    return values.permute(2, 0, 1)[None]
+
+
+def alibi_slopes(x: Tensor, heads: int) -> Tensor:
+    """Slope of each head, geometric; heads beyond a power of two interleave (2108.12409).
+
+    -> (heads,) float32
+    """
+    power = 2 ** math.floor(math.log2(heads))
+    first = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
+    between = [2.0 ** (-4.0 * (2 * i + 1) / power) for i in range(heads - power)]
+    return torch.tensor(first + between, dtype=torch.float32, device=x.device)
+
+
+def alibi_bias(x: Tensor, positions: Tensor, heads: int) -> Tensor:
+    """Bias that grows with the key's position; softmax sees differences only.
+
+    positions (B, S) -> (B, H, 1, S)
+    """
+    return (alibi_slopes(x, heads)[:, None, None] * positions[:, None, None, :]).to(x.dtype)
+
+
+def log_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """Signed distances, exact up to buckets / 2, then logarithmic (DeBERTa v2, 2006.03654).
+
+    Any shape -> int64
+    """
+    middle = buckets // 2
+    length = distances.abs().clamp(min=middle)
+    # float32 on both sides of the division, as the ceiling decides at exact multiples
+    whole = torch.log(torch.tensor((max_distance - 1) / middle, device=distances.device))
+    steps = torch.ceil(torch.log(length / middle) / whole * (middle - 1)) + middle
+    return torch.where(distances.abs() <= middle, distances, (steps * distances.sign()).long())
+
+
+def disentangled_rows(distances: Tensor, span: int) -> Tensor:
+    """Row of the relative table for every pair, from bucketed key-minus-query distances. (T, T) -> (T, T)"""
+    return (span - distances).clamp(0, 2 * span - 1)
+
+
+def content_to_position(q: Tensor, position_key: Tensor, rows: Tensor) -> Tensor:
+    """Scores of queries against relative positions.
+
+    q (B, H, T, D), position_key (1, H, 2 * span, D), rows (T, T)
+    """
+    scores = q @ position_key.transpose(-1, -2)
+    return scores.gather(-1, rows.expand(*scores.shape[:-1], rows.shape[-1]))
+
+
+def position_to_content(k: Tensor, position_query: Tensor, rows: Tensor) -> Tensor:
+    """Scores of keys against relative positions.
+
+    k (B, H, T, D), position_query (1, H, 2 * span, D), rows (T, T)
+    """
+    scores = k @ position_query.transpose(-1, -2)
+    return scores.gather(-1, rows.t().expand(*scores.shape[:-1], rows.shape[0])).transpose(-1, -2)

@@ -1,0 +1,98 @@
+"""Attention in windows over an image (Swin, paper 2103.14030). Images are (B, Y, X, C)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """(B, C, Y, X) -> (B, Y, X, C)"""
+    return x.permute(0, 2, 3, 1)
+
+
+def channels_first(x: Tensor) -> Tensor:
+    """(B, Y, X, C) -> (B, C, Y, X)"""
+    return x.permute(0, 3, 1, 2)
+
+
+def flatten_patches(x: Tensor) -> Tensor:
+    """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
+    return x.flatten(2).transpose(1, 2)
+
+
+def pad_to_multiple(x: Tensor, size: int) -> Tensor:
+    """Zeros below and to the right until both sides are multiples of size. x (B, Y, X, C)"""
+    return F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
+
+
+def pad_image(x: Tensor, size: int) -> Tensor:
+    """Zeros below and to the right until both sides are multiples of size. x (B, C, Y, X)"""
+    return F.pad(x, (0, -x.shape[3] % size, 0, -x.shape[2] % size))
+
+
+def window_shift(x: Tensor, size: int, shift: int) -> int:
+    """The shift, or 0 where one window spans a side of the image. x (B, Y, X, C)"""
+    return shift if min(x.shape[1], x.shape[2]) > size else 0
+
+
+def partition_windows(x: Tensor, size: int, shift: int) -> Tensor:
+    """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
+    x = pad_to_multiple(x, size)
+    if shift > 0:
+        x = torch.roll(x, (-shift, -shift), dims=(1, 2))
+    x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
+    return x.flatten(3, 4).flatten(0, 2)
+
+
+def join_windows(windows: Tensor, x: Tensor, size: int, shift: int) -> Tensor:
+    """Undoes partition_windows of x. windows (B * windows, size * size, C), x (B, Y, X, C) -> (B, Y, X, C)"""
+    height, width = x.shape[1], x.shape[2]
+    rows, columns = (height + size - 1) // size, (width + size - 1) // size
+    y = windows.unflatten(1, (size, size)).unflatten(0, (-1, rows, columns)).transpose(2, 3)
+    y = y.flatten(3, 4).flatten(1, 2)
+    if shift > 0:
+        y = torch.roll(y, (shift, shift), dims=(1, 2))
+    return y[:, :height, :width]
+
+
+def window_mask(x: Tensor, size: int, shift: int) -> Tensor | None:
+    """Keeps parts apart that only the shift brought together.
+
+    x (B, Y, X, C) -> (B * windows, 1, S, S), S size ** 2
+    """
+    if shift == 0:
+        return None
+    rows, columns = (window_parts(side, size, shift, x.device) for side in (x.shape[1], x.shape[2]))
+    parts = rows[:, None, :, None] * 3 + columns[None, :, None, :]  # (n, m, size, size)
+    parts = parts.flatten(2).flatten(0, 1)
+    mask = parts[:, None, :] == parts[:, :, None]
+    return mask[:, None].repeat(x.shape[0], 1, 1, 1)
+
+
+def window_parts(side: int, size: int, shift: int, device: torch.device) -> Tensor:
+    """Which of three parts of a padded, shifted side each place belongs to. -> (windows, size)"""
+    side = (side + size - 1) // size * size
+    index = torch.arange(side, device=device)
+    return ((index >= side - size).long() + (index >= side - shift).long()).unflatten(0, (-1, size))
+
+
+def window_bias(table: Tensor, size: int) -> Tensor:
+    """Bias of each pair in a window by its offset.
+
+    table ((2 * size - 1) ** 2, H) -> (1, H, S, S), S size ** 2
+    """
+    index = torch.arange(size * size, device=table.device)
+    row, column = index // size, index % size
+    down, across = row[:, None] - row + size - 1, column[:, None] - column + size - 1
+    return table[down * (2 * size - 1) + across].permute(2, 0, 1)[None]
+
+
+def merge_patches(x: Tensor) -> Tensor:
+    """Joins each 2 x 2 patches into one.
+
+    x (B, Y, X, C) -> (B, Y / 2, X / 2, 4 * C), down the first column first
+    """
+    x = pad_to_multiple(x, 2)
+    return torch.cat((x[:, ::2, ::2], x[:, 1::2, ::2], x[:, ::2, 1::2], x[:, 1::2, 1::2]), dim=-1)

@@ -1,0 +1,141 @@
+"""Heads and attention against the formulas written out."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from mapper.operations import attention, heads
+
+
+def naive(q: Tensor, k: Tensor, v: Tensor, mask, scale: float, bias=0.0, cap=None) -> Tensor:
+    groups = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    scores = torch.einsum("bhtd,bhsd->bhts", q.double(), k.double()) * scale
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    scores = scores + bias
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e30)
+    return torch.einsum("bhts,bhsd->bhtd", scores.softmax(-1), v.double()).float()
+
+
+@pytest.fixture(params=[(1, 4, 4, 1), (2, 4, 2, 7), (3, 6, 1, 5)], ids=str)
+def qkv(request):
+    B, H, K, T = request.param
+    torch.manual_seed(0)
+    return torch.randn(B, H, T, 8), torch.randn(B, K, T, 8), torch.randn(B, K, T, 8)
+
+
+def masks(q: Tensor):
+    B, T = q.shape[0], q.shape[2]
+    causal = torch.ones(T, T, dtype=torch.bool).tril()[None, None]
+    left = (torch.arange(T)[None] >= torch.arange(B)[:, None].clamp(max=T - 1))[:, None, None]
+    return [None, causal, left.expand(B, 1, 1, T)]
+
+
+def test_attention_equals_the_formula_with_every_mask_and_grouping(qkv):
+    q, k, v = qkv
+    for mask in masks(q):
+        torch.testing.assert_close(attention.attend(q, k, v, mask), naive(q, k, v, mask, 8**-0.5))
+        torch.testing.assert_close(attention.attend_scaled(q, k, v, mask, 0.3), naive(q, k, v, mask, 0.3))
+        torch.testing.assert_close(attention.attend_unscaled(q, k, v, mask), naive(q, k, v, mask, 1.0))
+        capped = attention.attend_softcap(q, k, v, mask, 0.3, 2.0)
+        torch.testing.assert_close(capped, naive(q, k, v, mask, 0.3, cap=2.0))
+
+
+def test_a_bias_is_added_to_the_scores(qkv):
+    q, k, v = qkv
+    bias = torch.randn(1, q.shape[1], q.shape[2], k.shape[2])
+    for mask in masks(q):
+        out = attention.attend_biased(q, k, v, bias, mask)
+        torch.testing.assert_close(out, naive(q, k, v, mask, 8**-0.5, bias))
+        out = attention.attend_unscaled_biased(q, k, v, bias, mask)
+        torch.testing.assert_close(out, naive(q, k, v, mask, 1.0, bias))
+
+
+def test_causal_attention_needs_no_mask(qkv):
+    q, k, v = qkv
+    causal = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
+    expected = naive(q, k, v, causal, 8**-0.5)
+    torch.testing.assert_close(attention.attend_causal(q, k, v, None), expected)
+    torch.testing.assert_close(attention.attend_causal(q, k, v, causal[None, None]), expected)
+
+
+def test_sinks_take_weight_and_give_nothing(qkv):
+    q, k, v = qkv
+    sinks = torch.randn(q.shape[1])
+    scores = torch.cat((naive_scores(q, k), sinks.view(1, -1, 1, 1).expand(*q.shape[:3], 1)), -1)
+    weights = scores.softmax(-1)[..., :-1]
+    expected = weights @ v.repeat_interleave(q.shape[1] // k.shape[1], 1)
+    torch.testing.assert_close(attention.attend_sinks(q, k, v, None, sinks, 8**-0.5), expected)
+
+
+def naive_scores(q: Tensor, k: Tensor) -> Tensor:
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+    return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_query_without_any_key_stays_finite_and_so_do_gradients(dtype):
+    q, k, v = (torch.randn(2, 4, 5, 8, dtype=dtype, requires_grad=True) for _ in range(3))
+    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
+    mask[0, :, :, :2] = False
+    bias = torch.randn(1, 4, 5, 5, dtype=dtype)
+    for out in (
+        attention.attend(q, k, v, mask),
+        attention.attend_biased(q, k, v, bias, mask),
+        attention.attend_softcap(q, k, v, mask, 0.3, 50.0),
+        attention.attend_sinks(q, k, v, mask, torch.zeros(4), 0.3),
+    ):
+        assert out.isfinite().all() and out.dtype == dtype
+        out.float().square().sum().backward()
+        assert all(t.grad.isfinite().all() for t in (q, k, v))
+
+
+def test_heads_split_and_merge_back():
+    x = torch.randn(2, 3, 24)
+    q = heads.split_heads(x, 8)
+    assert q.shape == (2, 3, 3, 8)
+    torch.testing.assert_close(q[:, 1], x[..., 8:16], rtol=0, atol=0)
+    torch.testing.assert_close(heads.merge_heads(q), x, rtol=0, atol=0)
+
+
+def test_fused_projections_come_apart():
+    x = torch.arange(24.0).expand(2, 3, 24)
+    assert [t[0, 0, 0].item() for t in heads.split_qkv(x)] == [0, 8, 16]
+    assert [t.shape[-1] for t in heads.split_sizes(x, 16, 4, 4)] == [16, 4, 4]
+    assert [t[0, 0, 0].item() for t in heads.split_halves(x)] == [0, 12]
+    assert [t[0, 0, :2].tolist() for t in heads.split_alternating(x)] == [[0, 2], [1, 3]]
+    q, k, v = heads.split_qkv_per_head(x, 4)  # two heads of [query | key | value]
+    assert q.shape == (2, 2, 3, 4)
+    assert [t[0, :, 0, 0].tolist() for t in (q, k, v)] == [[0, 12], [4, 16], [8, 20]]
+    q, k, v = heads.split_qkv_grouped(x, 2, 3)  # two groups of two queries, a key and a value
+    assert q.shape == (2, 4, 3, 3) and k.shape == (2, 2, 3, 3)
+    assert q[0, :, 0, 0].tolist() == [0, 3, 12, 15]
+    assert [t[0, :, 0, 0].tolist() for t in (k, v)] == [[6, 18], [9, 21]]
+
+
+def test_a_packed_projection_gives_what_multihead_attention_gives():
+    torch.manual_seed(0)
+    reference = torch.nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    torch.nn.init.normal_(reference.in_proj_bias)
+    probe, x = torch.randn(2, 1, 16), torch.randn(2, 5, 16)
+    weight, bias = reference.in_proj_weight, reference.in_proj_bias
+    q = heads.project_packed_query(probe, weight, bias)
+    k, v = heads.project_packed_key_value(x, weight, bias)
+    q, k, v = (heads.split_heads(t, 4) for t in (q, k, v))
+    out = reference.out_proj(heads.merge_heads(attention.attend(q, k, v, None)))
+    torch.testing.assert_close(out, reference(probe, x, x)[0])
+
+
+def test_repeated_heads_stand_side_by_side():
+    x = torch.randn(2, 3, 5, 4)
+    torch.testing.assert_close(heads.repeat_heads(x, 2), x.repeat_interleave(2, 1), rtol=0, atol=0)
+
+
+def test_values_are_clamped_on_both_sides():
+    assert heads.clamp_symmetric(torch.tensor([-9.0, 1.0, 9.0]), 2.0).tolist() == [-2, 1, 2]

@@ -1,0 +1,153 @@
+"""Masks, position numbers and the key/value cache against loops over positions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mapper.operations import attention, cache, masks, positions
+
+LEFT = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+RIGHT = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
+
+
+def written_out(attention_mask, length: int, sees) -> torch.Tensor:
+    batch = 1 if attention_mask is None else attention_mask.shape[0]
+    mask = torch.zeros(batch, 1, length, length, dtype=torch.bool)
+    for b in range(batch):
+        for i in range(length):
+            for j in range(length):
+                real = attention_mask is None or bool(attention_mask[b, j])
+                mask[b, 0, i, j] = real and sees(i, j)
+    return mask
+
+
+@pytest.mark.parametrize(
+    "attention_mask", [None, LEFT, RIGHT, LEFT.bool()], ids=["none", "left", "right", "bool"]
+)
+def test_masks_show_what_they_say(attention_mask):
+    x = torch.zeros(2, 5, 3)
+    causal = masks.causal_mask(x, attention_mask)
+    assert torch.equal(causal, written_out(attention_mask, 5, lambda i, j: j <= i))
+    sliding = masks.sliding_mask(x, attention_mask, 2)
+    assert torch.equal(sliding, written_out(attention_mask, 5, lambda i, j: i - 2 < j <= i))
+    both = masks.sliding_mask_both(x, attention_mask, 1)
+    assert torch.equal(both, written_out(attention_mask, 5, lambda i, j: abs(i - j) <= 1))
+
+
+def test_padding_hides_keys_from_every_query():
+    assert masks.padding_mask(None) is None
+    assert masks.padding_mask(LEFT).shape == (2, 1, 1, 5)
+    assert torch.equal(masks.padding_mask(LEFT)[:, 0, 0], LEFT.bool())
+
+
+def test_a_causal_mask_is_needed_only_where_something_is_padded():
+    x = torch.zeros(2, 5, 3)
+    assert masks.causal_mask_if_padded(x, None) is None
+    assert torch.equal(masks.causal_mask_if_padded(x, LEFT), masks.causal_mask(x, LEFT))
+
+
+def test_prefix_positions_see_each_other():
+    prefix = torch.tensor([[True, True, False]])
+    mask = masks.prefix_mask(torch.zeros(1, 3, 2), torch.tensor([[1, 1, 1]]), prefix)
+    assert mask[0, 0].tolist() == [[True, True, False], [True, True, False], [True, True, True]]
+
+
+def test_padded_positions_become_zero():
+    x = torch.ones(2, 5, 3)
+    assert masks.zero_padding(x, None) is x
+    assert torch.equal(masks.zero_padding(x, RIGHT)[..., 0], RIGHT.float())
+
+
+def test_masks_over_a_cache_are_the_rows_of_the_full_mask():
+    x = torch.zeros(2, 5, 3)
+    for attention_mask in (None, LEFT):
+        full = masks.causal_mask(x, attention_mask)
+        window = masks.sliding_mask(x, attention_mask, 2)
+        slots = torch.tensor([3, 4])
+        at = masks.causal_mask_at(slots, 8, attention_mask)
+        assert torch.equal(at[..., :5], full[:, :, 3:]) and not at[..., 5:].any()
+        at = masks.sliding_mask_at(slots, 8, attention_mask, 2)
+        assert torch.equal(at[..., :5], window[:, :, 3:]) and not at[..., 5:].any()
+
+
+@pytest.mark.parametrize("attention_mask", [None, LEFT], ids=["none", "left"])
+def test_attention_through_a_cache_equals_attention_over_all(attention_mask):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 8)
+    x = torch.zeros(2, 5, 3)
+    expected = attention.attend(q, k, v, masks.causal_mask(x, attention_mask))
+    past = cache.new_cache(x, layers=1, kv_heads=2, length=9, head_dim=8)
+    outputs = []
+    for start, stop in ((0, 3), (3, 4), (4, 5)):
+        part = x[:, start:stop]
+        slots = cache.cache_slots(part, torch.tensor(start))
+        keys, values = cache.extend(past[0], k[:, :, start:stop], v[:, :, start:stop], slots)
+        seen = None if attention_mask is None else attention_mask[:, :stop]
+        mask = masks.causal_mask_at(slots, cache.cache_length(part, past), seen)
+        outputs.append(attention.attend(q[:, :, start:stop], keys, values, mask))
+    real = slice(2, None) if attention_mask is not None else slice(None)
+    torch.testing.assert_close(torch.cat(outputs, 2)[:, :, real], expected[:, :, real])
+
+
+def test_without_a_cache_the_new_keys_are_all():
+    x = torch.zeros(2, 5, 3)
+    k = torch.randn(2, 2, 5, 8)
+    slots = cache.cache_slots(x, None)
+    assert slots.tolist() == [0, 1, 2, 3, 4]
+    assert cache.extend(None, k, k, slots)[0] is k
+    assert cache.cache_length(x, None) == 5
+    assert cache.layer_caches(None, 3) == [None, None, None]
+
+
+def test_positions_count_real_tokens():
+    x = torch.zeros(2, 5, 3)
+    assert positions.positions_in_order(x).tolist() == [[0, 1, 2, 3, 4]]
+    assert positions.positions_of_mask(x, None).tolist() == [[0, 1, 2, 3, 4]]
+    assert positions.positions_of_mask(x, LEFT).tolist() == [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]]
+
+
+def test_positions_of_ids_equal_the_references():
+    from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
+
+    ids = torch.tensor([[1, 1, 5, 6, 7], [5, 6, 1, 1, 1]])
+    expected = RobertaEmbeddings.create_position_ids_from_input_ids(ids, 1)
+    assert torch.equal(positions.positions_of_ids(ids, 1), expected)
+
+
+@pytest.mark.parametrize("size", [8, 9])
+def test_sinusoids_equal_the_references(size):
+    from transformers.models.xglm.modeling_xglm import XGLMSinusoidalPositionalEmbedding
+
+    expected = XGLMSinusoidalPositionalEmbedding.get_embedding(7, size, None)
+    torch.testing.assert_close(positions.sinusoids(torch.arange(7)[None], size)[0], expected)
+
+
+def test_interleaved_sinusoids_equal_the_formula():
+    out = positions.sinusoids_interleaved(torch.arange(5)[None], 6)[0]
+    for p in range(5):
+        for i in range(3):
+            angle = torch.tensor(p / 10000 ** (2 * i / 6))
+            torch.testing.assert_close(out[p, 2 * i : 2 * i + 2], torch.stack((angle.sin(), angle.cos())))
+
+
+def test_position_tables_resize_as_the_reference_does():
+    from transformers import Dinov2Config, Dinov2Model
+
+    torch.manual_seed(0)
+    config = Dinov2Config(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
+    )
+    embeddings = Dinov2Model(config).embeddings
+    table = torch.nn.init.normal_(embeddings.position_embeddings)
+    for height, width in ((4, 4), (3, 5), (7, 7)):
+        patches = torch.zeros(1, 1 + height * width, 8)
+        expected = embeddings.interpolate_pos_encoding(patches, height * 8, width * 8)
+        torch.testing.assert_close(positions.resize_positions(table, 1, height, width), expected)
+    torch.testing.assert_close(positions.resize_positions(table, 1, 4, 4), table, rtol=0, atol=0)
+
+
+def test_labels_shift_right_to_decoder_inputs():
+    ids = torch.tensor([[5, 6, -100], [7, 8, 9]])
+    assert positions.shift_right(ids, 2, 0).tolist() == [[2, 5, 6], [2, 7, 8]]
+    assert positions.shift_right(torch.tensor([[5, -100, 3]]), 2, 0).tolist() == [[2, 5, 0]]
