@@ -144,5 +144,6 @@ class Architecture:
     findings: list[str] = field(default_factory=list)
     unused: list[tuple[str, str]] = field(default_factory=list)  # (key, why)
     unmapped: list[str] = field(default_factory=list)  # keys without a role in the chosen flow
+    lost: list[Fact] = field(default_factory=list)  # what else was said about a fact of `facts`, of the same name and scope, and did not win
     rulebook: Any = field(default=None, repr=False, compare=False)  # the rules it was read by; emission takes its flows from there
     missing: list[str] = field(default_factory=list)  # what forbids a flow: unknown facts, roles without a leaf (skeletons)
