@@ -11,7 +11,8 @@ from io import TextIOWrapper
 import click
 
 import mapper
-from mapper.cli.commands import build, generate, inspect, verify
+from mapper.cli.building import build
+from mapper.cli.commands import generate, inspect, verify
 from mapper.cli.completion import COMPLETE, completion
 from mapper.cli.options import Group
 from mapper.cli.output import error_line

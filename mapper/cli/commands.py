@@ -1,16 +1,14 @@
-"""`mapper inspect`, `build`, `generate`, `verify`."""
+"""`mapper inspect`, `generate`, `verify`."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import click
 
 import mapper
 from mapper.cli import options
 from mapper.cli.options import Command
-
-DTYPES = ("float32", "float16", "bfloat16", "float64")
+from mapper.cli.output import paint, working
+from mapper.report.text import as_text, first_line
 
 
 @click.command(
@@ -34,20 +32,22 @@ def inspect(
     source: str,
     as_json: bool,
     why: str | None,
-    hints: dict[str, Any],
+    hints: dict[str, str],
     rules: tuple[str, ...],
     without: tuple[str, ...],
     revision: str | None,
     quiet: bool,
 ) -> None:
     """Say what a checkpoint is and how that is known. Reads headers only."""
-    report = mapper.inspect(source, hints, revision=revision, rules=rules, families=not without)
+    with working("reading"):
+        report = mapper.inspect(source, hints, revision=revision, rules=rules, families=not without)
     if why:
         click.echo(report.why(why))
     elif as_json:
         click.echo(report.to_json(), nl=False)
     else:
-        click.echo(report)
+        show = first_line if quiet else as_text
+        click.echo(show(report.architecture, paint()))
 
 
 @click.command(
@@ -67,7 +67,7 @@ def generate(
     source: str,
     output: str | None,
     cache: bool,
-    hints: dict[str, Any],
+    hints: dict[str, str],
     rules: tuple[str, ...],
     revision: str | None,
 ) -> None:
@@ -84,38 +84,6 @@ def generate(
 @click.command(
     cls=Command,
     examples="""
-    mapper build distilbert-base-uncased
-    mapper build distilbert-base-uncased --out distilbert
-    mapper build ./llama --dtype bfloat16 --device cuda
-    """,
-)
-@options.source
-@click.option(
-    "--out", metavar="DIR", help="Write model.py, the weights and the architecture to a new folder."
-)
-@click.option("--dtype", type=click.Choice(DTYPES), help="Cast the weights; as stored when left out.")
-@click.option(
-    "--device", default="cpu", show_default=True, metavar="DEVICE", help="Such as cuda, cuda:1 or mps."
-)
-@options.facts
-@options.rule_folders
-@options.revision
-def build(
-    source: str,
-    out: str | None,
-    dtype: str | None,
-    device: str,
-    hints: dict[str, Any],
-    rules: tuple[str, ...],
-    revision: str | None,
-) -> None:
-    """Load the model with its weights; try it, or write it to a folder."""
-    raise NotImplementedError
-
-
-@click.command(
-    cls=Command,
-    examples="""
     mapper verify distilbert-base-uncased
     mapper verify model.py --against transformers
     """,
@@ -124,6 +92,6 @@ def build(
 @click.option("--against", metavar="transformers|onnxruntime|FILE", help="The reference to compare with.")
 @options.facts
 @options.revision
-def verify(source: str, against: str | None, hints: dict[str, Any], revision: str | None) -> None:
+def verify(source: str, against: str | None, hints: dict[str, str], revision: str | None) -> None:
     """Compare the model, block by block, with a reference implementation. Exit code 3 where they differ."""
     raise NotImplementedError

@@ -47,25 +47,16 @@ def _folders(context: click.Context, parameter: click.Parameter, incomplete: str
     return [CompletionItem(incomplete, type="dir")]
 
 
-def _facts(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    """`[AT:]FACT=VALUE` pairs as hints; a value is read as in a rule file: a number, true, false, null or text."""
-    facts: dict[str, Any] = {}
+def _facts(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`[AT:]FACT=VALUE` pairs as hints; the type of the fact decides how the value is read."""
+    facts: dict[str, str] = {}
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise click.BadParameter(f"{text!r} is not FACT=VALUE, as in attention.heads=12")
-        if facts.setdefault(name.strip(), read := _value(value.strip())) != read:
+        if facts.setdefault(name.strip(), value.strip()) != value.strip():
             raise click.BadParameter(f"{name.strip()} is given twice")
     return facts
-
-
-def _value(text: str) -> Any:
-    import json
-
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def source(function: Function) -> Function:
@@ -109,4 +100,4 @@ def without(function: Function) -> Function:
 
 
 def quiet(function: Function) -> Function:
-    return click.option("-q", "--quiet", is_flag=True, help="Say only what was asked for.")(function)
+    return click.option("-q", "--quiet", is_flag=True, help="Say as little as possible.")(function)

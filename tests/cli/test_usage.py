@@ -19,7 +19,9 @@ from mapper.cli.app import app
 Captured = pytest.CaptureFixture[str]
 
 
-def commands(group: click.Group = app, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def commands(
+    group: click.Group = app, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     for name, command in group.commands.items():
         yield (*path, name), command
         if isinstance(command, click.Group):
@@ -40,7 +42,9 @@ def test_every_command_has_a_help_page_with_examples(path: tuple[str, ...], caps
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_the_examples_of_a_help_page_parse(path: tuple[str, ...]) -> None:
     for line in ALL[path].examples:  # type: ignore[attr-defined]
-        words = shlex.split(line.partition("#")[0].partition(">")[0].replace('eval "$(', "").replace(')"', ""))
+        words = shlex.split(
+            line.partition("#")[0].partition(">")[0].replace('eval "$(', "").replace(')"', "")
+        )
         assert words[0] == "mapper"
         context = app.make_context("mapper", words[1:])
         group: click.Command = app
@@ -145,6 +149,11 @@ def test_completion_offers_the_commands(shell: str, capsys: Captured) -> None:
 
 
 def test_completion_answers_a_shell() -> None:
-    environment = {**os.environ, "_MAPPER_COMPLETE": "bash_complete", "COMP_WORDS": "mapper in", "COMP_CWORD": "1"}
+    environment = {
+        **os.environ,
+        "_MAPPER_COMPLETE": "bash_complete",
+        "COMP_WORDS": "mapper in",
+        "COMP_CWORD": "1",
+    }
     done = subprocess.run([sys.executable, "-m", "mapper"], env=environment, capture_output=True, text=True)
     assert "plain,inspect" in done.stdout.split()

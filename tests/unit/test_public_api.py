@@ -13,7 +13,9 @@ def in_a_new_process(code: str) -> str:
 
 
 def test_importing_the_package_loads_nothing_of_it() -> None:
-    loaded = in_a_new_process("import sys, mapper; print([n for n in sys.modules if n.startswith(('mapper.', 'torch', 'numpy'))])")
+    loaded = in_a_new_process(
+        "import sys, mapper; print([n for n in sys.modules if n.startswith(('mapper.', 'torch', 'numpy'))])"
+    )
     assert loaded.strip() == "[]"
 
 
@@ -25,7 +27,10 @@ def test_importing_the_package_takes_under_ten_milliseconds() -> None:
 @pytest.mark.parametrize("name", mapper.__all__)
 def test_every_public_name_stays_what_it_is_when_used_twice(name: str) -> None:
     code = f"import mapper; a = mapper.{name}; import mapper.{{}}; assert mapper.{name} is a; print(type(a).__name__)"
-    assert in_a_new_process(code.format("errors, mapper.report, mapper.cli, mapper.architecture")).strip() != "module"
+    assert (
+        in_a_new_process(code.format("errors, mapper.report, mapper.cli, mapper.architecture")).strip()
+        != "module"
+    )
 
 
 def test_no_submodule_carries_a_public_name() -> None:
