@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.checkpoint import Checkpoint
-from mapper.errors import shorten
-from mapper.sources.directory import open_directory, open_file
-from mapper.sources.manifest import from_document
+from mapper.errors import SourceError, shorten
+from mapper.sources.directory import directory_name, open_directory, open_file
 
 if TYPE_CHECKING:
     from torch import nn
 
 PURPOSES = ("headers", "weights")
+PACKAGE = "package:"
+SHOWN = 200  # characters of a source in an error
+FILE_SUFFIXES = (
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".gz", ".onnx", ".npz", ".gguf", ".msgpack", ".h5",
+)  # fmt: skip
 
 
 def open_source(
@@ -25,24 +29,80 @@ def open_source(
     revision: str | None = None,
     catalogue: bool = False,
 ) -> Checkpoint:
-    """The checkpoint that `source` names: a local path, `package:NAME`, a hub id, a manifest as a dict, or a module.
+    """The checkpoint that `source` names: a local path, `package:NAME`, a hub id, a parsed manifest, tensors, or a module.
 
-    `purpose` is "headers" (nothing but names, shapes and config is fetched) or "weights". A hub id is looked for in the cache,
-    then on the hub, then, where `catalogue` allows it, among the bundled headers. Raises SourceError and FormatError.
+    `purpose` is "headers" (nothing but names, shapes and config is fetched) or "weights". A hub id, `name` or
+    `owner/name`, optionally `@revision`, is looked for in the cache, then on the hub, then, where `catalogue` allows it, among
+    the bundled headers. Raises SourceError and FormatError.
+
+    >>> open_source({"lm_head.weight": [50257, 768]}, purpose="headers").parameters
+    38597376
     """
     if purpose not in PURPOSES:
         raise ValueError(f"purpose is {purpose!r}, known are {PURPOSES}")
-    if isinstance(source, Mapping):
-        return from_document(source, "dict")
+    if not isinstance(source, (str, os.PathLike)):
+        return _open_object(source)
     text = os.fspath(source)
-    if os.path.isdir(text):
-        return open_directory(text, directory_name(text))
-    return open_file(text)
+    if isinstance(source, str) and text.startswith(PACKAGE):
+        from mapper.sources.package import open_package
+
+        return open_package(text.removeprefix(PACKAGE))
+    if _exists(text):
+        return open_directory(text, directory_name(text)) if os.path.isdir(text) else open_file(text)
+    if not isinstance(source, str) or _is_path(text):
+        raise SourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
+    return _open_id(text, purpose, revision, catalogue)
 
 
-def directory_name(path: str) -> str:
-    """What a directory is called in reports: its base name, or the hub id where it is a snapshot of the hub's cache."""
-    full = Path(os.path.abspath(path))
-    if full.parent.name == "snapshots" and full.parent.parent.name.startswith("models--"):
-        return full.parent.parent.name.removeprefix("models--").replace("--", "/")
-    return full.name or shorten(path)
+def _open_object(source: Any) -> Checkpoint:
+    from mapper.sources.memory import open_mapping, open_module
+
+    if isinstance(source, Mapping):
+        return open_mapping(source)
+    if hasattr(source, "state_dict"):
+        return open_module(source)
+    raise TypeError(f"a source is a path, a name, a manifest or a module, not {type(source).__name__}")
+
+
+def _exists(path: str) -> bool:
+    try:
+        return os.path.lexists(path)
+    except ValueError:  # a zero byte
+        return False
+
+
+def _is_path(text: str) -> bool:
+    """Whether `text` is meant as a path, so that no hub need be asked for it."""
+    return (
+        text.startswith((".", "/", "~", os.sep))
+        or text.count("/") > 1
+        or text.lower().endswith(FILE_SUFFIXES)
+    )
+
+
+def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool) -> Checkpoint:
+    from mapper.sources import hub
+
+    name, at, given = text.partition("@")
+    if at and revision is not None and given != revision:
+        raise SourceError(
+            f"{shorten(text, SHOWN)}: names one revision, and {shorten(revision)} is asked for; give one of them"
+        )
+    revision = given if at else revision
+    if not hub.is_id(name) or (revision is not None and not hub.is_revision(revision)):
+        raise SourceError(
+            f"{shorten(text, SHOWN)}: no such file or directory, and not the id of a model on the hub (owner/name)"
+        )
+    try:
+        return hub.open_hub(name, purpose, revision)
+    except SourceError:
+        bundled = _bundled(name) if catalogue and revision is None and purpose == "headers" else None
+        if bundled is None:
+            raise
+        return bundled
+
+
+def _bundled(name: str) -> Checkpoint | None:
+    from mapper.catalogue import find
+
+    return find(name)

@@ -34,7 +34,7 @@ class Choice(NamedTuple):
     """Which files of a directory are the checkpoint: one, several in order, or an index of them."""
 
     files: list[str]
-    index: str | None = None
+    listing: str | None = None  # the index
     note: str | None = None
 
 
@@ -97,11 +97,20 @@ def open_directory(path: str | Path, source: str) -> Checkpoint:
         raise SourceError(f"{source}: the directory cannot be read: {str(error.strerror).lower()}") from error
     choice = choose(names, source)
     config = sibling_config(path)
-    if choice.index is not None:
-        shards = sharded.open_index(os.path.join(path, choice.index), open_shard)
+    if choice.listing is not None:
+        shards = sharded.open_index(os.path.join(path, choice.listing), open_shard)
     else:
         shards = [open_shard(os.path.join(path, name)) for name in choice.files]
     return joined(shards, source, config, [choice.note] if choice.note else [])
+
+
+def directory_name(path: str | Path) -> str:
+    """What a directory is called in reports: its base name, or the hub id where it is a snapshot of the hub's cache."""
+    full = Path(os.path.abspath(path))
+    repo = full.parent.parent.name
+    if full.parent.name == "snapshots" and repo.startswith("models--"):
+        return repo.removeprefix("models--").replace("--", "/")
+    return full.name or "/"
 
 
 def sibling_config(directory: str | Path) -> dict[str, Any] | None:

@@ -44,7 +44,7 @@ class Storage(NamedTuple):
 
     key: str
     dtype: str  # "" where the class is not known
-    count: int  # elements of `dtype`
+    elements: int
 
 
 class StoredTensor(NamedTuple):
@@ -137,7 +137,7 @@ class _Machine:
             raise self.damaged("a line has no end")
         return self.take(end + 1 - self.position)[:-1].decode()
 
-    def push(self, value: Any) -> None:
+    def push(self, value: Any) -> Any:
         self.stack.append(value)
 
     def mark(self) -> None:

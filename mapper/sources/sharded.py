@@ -81,8 +81,11 @@ def refuse_escape(directory: str, file: str, index: str) -> None:
     real = os.path.realpath(os.path.join(directory, file))
     allowed = [os.path.realpath(directory)]
     snapshots = os.path.dirname(allowed[0])
-    if os.path.basename(snapshots) == "snapshots":
-        allowed.append(os.path.join(os.path.dirname(snapshots), "blobs"))
+    if (
+        os.path.basename(snapshots) == "snapshots"
+    ):  # the repository's blobs, and those that repositories share
+        repository = os.path.dirname(snapshots)
+        allowed += [os.path.join(repository, "blobs"), os.path.join(os.path.dirname(repository), "blobs")]
     if not any(os.path.commonpath([real, place]) == place for place in allowed):
         raise FormatError(
             f"{index}: the shard {shorten(file)} is a link out of its directory; put the file itself there"
@@ -94,30 +97,25 @@ def numbered(names: list[str]) -> list[str] | None:
 
     Raises SourceError if they are parts of one but some are missing.
     """
-    parts = {}
+    parts: dict[int, str] = {}
+    kinds = set()
     for name in names:
         stem, suffix = os.path.splitext(name)
-        head, dash, total = stem.rpartition("-of-")
+        head, dash, last = stem.rpartition("-of-")
         prefix, _, number = head.rpartition("-")
-        if not dash or not (
-            number.isdecimal() and total.isdecimal() and len(number) < 10 and len(total) < 10
-        ):
+        if not dash or not (number.isdecimal() and last.isdecimal() and len(number) < 10 and len(last) < 10):
             return None
-        parts[(prefix, int(total), suffix, len(number), len(total)), int(number)] = name
-    kinds = {kind for kind, _ in parts}
-    if len(kinds) != 1:
+        kinds.add((prefix, suffix, len(number), last))
+        parts[int(number)] = name
+    if len(kinds) != 1 or len(parts) != len(names):
         return None
-    prefix, total, suffix, width, total_width = kinds.pop()
-    present = {number for _, number in parts}
-    if not 0 < total <= MANY or not present <= set(range(1, total + 1)):
+    prefix, suffix, width, last = kinds.pop()
+    wanted = range(1, int(last) + 1)
+    if not 0 < len(wanted) <= MANY or not parts.keys() <= set(wanted):
         return None
-    absent = [
-        f"{prefix}-{number:0{width}}-of-{total:0{total_width}}{suffix}"
-        for number in range(1, total + 1)
-        if number not in present
-    ]
+    absent = [f"{prefix}-{number:0{width}}-of-{last}{suffix}" for number in wanted if number not in parts]
     if absent:
         raise SourceError(
-            f"{len(absent)} of {total} shards are missing: {listed(absent)}; download them again"
+            f"{len(absent)} of {len(wanted)} shards are missing: {listed(absent)}; download them again"
         )
-    return [name for _, name in sorted(parts.items())]
+    return [parts[number] for number in wanted]

@@ -104,7 +104,7 @@ def _enter(shard: Shard, key: str, tensor: StoredTensor) -> None:
         (extent - 1) * stride for extent, stride in zip(shape, tensor.strides, strict=True)
     )
     needed = 0 if 0 in shape else int((last + 1) * width)
-    available = int(tensor.storage.count * DTYPE_BYTES.get(tensor.storage.dtype, 1))
+    available = int(tensor.storage.elements * DTYPE_BYTES.get(tensor.storage.dtype, 1))
     if needed > available:
         size = f"needs {needed:,} bytes of storage {shorten(tensor.storage.key)}, which has {available:,}"
         raise FormatError(f"{shard.name}: tensor {shorten(key)} {size}; download it again")

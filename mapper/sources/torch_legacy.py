@@ -73,7 +73,7 @@ def _starts(
         storage = storages.get(key)
         file.seek(position)
         count = int.from_bytes(file.read(COUNT_BYTES), "little")
-        if storage is None or not storage.dtype or count != storage.count:
+        if storage is None or not storage.dtype or count != storage.elements:
             raise FormatError(
                 f"{name}: storage {shorten(key)} at byte {position:,} is not the one that the pickle describes"
             )

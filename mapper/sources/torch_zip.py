@@ -105,7 +105,7 @@ def _check_byte_order(archive: zipfile.ZipFile, record: zipfile.ZipInfo | None, 
 
 
 def _check_record(record: zipfile.ZipInfo | None, key: str, tensor: StoredTensor, name: str) -> None:
-    needed = int(tensor.storage.count * DTYPE_BYTES[tensor.storage.dtype or tensor.dtype])
+    needed = int(tensor.storage.elements * DTYPE_BYTES[tensor.storage.dtype or tensor.dtype])
     if record is None:
         if needed == 0:
             return

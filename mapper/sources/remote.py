@@ -1,0 +1,64 @@
+"""A remote file read in ranges: as little of it is fetched as its reader asks for."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+BLOCK = 2**16  # bytes; most headers fit in one
+
+
+class RangeFile(io.RawIOBase):
+    """A seekable view of `size` bytes. `fetch(start, end)` gives the bytes from `start` up to `end`."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int, start: bytes = b""):
+        super().__init__()
+        self._fetch = fetch
+        self._size = size
+        self._position = 0
+        self._blocks: dict[int, bytes] = {}
+        self._keep(0, start)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"a position of {base + offset} bytes")
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._position + size, self._size)
+        start = self._position
+        if start >= end:
+            return b""
+        self._load(start // BLOCK, (end - 1) // BLOCK)
+        numbers = range(start // BLOCK, (end - 1) // BLOCK + 1)
+        data = b"".join(self._blocks[number] for number in numbers)
+        self._position = end
+        return data[start - numbers[0] * BLOCK : end - numbers[0] * BLOCK]
+
+    def _load(self, first: int, last: int) -> None:
+        """Fetch the blocks from `first` to `last` that are not here yet, in one request."""
+        absent = [number for number in range(first, last + 1) if number not in self._blocks]
+        if not absent:
+            return
+        start, end = absent[0] * BLOCK, min((absent[-1] + 1) * BLOCK, self._size)
+        data = self._fetch(start, end)
+        if len(data) != end - start:
+            raise EOFError(f"{len(data):,} bytes came where {end - start:,} were asked for")
+        self._keep(absent[0], data)
+
+    def _keep(self, first: int, data: bytes) -> None:
+        for number, at in enumerate(range(0, len(data), BLOCK), first):
+            block = data[at : at + BLOCK]
+            if len(block) == min(BLOCK, self._size - number * BLOCK):
+                self._blocks[number] = block
