@@ -111,28 +111,44 @@ class _Folder:
     def kind(self, tensors: dict[str, TensorInfo], purposes: set[str]) -> tuple[str, str, bool]:
         if "statistics" in purposes:
             return "BatchNorm", "has running statistics", True
-        shape = self.weight_shape(tensors, purposes)
-        has_bias = "bias" in purposes
-        match = self.decided(len(shape), has_bias)
+        shape = self.weight_shape(tensors)
+        match = self.decided(len(shape), "bias" in purposes)
         if match:
             return match.entry.target, match.entry.where, True
         if "recurrent" in purposes:
             gates = next(info.shape for word, info in tensors.items() if word.startswith("weight_hh"))
             count = gates[0] // gates[1] if len(gates) == 2 and gates[1] else 0
             return {3: "GRU", 4: "LSTM"}.get(count, "RNN"), f"{count} gates", True
+        if purposes == {"bias"}:
+            return self.lone_bias(tensors)
+        if purposes == {"scale"}:
+            return "Parameter", "", True
+        return self.by_shape(shape, next((tensors[word].shape for word in tensors if self.purposes.get(word) == "bias"), None))
+
+    def by_shape(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[str, str, bool]:
         if len(shape) in _CONVOLUTIONS:
-            return _CONVOLUTIONS[len(shape)], f"weight has {len(shape)} dimensions", True
-        if len(shape) == 2 or "quantized" in purposes:
+            kind = _CONVOLUTIONS[len(shape)]
+            if bias and bias[0] != shape[0]:
+                return kind.replace("Conv", "ConvTranspose"), "bias is as long as the second extent of weight", True
+            return kind, f"weight has {len(shape)} dimensions", True
+        if len(shape) == 2:
             return "Linear", "weight has 2 dimensions", True
-        if len(shape) == 1 and has_bias:
-            return "LayerNorm", "weight and bias have 1 dimension", True
+        if len(shape) == 1 and bias:
+            return "LayerNorm", "weight and bias have 1 dimension", False
         if len(shape) == 1:
             return "RMSNorm", "weight has 1 dimension, no bias", False
-        return "Parameter", "", True  # also a bias alone: its weight may be tied or not be there
+        return "Parameter", "", True
 
-    def weight_shape(self, tensors: dict[str, TensorInfo], purposes: set[str]) -> tuple[int, ...]:
+    def lone_bias(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
+        """A folder with a bias and nothing else is a Linear whose tied weight is not stored."""
+        alone = self.spot.place and len(self.spot.node.children) == 1
+        if alone and len(next(iter(tensors.values())).shape) == 1:
+            return "Linear", "a bias alone: its weight is tied", True
+        return "Parameter", "", True
+
+    def weight_shape(self, tensors: dict[str, TensorInfo]) -> tuple[int, ...]:
         """The shape of the largest weight: of `weight_g` and `weight_v` the second."""
-        weights = [info for word, info in tensors.items() if self.purposes.get(word, "weight") == "weight"]
+        weights = [info for word, info in tensors.items() if self.purposes.get(word, "weight") in ("weight", "scale")]
         return max(weights, key=lambda info: info.size).shape if weights else ()
 
     def decided(self, rank: int, has_bias: bool) -> Match | None:
@@ -153,21 +169,28 @@ class _Folder:
 
 
 def vote_on_norms(found: list[Found]) -> None:
-    """Norms of which only a weight of one dimension is known follow the closest ones that words decided."""
-    votes: dict[Place, Counter[str]] = {}
+    """Norms whose kind neither words nor statistics decided follow the closest other norms, by majority."""
+    votes: dict[tuple[object, ...], Counter[str]] = {}
     for leaf in found:
-        if leaf.sure and leaf.kind in ("LayerNorm", "RMSNorm") and len(leaf.tensors) == 1:
+        if leaf.kind in NORMS and (leaf.sure or len(leaf.tensors) > 1):
             for at in range(len(leaf.spot.place)):
-                votes.setdefault(Place(leaf.spot.place[:at]), Counter())[leaf.kind] += 1
+                votes.setdefault(leaf.spot.place[:at], Counter())[_ballot(leaf)] += 1
     for leaf in found:
         if not leaf.sure:
             _follow(leaf, votes)
 
 
-def _follow(leaf: Found, votes: dict[Place, Counter[str]]) -> None:
+def _ballot(leaf: Found) -> str:
+    return leaf.kind + ("" if len(leaf.tensors) > 1 else " without bias")
+
+
+def _follow(leaf: Found, votes: dict[tuple[object, ...], Counter[str]]) -> None:
+    rival = ("GroupNorm", "LayerNorm") if len(leaf.tensors) > 1 else ("LayerNorm without bias", "RMSNorm without bias")
     for at in range(len(leaf.spot.place) - 1, -1, -1):
-        counts = votes.get(Place(leaf.spot.place[:at]))
-        if counts:
-            leaf.kind = "LayerNorm" if counts["LayerNorm"] > counts["RMSNorm"] else "RMSNorm"
-            leaf.why += f"; as its neighbours {counts.total() if hasattr(counts, 'total') else sum(counts.values())}"
+        counts = votes.get(leaf.spot.place[:at], Counter())
+        others, same = counts[rival[0]], counts[rival[1]] - (rival[1] == "LayerNorm")
+        if others + same:
+            if others > same:
+                leaf.kind = rival[0].partition(" ")[0]
+                leaf.why += f"; as the norms around it ({others} of {others + same})"
             return

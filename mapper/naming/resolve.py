@@ -12,6 +12,7 @@ from mapper.naming.tree import Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary
 
 LAYERS = "layers"
+Folder = tuple["str | tuple[int, ...]", ...]
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,9 @@ class Step:
 
     role: str
     indices: tuple[int, ...] | None
-    place: tuple[str | tuple[int, ...], ...]  # for a list: its folder, without the index
+    place: Folder  # for a list: its folder, without the index
     kind: str  # of the block
+    in_folder: bool = True  # False: its leaves stand loose in a folder around it
 
     @property
     def is_layers(self) -> bool:
@@ -42,6 +44,7 @@ class Reading:
 def resolve(root: Node, vocabulary: Vocabulary) -> list[Leaf]:
     """Every leaf of the tree, folded, with its kind and, where the vocabulary knows it, block and role."""
     readings = read(root, vocabulary)
+    number_folders(readings)
     towers = Towers(readings, vocabulary)
     taken: dict[tuple[object, str], tuple[str, ...]] = {}
     leaves = []
@@ -54,6 +57,20 @@ def resolve(root: Node, vocabulary: Vocabulary) -> list[Leaf]:
                 role = None  # claimed by another leaf: elements of one list share a role, others do not
         leaves.append(_leaf(reading, block, role, vocabulary))
     return leaves
+
+
+def number_folders(readings: list[Reading]) -> None:
+    """Tells folders apart that have one role side by side: attention and attention_2."""
+    numbers: dict[tuple[object, ...], dict[Folder, int]] = {}
+    for reading in readings:
+        steps: tuple[Step, ...] = ()
+        for step in reading.steps:
+            folders = numbers.setdefault((steps, step.role), {})
+            if step.indices is None and step.in_folder:
+                number = folders.setdefault(step.place, len(folders) + 1)
+                step = replace(step, role=f"{step.role}_{number}") if number > 1 else step
+            steps = (*steps, step)
+        reading.steps = steps
 
 
 def read(root: Node, vocabulary: Vocabulary) -> list[Reading]:
@@ -111,12 +128,22 @@ class _Reader:
         last = chain[-1] if chain and not chain[-1].is_layers else None
         kind = self.vocabulary.block_kind
         place = spot.place[: len(spot.place) - max(match.length, 1)]
+        if last is None and match.entry.inside:
+            return None
         if last is None:
-            return None if match.entry.inside else (*chain, *(Step(role, None, place, kind(role)) for role in outer))
+            home = self.own_folder(spot, chain, outer)
+            return (*chain, *(Step(role, None, home or place, kind(role), home is not None) for role in outer))
         if not outer:
             return None if last.kind != "other" else chain
-        if last.role == outer[0] or last.kind == kind(outer[0]):
-            return (*chain, *(Step(role, None, place, kind(role)) for role in outer[1:]))
+        if last.role == outer[0] or self.vocabulary.takes_roles_of(last.role) == kind(outer[0]):
+            return (*chain, *(Step(role, None, place, kind(role), False) for role in outer[1:]))
+        return None
+
+    def own_folder(self, spot: Spot, chain: tuple[Step, ...], outer: list[str]) -> Folder | None:
+        """The folder of a block whose folder is part of the pattern that was read: `attention` in `attention.dense`."""
+        full = self.chain(spot, len(spot.place) - 1)
+        if outer and len(full) == len(chain) + 1 and full[-1].role == outer[0]:
+            return full[-1].place
         return None
 
     def chain(self, spot: Spot, length: int) -> tuple[Step, ...]:

@@ -82,10 +82,10 @@ class Trie:
         found = []
         for node, length in self._walk(words):
             found += [Match(entry, length, rank) for entry, rank in node.get(None, ())]
-        last = words[-1] if words else ()
-        if isinstance(last, str) and self.by_part:
+        last = last_word(words)
+        if last and self.by_part:
             found += [Match(entry, 0, rank) for part in sorted(parts(last)) for entry, rank in self.by_part.get(part, ())]
-        found.sort(key=lambda match: (-match.rank, -match.length))
+        found.sort(key=lambda match: (-match.rank, -match.length, -match.entry.conditions))
         return found
 
     def splits(self, words: Words) -> Iterator[tuple[int, int]]:
@@ -151,20 +151,24 @@ class Vocabulary:
         self.files = tuple(files)
         self.tries = {section: Trie() for section in (*SECTIONS, "transposed", "unused")}
         self.block_kinds: dict[str, str] = {}
+        self.roles_of: dict[str, str] = {}
         self.tensors: dict[str, str] = {}  # tensor name -> purpose
         for file in self.files:
             for entry in file.entries:
                 self.tries[entry.section].add(entry)
             self.block_kinds |= file.block_kinds
+            self.roles_of |= file.roles_of
             self.tensors |= {name: purpose for purpose, names in file.tensors.items() for name in names}
         for entry in overrides.entries() if overrides else ():
             self.tries[entry.section].add(entry, rank=1)
 
     def block_kind(self, role: str) -> str:
         """The kind of the block that plays a role; "other" for a role that no file names."""
-        while role not in self.block_kinds and role and role[-1] in "_0123456789":
-            role = role[:-1]
-        return self.block_kinds.get(role, "other")
+        return self.block_kinds.get(role) or self.block_kinds.get(unnumbered(role), "other")
+
+    def takes_roles_of(self, role: str) -> str:
+        """The kind of block whose roles a block has: those of an expert are a feed-forward's."""
+        return self.roles_of.get(unnumbered(role)) or self.block_kind(role)
 
     def tower(self, word: str | tuple[int, ...]) -> str | None:
         """The tower that a folder's name stands for, if any."""
@@ -182,15 +186,22 @@ class Vocabulary:
         return next(self.matches(section, spot, kind), None)
 
 
+def unnumbered(role: str) -> str:
+    """`attention_2`, the second attention of a layer, without its number."""
+    stem = role.rstrip("0123456789")
+    return stem[:-1] if stem != role and stem.endswith("_") else role
+
+
 def fits(match: Match, spot: Spot, kind: str | None) -> bool:
     """Whether the conditions of an entry hold where its pattern fits."""
     entry = match.entry
-    last = spot.place[-1] if spot.place else ()
     if entry.kinds and kind not in entry.kinds:
         return False
-    if entry.not_parts and isinstance(last, str) and not parts(last).isdisjoint(entry.not_parts):
+    if entry.not_parts and not parts(last_word(spot.words)).isdisjoint(entry.not_parts):
         return False
     if entry.holds and not any(has_path(spot.node, path) for path in entry.holds):
+        return False
+    if any(has_path(spot.node, path) for path in entry.not_holds):
         return False
     left = spot.words[: len(spot.words) - max(match.length, 1)]
     if entry.within and not is_within(left, entry.within):
@@ -209,6 +220,11 @@ def _around(match: Match, spot: Spot) -> list[Node]:
     """The folder in which the pattern begins, and the list element around it."""
     anchor = spot.nodes[len(spot.place) - max(match.length, 1)]
     return [anchor] if spot.scope is None or spot.scope is anchor else [anchor, spot.scope]
+
+
+def last_word(words: Words) -> str:
+    """The last word that is no number: an element of a list is named after the list."""
+    return next((word for word in reversed(words) if isinstance(word, str)), "")
 
 
 def is_within(left: Words, wanted: Iterable[str]) -> bool:

@@ -30,12 +30,19 @@ class Entry:
     within: tuple[str, ...] = ()  # at least one of these words or parts of words stands to the left
     not_within: tuple[str, ...] = ()  # none of these does
     holds: tuple[str, ...] = ()  # the folder itself holds one of these paths
+    not_holds: tuple[str, ...] = ()  # it holds none of these
     inside: bool = False  # only in a block that a folder makes: the word is too general elsewhere
     kinds: tuple[str, ...] = ()  # the leaf has one of these kinds; empty: any
     ranks: tuple[int, ...] = ()  # the weight has one of these numbers of dimensions; empty: any
     bias: bool | None = None  # the leaf has a bias (True), has none (False)
     document: Document | None = None
     keys: KeyPath = ()
+
+    @property
+    def conditions(self) -> int:
+        """How many conditions it has: of two patterns of one length the more special one wins."""
+        lists = (self.beside, self.not_beside, self.within, self.not_within, self.holds, self.not_holds, self.kinds)
+        return sum(map(bool, lists))
 
     @property
     def where(self) -> str:
@@ -53,6 +60,7 @@ class VocabularyFile:
     entries: tuple[Entry, ...]
     tensors: dict[str, tuple[str, ...]]  # what a module's own tensors are called, by purpose
     block_kinds: dict[str, str]  # block role -> one of BLOCK_KINDS
+    roles_of: dict[str, str]  # block role -> the kind of block whose roles it has
 
 
 def read_vocabulary(document: Document) -> VocabularyFile | None:
@@ -67,8 +75,9 @@ def read_vocabulary(document: Document) -> VocabularyFile | None:
     entries = [entry for section in SECTIONS for entry in _section(fields, document, section, scope)]
     tensors = {key: _texts(fields, value, "tensors", key) for key, value in fields.mapping("tensors").items()}
     kinds = dict(_block_kinds(fields))
+    roles_of = fields.mapping("roles_of")
     fields.done()
-    return VocabularyFile(name, tuple(entries), tensors, kinds)
+    return VocabularyFile(name, tuple(entries), tensors, kinds, roles_of)
 
 
 def _section(fields: Fields, document: Document, section: str, scope: str) -> Iterator[Entry]:
@@ -99,6 +108,7 @@ def read_entry(document: Document, section: str, target: str, scope: str, data: 
         within=fields.words("within"),
         not_within=fields.words("not_within"),
         holds=fields.words("holds"),
+        not_holds=fields.words("not_holds"),
         not_parts=fields.words("not_parts"),
         inside=fields.flag("inside"),
         kinds=fields.words("kind"),
