@@ -112,7 +112,8 @@ class _Folder:
         if "statistics" in purposes:
             return "BatchNorm", "has running statistics", True
         shape = self.weight_shape(tensors)
-        match = self.decided(len(shape), "bias" in purposes)
+        bias = next((tensors[word].shape for word in tensors if self.purposes.get(word) == "bias"), None)
+        match = self.decided(shape, bias)
         if match:
             return match.entry.target, match.entry.where, True
         if "recurrent" in purposes:
@@ -123,7 +124,7 @@ class _Folder:
             return self.lone_bias(tensors)
         if purposes == {"scale"}:
             return "Parameter", "", True
-        return self.by_shape(shape, next((tensors[word].shape for word in tensors if self.purposes.get(word) == "bias"), None))
+        return self.by_shape(shape, bias)
 
     def by_shape(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[str, str, bool]:
         if len(shape) in _CONVOLUTIONS:
@@ -151,10 +152,12 @@ class _Folder:
         weights = [info for word, info in tensors.items() if self.purposes.get(word, "weight") in ("weight", "scale")]
         return max(weights, key=lambda info: info.size).shape if weights else ()
 
-    def decided(self, rank: int, has_bias: bool) -> Match | None:
+    def decided(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> Match | None:
         for match in self.vocabulary.matches("kinds", self.spot):
             entry = match.entry
-            if (not entry.ranks or rank in entry.ranks) and (entry.bias is None or entry.bias == has_bias):
+            if entry.ranks and len(shape) not in entry.ranks or entry.bias not in (None, bias is not None):
+                continue
+            if not (entry.target.startswith("ConvTranspose") and bias and _is_forward(shape, bias)):
                 return match
         return None
 
@@ -168,15 +171,20 @@ class _Folder:
         return Found(spot, "Parameter", {"": info}, "owned by no module")
 
 
+def _is_forward(shape: tuple[int, ...], bias: tuple[int, ...]) -> bool:
+    """Whether the bias is as long as the first extent of the weight and not as the second: no transposed convolution."""
+    return bias[0] == shape[0] and shape[1] not in (1, shape[0])
+
+
 def vote_on_norms(found: list[Found]) -> None:
     """Norms whose kind neither words nor statistics decided follow the closest other norms, by majority."""
     votes: dict[tuple[object, ...], Counter[str]] = {}
     for leaf in found:
-        if leaf.kind in NORMS and (leaf.sure or len(leaf.tensors) > 1):
+        if leaf.kind in NORMS:
             for at in range(len(leaf.spot.place)):
-                votes.setdefault(leaf.spot.place[:at], Counter())[_ballot(leaf)] += 1
+                votes.setdefault(leaf.spot.place[:at], Counter())[_ballot(leaf)] += leaf.spot.place.count
     for leaf in found:
-        if not leaf.sure:
+        if not leaf.sure and (leaf.kind == "RMSNorm" or leaf.spot.words[-1:] == ["norm"]):
             _follow(leaf, votes)
 
 
@@ -188,7 +196,7 @@ def _follow(leaf: Found, votes: dict[tuple[object, ...], Counter[str]]) -> None:
     rival = ("GroupNorm", "LayerNorm") if len(leaf.tensors) > 1 else ("LayerNorm without bias", "RMSNorm without bias")
     for at in range(len(leaf.spot.place) - 1, -1, -1):
         counts = votes.get(leaf.spot.place[:at], Counter())
-        others, same = counts[rival[0]], counts[rival[1]] - (rival[1] == "LayerNorm")
+        others, same = counts[rival[0]], counts[rival[1]] - leaf.spot.place.count
         if others + same:
             if others > same:
                 leaf.kind = rival[0].partition(" ")[0]

@@ -12,6 +12,7 @@ from mapper.naming.tree import Node, is_index
 from mapper.rulebook.vocabulary import SECTIONS, Entry, VocabularyFile
 
 NUMBER = "{n}"
+ANY = "*"  # as a part: a folder of any name, decided by what it holds
 ROOT = "{root}"
 Words = Sequence["str | tuple[int, ...]"]
 
@@ -29,8 +30,9 @@ def normal(word: str) -> str:
 
 @lru_cache(maxsize=65536)
 def parts(word: str) -> frozenset[str]:
-    """The parts of a word, with and without a number at their end: `attn_norm1` has attn, norm1 and norm."""
+    """The parts of a word and pairs of them, with and without a number at their end: attn, norm1, norm, attn_norm ..."""
     pieces = [piece for piece in normal(word).split("_") if piece]
+    pieces += [f"{one}_{two}" for one, two in zip(pieces, pieces[1:])]
     return frozenset(pieces) | frozenset(piece.rstrip("0123456789") for piece in pieces) - {""}
 
 
@@ -39,7 +41,7 @@ class Match:
     """An entry whose pattern fits the end of a path, by how many words."""
 
     entry: Entry
-    length: int  # 0: by a part of the last word
+    length: int  # 0: by a part of the last word, -1: by what the folder holds
     rank: int  # of the rule's origin: a family's entries (1) win over the vocabulary's (0)
 
 
@@ -50,15 +52,13 @@ class Spot:
     place: Place
     nodes: tuple[Node, ...]  # len(place) of them: nodes[0] is the root, nodes[-1] holds the last word
     node: Node  # what stands there
-    scope: Node | None = None  # the closest list element around it
+    elements: tuple[Node, ...] = ()  # the list elements around it, the closest first
     words: list[str | tuple[int, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.words = [normal(word) if isinstance(word, str) else word for word in self.place]
-        for at in range(len(self.place) - 1, 0, -1):
-            if isinstance(self.place[at - 1], tuple):
-                self.scope = self.nodes[at]
-                break
+        lists = (at for at in range(len(self.place) - 1, 0, -1) if isinstance(self.place[at - 1], tuple))
+        self.elements = tuple(self.nodes[at] for at in lists)
 
 
 class Trie:
@@ -85,6 +85,7 @@ class Trie:
         last = last_word(words)
         if last and self.by_part:
             found += [Match(entry, 0, rank) for part in sorted(parts(last)) for entry, rank in self.by_part.get(part, ())]
+            found += [Match(entry, -1, rank) for entry, rank in self.by_part.get(ANY, ())]
         found.sort(key=lambda match: (-match.rank, -match.length, -match.entry.conditions))
         return found
 
@@ -217,9 +218,8 @@ def fits(match: Match, spot: Spot, kind: str | None) -> bool:
 
 
 def _around(match: Match, spot: Spot) -> list[Node]:
-    """The folder in which the pattern begins, and the list element around it."""
-    anchor = spot.nodes[len(spot.place) - max(match.length, 1)]
-    return [anchor] if spot.scope is None or spot.scope is anchor else [anchor, spot.scope]
+    """The folder in which the pattern begins, and the list elements around it."""
+    return [spot.nodes[len(spot.place) - max(match.length, 1)], *spot.elements]
 
 
 def last_word(words: Words) -> str:

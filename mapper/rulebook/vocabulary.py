@@ -23,7 +23,7 @@ class Entry:
     target: str  # "attention.query", a list or tower step, a leaf kind
     scope: str  # one of SCOPES
     names: tuple[str, ...] = ()  # patterns: words and {n}, joined by dots, matched at the end of a path
-    parts: tuple[str, ...] = ()  # parts of the last word ("norm" in "final_norm_2"); weaker than any pattern
+    parts: tuple[str, ...] = ()  # parts of the last word ("norm" in "final_norm_2"); weaker than any pattern; "*": any word
     not_parts: tuple[str, ...] = ()  # parts that the last word must not have
     beside: tuple[str, ...] = ()  # at least one of these paths stands beside the pattern or in its list element
     not_beside: tuple[str, ...] = ()  # none of these does
