@@ -5,23 +5,29 @@ from __future__ import annotations
 import difflib
 import json
 
-from mapper.architecture import Architecture, Fact
+from mapper.architecture import EVIDENCE, Architecture, Fact
 from mapper.errors import HintError, shorten
 from mapper.report.words import printable
 
 
 def chain(architecture: Architecture, name: str) -> str:
-    """One paragraph for each scope in which the fact holds."""
+    """One paragraph for each scope in which the fact holds: what won, then what else spoke, strongest first."""
     scope, colon, bare = name.rpartition(":")
     found = [fact for fact in architecture.facts if fact.name == bare and (not colon or scope in fact.at)]
     if not found:
         raise HintError(_unknown(architecture, name))
-    return "\n".join(_line(fact) for fact in found)
+    return "\n".join(line for fact in found for line in _lines(fact, architecture.lost))
 
 
-def _line(fact: Fact) -> str:
+def _lines(fact: Fact, lost: list[Fact]) -> list[str]:
     where = f" at {printable(fact.at)}" if fact.at else ""
-    return f"{printable(fact.name)} = {value_text(fact.value)}{where}\n  {fact.evidence}: {printable(fact.source)}"
+    others = [other for other in lost if (other.name, other.at) == (fact.name, fact.at)]
+    others.sort(key=lambda other: EVIDENCE.index(other.evidence))
+    return [
+        f"{printable(fact.name)} = {value_text(fact.value)}{where}",
+        f"  {fact.evidence}: {printable(fact.source)}",
+        *(f"  lost: {value_text(other.value)}, {other.evidence}: {printable(other.source)}" for other in others),
+    ]
 
 
 def value_text(value: object) -> str:

@@ -147,6 +147,18 @@ def test_why_shows_the_evidence(bert: Architecture) -> None:
     )
 
 
+def test_why_shows_what_lost(bert: Architecture) -> None:
+    bert.lost += [
+        Fact("attention.heads", 8, "encoder.layer.*", "default", "families/bert.yaml"),
+        Fact("attention.heads", 4, "encoder.layer.*", "rule", "families/bert.yaml"),
+        Fact("attention.heads", 3, "decoder.layer.*", "rule", "another scope"),
+    ]
+    assert Report(bert).why("attention.heads").splitlines()[2:] == [
+        "  lost: 4, rule: families/bert.yaml",
+        "  lost: 8, default: families/bert.yaml",
+    ]
+
+
 def test_why_of_an_unknown_name_suggests_the_closest(bert: Architecture) -> None:
     with pytest.raises(HintError, match=r"no fact 'attention\.head' .* did you mean attention\.heads"):
         Report(bert).why("attention.head")
