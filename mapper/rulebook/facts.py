@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mapper.errors import RuleError
@@ -53,6 +53,7 @@ class ConfigVocabulary:
     tasks: dict[str, str]  # last words of a class name in `architectures` -> task
     irrelevant: frozenset[str]
     harmless: dict[str, tuple[Any, ...]]  # field -> values with which it changes nothing
+    unused: dict[str, str]  # pattern of names that no forward reads -> why
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def fields_of(document: Document) -> Fields:
 
 def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     """The files named `vocabulary: config`; where two say the same, the first wins."""
-    found = ConfigVocabulary({}, {}, {}, frozenset(), {})
+    found = ConfigVocabulary({}, {}, {}, frozenset(), {}, {})
     irrelevant: set[str] = set()
     for _, fields in _files(documents, "config"):
         _merge(found.facts, read_facts(fields, "facts"))
@@ -142,8 +143,9 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         irrelevant.update(fields.words("irrelevant"))
         harmless = fields.mapping("harmless")
         _merge(found.harmless, {key: tuple(v) if isinstance(v, list) else (v,) for key, v in harmless.items()})
+        _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
         fields.done()
-    return ConfigVocabulary(found.facts, found.towers, found.tasks, frozenset(irrelevant), found.harmless)
+    return replace(found, irrelevant=frozenset(irrelevant))
 
 
 def read_inputs(documents: Iterable[Document]) -> dict[str, InputRule]:

@@ -33,6 +33,7 @@ class Family:
     source: tuple[str, ...]
     recognise: tuple[str, ...]  # patterns over names, all of which must occur
     recognise_shapes: dict[str, tuple[Any, ...]]  # pattern -> extents; null is any
+    absent: tuple[str, ...]  # patterns none of which may occur
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
     names: dict[str, str]  # pattern -> role path
     kinds: dict[str, str]  # pattern -> leaf kind
@@ -70,6 +71,7 @@ def read_family(document: Document) -> Family:
         source=fields.words("source"),
         recognise=recognise,
         recognise_shapes=shapes,
+        absent=fields.words("absent"),
         by_type_only=fields.flag("by_type_only"),
         names=_texts(fields, "names"),
         kinds=_texts(fields, "kinds"),
@@ -156,7 +158,7 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
     for key in ("transposed", "irrelevant"):
         changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))
     if not family.recognise:
-        changes |= {"recognise": base.recognise, "recognise_shapes": base.recognise_shapes}
+        changes |= {"recognise": base.recognise, "recognise_shapes": base.recognise_shapes, "absent": base.absent}
     return replace(family, **changes)
 
 

@@ -14,6 +14,7 @@ from mapper.errors import RuleError
 from mapper.rulebook.strict import Document, parse_yaml, read_text
 
 if TYPE_CHECKING:
+    from mapper.flows.flow import Flow
     from mapper.rulebook.facts import ActivationRule, ConfigVocabulary, InputRule
     from mapper.rulebook.families import Family
     from mapper.rulebook.flows import FlowRule
@@ -68,6 +69,7 @@ class Rulebook:
     def __init__(self, extra_dirs: Iterable[Path | str] = (), kinds: Iterable[str] = KINDS):
         self.folders = rule_folders(extra_dirs)
         self.kinds = tuple(kinds)
+        self.parsed: dict[str, Flow] = {}  # flows whose body was parsed already
 
     @cached_property
     def _texts(self) -> dict[str, list[tuple[Path, str, str]]]:

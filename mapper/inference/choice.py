@@ -1,0 +1,101 @@
+"""Which flow a block takes: those its family names, else the most specific of its topic that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mapper.errors import RuleError, listed
+from mapper.inference.facts import Facts
+from mapper.inference.scopes import Scope
+from mapper.rulebook.families import Family
+from mapper.rulebook.flows import FlowRule
+
+
+@dataclass
+class Choice:
+    """The flow of one block, or why there is none."""
+
+    flow: FlowRule | None = None
+    named: bool = False  # by the family, not found by fit
+    reasons: list[str] = field(default_factory=list)
+
+
+def choose(scope: Scope, flows: Mapping[str, FlowRule], family: Family | None, facts: Facts) -> Choice:
+    """The flow for a block."""
+    named = named_flows(scope, family)
+    if named:
+        return _first(scope, [_flow(name, flows, family) for name in named], facts)
+    return _most_specific(scope, [rule for rule in flows.values() if rule.topic == scope.topic], facts)
+
+
+def named_flows(scope: Scope, family: Family | None) -> Sequence[str]:
+    """What the family says for this block: by its role path, longest first, its topic, its kind."""
+    if family is None:
+        return ()
+    paths = [".".join(scope.words[start:]) for start in range(len(scope.words))]
+    for key in (*paths, scope.topic, scope.block.kind):
+        if key in family.flows:
+            return family.flows[key]
+    return ()
+
+
+def _flow(name: str, flows: Mapping[str, FlowRule], family: Family | None) -> FlowRule:
+    if name not in flows:
+        where = f"{family.file}:{family.line}: " if family else ""
+        raise RuleError(f"{where}there is no flow {name!r}")
+    return flows[name]
+
+
+def _first(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
+    choice = Choice(named=True)
+    for rule in rules:
+        reasons = list(misfits(scope, rule, facts))
+        if not reasons:
+            return Choice(rule, named=True)
+        choice.reasons += reasons
+    return choice
+
+
+def _most_specific(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
+    misfit = {rule.name: list(misfits(scope, rule, facts)) for rule in rules}
+    fitting = sorted((rule for rule in rules if not misfit[rule.name]), key=specificity, reverse=True)
+    if not fitting:
+        nearest = sorted(misfit.values(), key=len)[:2]
+        return Choice(reasons=[reason for reasons in nearest for reason in reasons] or [f"there is no flow for {scope.topic}"])
+    equal = [rule.name for rule in fitting if specificity(rule) == specificity(fitting[0])]
+    if len(equal) > 1:
+        return Choice(reasons=[f"{listed(equal)} fit equally; a family must say which"])
+    return Choice(fitting[0])
+
+
+def specificity(rule: FlowRule) -> tuple[int, int, int]:
+    """More conditions and needed roles first, then fewer options."""
+    return len(rule.when), len(rule.needs), -len(rule.options)
+
+
+def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ()) -> Iterator[str]:
+    """Why a flow does not fit a block, conditions on the facts in `but` aside; nothing where it does."""
+    present = scope.block.roles
+    lacking = [role for role in rule.needs if role not in present]
+    if lacking:
+        yield f"{rule.name} needs {listed(lacking)}"
+    foreign = [role for role in present if role not in rule.roles]
+    if foreign:
+        yield f"{rule.name} has no use for {listed(foreign)}"
+    for name, allowed in rule.when.items():
+        if name in but:
+            continue
+        known = facts.get(scope, facts.full_name(scope, name))
+        if known is None or known.problem:
+            yield f"{rule.name} asks for {name} = {_either(allowed)}, which is unknown"
+        elif known.value not in allowed:
+            yield f"{rule.name} is for {name} = {_either(allowed)}, not {known.value!r}"
+    for name, allowed in rule.values.items():
+        known = facts.get(scope, facts.full_name(scope, name))
+        if known is not None and not known.problem and known.value not in allowed:
+            yield f"{rule.name} takes {name} = {_either(allowed)}, not {known.value!r}"
+
+
+def _either(values: Sequence[object]) -> str:
+    return " or ".join(map(repr, values))

@@ -1,0 +1,124 @@
+"""The config of a checkpoint: which part a tower reads, what was read, and what nobody read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mapper.inference.scopes import Scope
+from mapper.rulebook.facts import ConfigVocabulary, FactRule
+
+_ABSENT: Any = object()
+
+
+@dataclass(frozen=True)
+class Found:
+    """A field of the config: its dotted name from the top, and its value."""
+
+    name: str
+    value: Any
+
+
+class Config:
+    """Looks fields up for a block, and remembers which were looked up with success."""
+
+    def __init__(self, data: Mapping[str, Any] | None, vocabulary: ConfigVocabulary):
+        self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+        self.vocabulary = vocabulary
+        self.read: set[str] = set()
+
+    @property
+    def model_type(self) -> str | None:
+        value = self.data.get("model_type")
+        return value if isinstance(value, str) else None
+
+    @property
+    def class_names(self) -> list[str]:
+        """The class names that the config says were saved."""
+        names = self.data.get("architectures")
+        return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+    def find(self, rule: FactRule, scope: Scope) -> list[Found]:
+        """The rule's fields that are there for this block, the strongest first. null is absent unless the rule allows it."""
+        found: list[Found] = []
+        for part, keys in self._places(rule, scope):
+            for key in keys:
+                field = self._get(part, key)
+                if field and (field.value is not None or rule.nullable) and field not in found:
+                    found.append(field)
+            if found:
+                return found
+        return found
+
+    def use(self, found: Iterable[Found]) -> None:
+        """Note that a fact of the model comes from these fields."""
+        self.read.update(item.name for item in found)
+
+    def _places(self, rule: FactRule, scope: Scope) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Parts of the config ("" is its top) with the fields to look for there."""
+        tower = scope.tower_name
+        if tower in rule.towers:
+            yield "", rule.towers[tower]
+        parts = list(self.parts(tower))
+        for part in parts:
+            yield part, rule.config
+        if not parts:
+            yield "", rule.config
+            for part in self._only_part() if tower in (None, "tower") else ():
+                yield part, rule.config
+        elif any("." in key for key in rule.config):  # a family writes the whole way: `text_config.hidden_act`
+            yield "", tuple(key for key in rule.config if "." in key)
+
+    def parts(self, tower: str | None) -> Iterator[str]:
+        """The sub-configs of a tower that this config has."""
+        known = self.vocabulary.towers.get(tower or "")
+        for name in known.configs if known else ():
+            if isinstance(self.data.get(name), Mapping):
+                yield name
+
+    def _only_part(self) -> list[str]:
+        """The config of the main tower, for whatever stands outside of named towers."""
+        texts = list(self.parts("text"))
+        every = [part for tower in self.vocabulary.towers for part in self.parts(tower)]
+        return texts[:1] or (every if len(every) == 1 else [])
+
+    def _get(self, part: str, key: str) -> Found | None:
+        value: Any = self.data
+        name = f"{part}.{key}" if part else key
+        for word in name.split("."):
+            value = value.get(word, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+        return None if value is _ABSENT else Found(name, value)
+
+    def unread(self, irrelevant: Iterable[str] = (), harmless: Mapping[str, tuple[Any, ...]] | None = None) -> list[str]:
+        """Fields that no fact came from and no rule calls irrelevant, in order."""
+        ignored = self.vocabulary.irrelevant.union(irrelevant)
+        allowed = {**self.vocabulary.harmless, **(harmless or {})}
+        return [
+            found.name
+            for found in self._fields(self.data, "")
+            if found.name not in self.read and not _is_harmless(found, ignored, allowed)
+        ]
+
+    def _fields(self, data: Mapping[str, Any], prefix: str, depth: int = 0) -> Iterator[Found]:
+        for key, value in data.items():
+            name = f"{prefix}{key}"
+            opened = any(read.startswith(f"{name}.") for read in self.read)
+            if isinstance(value, Mapping) and opened and depth < 4 and isinstance(key, str):
+                yield from self._fields(value, f"{name}.", depth + 1)
+            else:
+                yield Found(name, value)
+
+
+def _is_harmless(found: Found, ignored: frozenset[str], allowed: Mapping[str, tuple[Any, ...]]) -> bool:
+    last = found.name.rpartition(".")[2]
+    if last.startswith("_") or last in ignored or found.name in ignored:
+        return True
+    for name in (found.name, last):
+        if name in allowed:
+            return any(_same(found.value, value) for value in allowed[name])
+    return False
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)

@@ -1,0 +1,140 @@
+"""Arithmetic over facts: sizes of weights as products of symbols, and facts that follow from others."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from mapper.errors import RuleError
+
+Value = Any  # int, float, or a list of them, element by element
+_LARGEST = 2.0**64  # no size and no factor of a model is near it
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> ast.expr:
+    """The expression; ValueError for anything but names, numbers and arithmetic."""
+    if len(text) > 200:
+        raise ValueError("longer than 200 characters")
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{text!r} is not arithmetic over facts") from error
+    _check(node, text)
+    return node
+
+
+def parse_rule(text: str, file: str, line: int) -> ast.expr:
+    """The same for an expression in a rule file; RuleError."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise RuleError(f"{file}:{line}: {error}") from None
+
+
+def _check(node: ast.expr, text: str) -> None:
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        _check(node.left, text)
+        _check(node.right, text)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        _check(node.operand, text)
+    elif not _name(node) and not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
+        raise ValueError(f"{text!r} is not arithmetic over facts: names, numbers and + - * / // % **")
+
+
+def _name(node: ast.expr) -> str | None:
+    """`a.b` as text; a leading `fact.` is dropped."""
+    words: list[str] = []
+    while isinstance(node, ast.Attribute):
+        words.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(words)]).removeprefix("fact.")
+
+
+def names(node: ast.expr) -> Iterator[str]:
+    """Every name in it, in order."""
+    name = _name(node)
+    if name:
+        yield name
+    elif isinstance(node, ast.BinOp):
+        yield from names(node.left)
+        yield from names(node.right)
+    elif isinstance(node, ast.UnaryOp):
+        yield from names(node.operand)
+
+
+def evaluate(node: ast.expr, known: Mapping[str, Value]) -> Value:
+    """Its value; KeyError for a name that is not known, ValueError for arithmetic that cannot be done."""
+    name = _name(node)
+    if name:
+        return known[name]
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp):
+        return _apply(operator.sub, 0, evaluate(node.operand, known))
+    assert isinstance(node, ast.BinOp)
+    return _apply(_OPERATORS[type(node.op)], evaluate(node.left, known), evaluate(node.right, known))
+
+
+def _apply(function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    if isinstance(left, list) or isinstance(right, list):
+        lefts = left if isinstance(left, list) else [left] * len(right)
+        rights = right if isinstance(right, list) else [right] * len(left)
+        if len(lefts) != len(rights):
+            raise ValueError("lists of different lengths")
+        return [_apply(function, one, other) for one, other in zip(lefts, rights)]
+    for item in (left, right):
+        if isinstance(item, bool) or not isinstance(item, (int, float)) or abs(item) > _LARGEST:
+            raise ValueError(f"{item!r} is no number to calculate with")
+    if function is operator.pow and abs(right) > 64:
+        raise ValueError(f"the exponent {right!r} is out of range")
+    try:
+        value = function(left, right)
+    except (ArithmeticError, ValueError) as error:
+        raise ValueError(str(error)) from None
+    if isinstance(value, complex) or abs(value) > _LARGEST:
+        raise ValueError("out of range")
+    return int(value) if function is operator.truediv and value == int(value) and _whole(left, right) else value
+
+
+def _whole(*values: Any) -> bool:
+    return all(isinstance(value, int) for value in values)
+
+
+def solve(node: ast.expr, target: int, known: Mapping[str, Value]) -> tuple[str, int] | None:
+    """The one unknown name and its value if sums and products give it; None where they do not (yet).
+
+    ValueError where no whole number fits: `3 * head_dim = 32`.
+    """
+    name = _name(node)
+    if name:
+        return None if name in known else (name, target)
+    if not isinstance(node, ast.BinOp):
+        return None
+    for part, rest, first in ((node.left, node.right, True), (node.right, node.left, False)):
+        if all(item in known for item in names(rest)) and any(item not in known for item in names(part)):
+            inner = _inverse(node.op, target, evaluate(rest, known), first)
+            return None if inner is None else solve(part, inner, known)
+    return None
+
+
+def _inverse(op: ast.operator, target: int, rest: Value, first: bool) -> int | None:
+    """What the unknown side must be; `first` if it is the left one."""
+    if isinstance(op, ast.Mult):
+        if not isinstance(rest, int) or rest == 0 or target % rest:
+            raise ValueError(f"{target} does not divide by {rest}")
+        return target // rest
+    if isinstance(op, ast.Add):
+        return target - rest
+    if isinstance(op, ast.Sub):
+        return target + rest if first else rest - target
+    return None

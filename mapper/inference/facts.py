@@ -1,0 +1,199 @@
+"""Facts of a block: what every source of evidence says, the strongest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from mapper.architecture import Block, Leaf
+from mapper.errors import listed
+from mapper.inference import expressions
+from mapper.inference.config import Config, Found
+from mapper.inference.given import Given
+from mapper.inference.known import Chain, Known, weakest
+from mapper.inference.scopes import Scope
+from mapper.rulebook.facts import UNSET, FactRule, fact_type
+from mapper.rulebook.values import checked
+
+if TYPE_CHECKING:
+    from mapper.inference.names import Names
+    from mapper.rulebook.families import Family
+    from mapper.rulebook.rulebook import Rulebook
+
+
+class Facts:
+    """Answers what is known about a block; remembers what it answered."""
+
+    def __init__(self, rulebook: Rulebook, family: Family | None, config: Config, names: Names, extra: Iterable[str] = ()):
+        self.config, self.names = config, names
+        self.given: Sequence[Given] = ()
+        self.own: Mapping[str, tuple[FactRule, ...]] = family.facts if family else {}
+        self.common = rulebook.config_vocabulary.facts
+        self.types = {name: fact_type(name, self.own.get(name, ()), self.common.get(name, ())) for name in (*self.common, *self.own)}
+        for name in extra:  # facts that only flows name
+            self.types.setdefault(name, "any")
+        self.used: dict[tuple[int, str], tuple[Scope, str, Known]] = {}
+        self._known: dict[int, dict[str, Known | None]] = {}
+        self._open: set[tuple[int, str]] = set()
+
+    def full_name(self, scope: Scope, name: str) -> str:
+        """`heads` as an attention's flow writes it is the fact attention.heads, if that is declared."""
+        return full_name(scope.block, name, self.types)
+
+    def get(self, scope: Scope, name: str) -> Known | None:
+        """The strongest that is known of a fact (by its full name) for a block; None if nothing is."""
+        memory = self._known.setdefault(id(scope), {})
+        if name not in memory:
+            key = (id(scope), name)
+            if key in self._open:
+                return None  # a rule whose expression leads back to itself says nothing
+            self._open.add(key)
+            known = next(self._considered(scope, name), None)
+            self._open.discard(key)
+            if self._open:
+                return known  # asked on the way to another fact: a cycle cut short must not be remembered
+            memory[name] = known
+        return memory[name]
+
+    def chain(self, scope: Scope, name: str, at: str) -> Chain:
+        """Everything that speaks about a fact, for `--why`."""
+        return Chain(name, at, list(self._considered(scope, name)))
+
+    def solved(self, scope: Scope, name: str, known: Known) -> None:
+        """Settle a size of a block: what its shapes and its other facts show."""
+        scope.solved[name] = known
+        self._known.pop(id(scope), None)
+
+    def forget(self) -> None:
+        """Drop answers that were given before all sizes were settled."""
+        self._known.clear()
+
+    def use(self, scope: Scope, name: str, known: Known) -> None:
+        """Note that the model depends on a fact, and mark the fields of the config behind it as read."""
+        self.used.setdefault((id(scope), name), (scope, name, known))
+        for rule in self.rules(scope, name):
+            self.config.use(self.config.find(rule, scope))
+
+    def rules(self, scope: Scope, name: str) -> list[FactRule]:
+        """The rules that speak about a fact here: the family's, and of the vocabulary's what the family leaves open."""
+        own = [rule for rule in self.own.get(name, ()) if rule.at is None or scope.matches(rule.at)]
+        common = [rule for rule in self.common.get(name, ()) if rule.at is None or scope.matches(rule.at)]
+        if any(rule.value is not UNSET and not rule.has and not rule.lacks for rule in own):
+            return own  # a constant of the family: its config does not ask
+        if any(rule.config or rule.towers for rule in own):
+            common = [replace(rule, config=(), towers={}) for rule in common]
+        return own + common
+
+    def from_config(self, scope: Scope, name: str) -> Iterator[Known]:
+        """What the config says, field by field."""
+        for rule in self.rules(scope, name):
+            if rule.config or rule.towers:
+                for found in self.config.find(rule, scope):
+                    yield self._configured(rule, found, scope)
+
+    def stated(self, scope: Scope, name: str) -> Known | None:
+        """What the user said of a fact here."""
+        for item in self.given:
+            if item.name == name and (not item.at or scope.matches(item.at)):
+                return Known(item.value, "given", item.source)
+        return None
+
+    def _considered(self, scope: Scope, name: str) -> Iterator[Known]:
+        stated = self.stated(scope, name)
+        if stated:
+            yield stated
+        yield from self._from_shapes(scope, name)
+        yield from self.from_config(scope, name)
+        rules = self.rules(scope, name)
+        for rule in rules:
+            if (rule.has or rule.lacks) and self.names.fit(rule.has, rule.lacks):
+                yield Known(rule.value, "name", _named(rule))
+        for rule in rules:
+            if rule.value is not UNSET and not rule.has and not rule.lacks:
+                yield Known(rule.value, "rule", _origin(rule))
+            elif rule.expr is not None and (known := self._calculated(rule, scope)):
+                yield known
+        for rule in rules:
+            if rule.default is not UNSET:
+                yield Known(rule.default, "default", _origin(rule))
+
+    def _from_shapes(self, scope: Scope, name: str) -> Iterator[Known]:
+        for outer in scope.up():
+            if name in outer.solved:
+                yield outer.solved[name]
+                return
+        below = [inner.solved[name] for inner in scope.below() if name in inner.solved]
+        if below and all(known.value == below[0].value for known in below):
+            yield below[0]
+
+    def _configured(self, rule: FactRule, found: Found, scope: Scope) -> Known:
+        value, source = found.value, found.name
+        try:
+            if rule.per and isinstance(value, list):
+                value, source = _element(value, scope.index_of(rule.per), source)
+            if rule.map and value is not None:
+                value = _mapped(rule, value)
+            if value is not None or not rule.nullable:
+                value = checked(value, self.types.get(rule.name, "any"))
+        except ValueError as error:
+            return Known(None, "config", source, f"config {found.name}: {error}")
+        return Known(value, "config", source)
+
+    def _calculated(self, rule: FactRule, scope: Scope) -> Known | None:
+        node = expressions.parse_rule(rule.expr or "", rule.file, rule.line)
+        values: dict[str, Any] = {}
+        evidences = ["rule"]
+        for name in expressions.names(node):
+            known = self.get(scope, self.full_name(scope, name))
+            if known is None or known.problem:
+                return None
+            values[name] = known.value
+            evidences.append(known.evidence)
+        try:
+            value = checked(expressions.evaluate(node, values), self.types.get(rule.name, "any"))
+        except ValueError:
+            return None  # does not divide: the sizes report it with its keys
+        return Known(value, weakest(evidences), f"{rule.file}: {rule.expr}")
+
+
+def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
+    for prefix in (block.role, block.kind):
+        if f"{prefix}.{name}" in declared:
+            return f"{prefix}.{name}"
+    return name
+
+
+def leaf_scope(scope: Scope, leaf: Leaf) -> Scope:
+    """A leaf as a scope of its own, for facts that differ from leaf to leaf (eps, strides)."""
+    block = Block("norm" if leaf.kind.endswith("Norm") else "other", leaf.role or "", leaf.place)
+    return Scope(block, scope, (*scope.words, leaf.role or ""), scope.tower)
+
+
+def _element(value: list[Any], indices: tuple[int, ...] | None, source: str) -> tuple[Any, str]:
+    """The entries of a list with one for each layer, which must be one value for all layers of a folded block."""
+    if indices is None:
+        return value, source
+    if indices[-1] >= len(value):
+        raise ValueError(f"{len(value)} entries, but there is an element {indices[-1]}")
+    chosen = [value[index] for index in indices]
+    if any(item != chosen[0] for item in chosen):
+        raise ValueError(f"differs between equal elements: {listed([str(item) for item in chosen])}")
+    return chosen[0], f"{source}[{indices[0]}]"
+
+
+def _mapped(rule: FactRule, value: Any) -> Any:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text not in rule.map:
+        raise ValueError(f"{text[:80]!r} is none of {listed(list(rule.map))}")
+    return rule.map[text]
+
+
+def _named(rule: FactRule) -> str:
+    words = chain((f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks))
+    return ", ".join(words)
+
+
+def _origin(rule: FactRule) -> str:
+    return f"{rule.file} ({rule.why})" if rule.why else rule.file

@@ -1,0 +1,120 @@
+"""Facts into blocks and leaves, and the list of them for the report."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from mapper.architecture import EVIDENCE, Fact, Leaf
+from mapper.errors import ArchitectureError
+from mapper.flows.flow import Flow
+from mapper.inference.facts import Facts, leaf_scope
+from mapper.inference.known import Known
+from mapper.inference.needs import Needs
+from mapper.inference.scopes import Scope, list_totals, starred
+from mapper.inference.sizes import Sizes
+
+if TYPE_CHECKING:
+    from mapper.rulebook.rulebook import Rulebook
+
+_LEAF_FACTS = {"Norm": ("eps", "groups"), "Conv": ("stride", "padding", "dilation", "groups"), "Transpose": ("output_padding",)}
+_REQUIRED = ("norm.eps",)
+_PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
+
+
+class Filler:
+    """Puts facts where flows read them; gathers what is unknown."""
+
+    def __init__(self, root: Scope, facts: Facts, rulebook: Rulebook):
+        self.facts, self.rulebook = facts, rulebook
+        self.totals = list_totals(root)
+        self.unknown: dict[tuple[str, str | None], str] = {}
+        self.lost: list[Fact] = []
+
+    @property
+    def missing(self) -> list[str]:
+        return list(self.unknown.values())
+
+    def block(self, scope: Scope, flow: Flow, needs: Needs, sizes: Sizes | None) -> None:
+        """Give a block every fact and size symbol that its flow uses, its leaves their constructor arguments."""
+        candidates = dict(sizes.unknown()) if sizes else {}
+        symbols = list(sizes.names) if sizes else []
+        for name in dict.fromkeys((*symbols, *needs.facts)):
+            full = self.facts.full_name(scope, name)
+            known = self.facts.get(scope, full)
+            if known is None:
+                self.ask(scope, full, candidates.get(full) or flow.rule.values.get(name) or ())
+            else:
+                scope.block.facts[name] = self.settle(scope, full, known)
+        for value in scope.block.roles.values():
+            for leaf in value if isinstance(value, list) else [value]:
+                if isinstance(leaf, Leaf):
+                    self.leaf(scope, leaf)
+
+    def settle(self, scope: Scope, name: str, known: Known) -> Fact:
+        if known.problem:
+            raise ArchitectureError(known.problem)
+        if self.facts.types.get(name) == "activation" and known.value not in self.rulebook.activations:
+            raise ArchitectureError(f"{name} is {known.value!r} ({known.source}), which vocabulary/activations.yaml does not have")
+        self.facts.use(scope, name, known)
+        return known.fact(name, starred(scope.block.home, self.totals))
+
+    def ask(self, scope: Scope, name: str, candidates: object) -> None:
+        """Note an unknown fact, once for each tower, with what it could be and how to say it."""
+        tower = scope.tower.block.role if scope.tower else None
+        prefix = f"{tower}:" if tower not in (None, "tower") else ""
+        values = [json.dumps(value) for value in candidates]  # type: ignore[attr-defined]
+        could = f"; possible here: {', '.join(values)}" if values else ""
+        where = starred(scope.block.home, self.totals)
+        text = f"{name} is unknown at {where}{could}; say --set {prefix}{name}=VALUE"
+        self.unknown.setdefault((name, tower), text)
+
+    def leaf(self, scope: Scope, leaf: Leaf) -> None:
+        inner = leaf_scope(scope, leaf)
+        for part, arguments in _LEAF_FACTS.items():
+            if part not in leaf.kind:
+                continue
+            for argument in arguments:
+                name = f"{_PREFIXES[part]}.{argument}"
+                known = self.facts.get(inner, name) if name in self.facts.types else None
+                if known is not None:
+                    leaf.facts[argument] = self.settle(inner, name, known)
+                elif name in _REQUIRED:
+                    self.ask(inner, name, ())
+
+    def findings(self) -> list[str]:
+        """Fields of the config that speak of the same fact and disagree."""
+        found: dict[str, None] = {}
+        for scope, name, known in self.facts.used.values():
+            if known.evidence == "config":
+                for other in self.facts.from_config(scope, name):
+                    if not other.problem and other.value != known.value:
+                        found[f"config {known.source} says {name} is {known.value!r}, config {other.source} says {other.value!r}"] = None
+        return list(found)
+
+    def report(self) -> list[Fact]:
+        """Every fact once for each tower and value, with the scope that it holds in."""
+        groups: dict[tuple[str, int, str], list[tuple[Scope, Known]]] = {}
+        for scope, name, known in self.facts.used.values():
+            key = (name, id(scope.tower), json.dumps(known.value, default=str))
+            groups.setdefault(key, []).append((scope, known))
+        facts = []
+        for (name, _, _), members in groups.items():
+            scope, known = min(members, key=lambda member: EVIDENCE.index(member[1].evidence))
+            at = _common([starred(inner.block.home, self.totals) for inner, _ in members])
+            facts.append(known.fact(name, at))
+            considered = self.facts.chain(scope, name, at).considered
+            self.lost += [other.fact(name, at) for other in considered if other != known]
+        return facts
+
+
+def _common(places: list[str]) -> str:
+    """The lowest scope around all of these."""
+    shared = places[0].split(".")
+    for place in places[1:]:
+        words = place.split(".")
+        length = 0
+        while length < min(len(shared), len(words)) and shared[length] == words[length]:
+            length += 1
+        shared = shared[:length]
+    return ".".join(shared) or "*"

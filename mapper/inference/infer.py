@@ -1,0 +1,261 @@
+"""A checkpoint to its architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mapper.architecture import Architecture, Block, Leaf
+from mapper.errors import ArchitectureError, FlowError
+from mapper.flows.flow import Flow, parse_flow
+from mapper.flows.program import link, unused_leaves
+from mapper.flows.references import has_role
+from mapper.inference.checks import check_config, check_widths, unread_fields
+from mapper.inference.choice import Choice, choose
+from mapper.inference.config import Config
+from mapper.inference.facts import Facts
+from mapper.inference.fill import Filler
+from mapper.inference.given import check_scopes, read_hints
+from mapper.inference.known import Known
+from mapper.inference.matching import FamilyMatch, match_family, type_finding
+from mapper.inference.names import Names
+from mapper.inference.needs import Needs
+from mapper.inference.roots import choose_root
+from mapper.inference.scopes import Scope, add_parts, is_tower, scopes
+from mapper.inference.sizes import Sizes
+from mapper.naming.blocks import build_blocks
+from mapper.naming.resolve import resolve
+from mapper.naming.tree import Node, grow
+from mapper.naming.vocabulary import Overrides, Vocabulary, normal
+
+if TYPE_CHECKING:
+    from mapper.checkpoint import Checkpoint
+    from mapper.rulebook.families import Family
+    from mapper.rulebook.rulebook import Rulebook
+
+
+def infer(
+    checkpoint: Checkpoint, rulebook: Rulebook, *, hints: Mapping[str, Any] | None = None, use_families: bool = True
+) -> Architecture:
+    """What a checkpoint is, with the evidence for everything that is said.
+
+    Raises ArchitectureError where it contradicts itself, HintError for a hint that names no fact or contradicts it.
+    """
+    tree = grow(checkpoint.tensors)
+    names = Names(tree)
+    families = rulebook.families if use_families else []
+    model_type = Config(checkpoint.config, rulebook.config_vocabulary).model_type
+    match = match_family(families, names, model_type)
+    reading = _Reading(checkpoint, rulebook, tree, names, match, hints)
+    told = type_finding(families, match, names, model_type)
+    if told:
+        reading.findings.append(told)
+    architecture = reading.run()
+    if architecture.reading == "skeleton" and match and not match.by_type:
+        generic = _Reading(checkpoint, rulebook, tree, names, None, hints).run()
+        if generic.reading != "skeleton":  # the names are a family's, the layers are not
+            return generic
+    return architecture
+
+
+@dataclass(eq=False)
+class _Reading:
+    """One attempt to read a checkpoint, with a family or without."""
+
+    checkpoint: Checkpoint
+    rulebook: Rulebook
+    tree: Node
+    names: Names
+    match: FamilyMatch | None
+    hints: Mapping[str, Any] | None
+    findings: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
+
+    @property
+    def family(self) -> Family | None:
+        return self.match.family if self.match else None
+
+    def run(self) -> Architecture:
+        vocabulary = self.vocabulary()
+        leaves = resolve(self.tree, vocabulary)
+        unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
+        read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
+        self.root = scopes(build_blocks(read, vocabulary))
+        self.facts = self.known_facts()
+        check_scopes(self.facts.given, self.root)
+        self.count_layers()
+        complete = self.choose_flows()
+        sizes = self.solve_sizes(complete)
+        filler = Filler(self.root, self.facts, self.rulebook)
+        for scope, flow, needs in self.needs():
+            filler.block(scope, flow, needs, sizes.get(id(scope)))
+        self.missing += filler.missing
+        if complete:
+            check_config(self.facts)
+            check_widths(self.root)
+            self.findings += filler.findings()
+        architecture = Architecture(
+            self.checkpoint,
+            leaves,
+            self.root.block,
+            family=self.family.name if self.family else None,
+            rules=self.rulebook.digest,
+            facts=filler.report(),
+            lost=filler.lost,
+            unused=[(key, _why_unused(leaf, vocabulary)) for leaf in unused for key in leaf.keys()],
+            rulebook=self.rulebook,
+        )
+        self.finish(architecture, unused, complete)
+        return architecture
+
+    def vocabulary(self) -> Vocabulary:
+        """The words, with those of the family on top."""
+        family, common = self.family, self.rulebook.config_vocabulary.unused
+        if family is None:
+            return Vocabulary(self.rulebook.vocabulary, Overrides(unused=common))
+        overrides = Overrides(family.names, family.kinds, family.transposed, {**common, **family.unused})
+        return Vocabulary(self.rulebook.vocabulary, overrides)
+
+    def known_facts(self) -> Facts:
+        config = Config(self.checkpoint.config, self.rulebook.config_vocabulary)
+        named = [name for rule in self.rulebook.flows.values() for name in (*rule.when, *rule.values)]
+        facts = Facts(self.rulebook, self.family, config, self.names, named)
+        facts.given = read_hints(self.hints, facts.types)
+        return facts
+
+    def count_layers(self) -> None:
+        """The length of each tower's list, as a fact that a config can contradict."""
+        for scope in (self.root, *self.root.below()):
+            elements = scope.block.roles.get("layers")
+            if is_tower(scope.block) and isinstance(elements, list):
+                blocks = [item for item in elements if isinstance(item, Block)]
+                count = sum(len(item.indices or ()) for item in blocks)
+                place = blocks[0].home[:-1] if blocks else scope.block.home
+                scope.solved["layers"] = Known(count, "name", f"{'.'.join(map(str, place))}.*")
+
+    def choose_flows(self) -> bool:
+        """Give every block its flow; whether each block that a flow calls has one."""
+        rules, family = self.rulebook.flows, self.family
+        choices: dict[int, Choice] = {}
+        choices[id(self.root)] = choose_root(self.root, rules, family, self.facts, self.findings)
+        for scope in self.root.below():
+            choice = choices[id(scope)] = choose(scope, rules, family, self.facts)
+            add_parts(scope, choice.flow)
+        for scope in (self.root, *self.root.below()):
+            rule = choices[id(scope)].flow
+            if rule is not None:
+                self.flows[id(scope)] = self.rulebook_flow(rule.name)
+                scope.block.flow = rule.name
+        lacking = [scope for scope in (self.root, *self.root.below()) if id(scope) not in self.flows and self.is_called(scope)]
+        for scope in lacking:
+            where = f" at '{scope.block.home}'" if scope.block.home else ""
+            self.missing.append(f"no flow fits {scope.block.role}{where}: {'; '.join(choices[id(scope)].reasons[:4])}")
+        return not lacking
+
+    def rulebook_flow(self, name: str) -> Flow:
+        parsed = self.rulebook.parsed
+        if name not in parsed:
+            parsed[name] = parse_flow(self.rulebook.flows[name])
+        return parsed[name]
+
+    def is_called(self, scope: Scope) -> bool:
+        """Whether a block must have a flow: the one around it calls it, or has none itself."""
+        flow = self.flows.get(id(scope.parent)) if scope.parent else None
+        if flow is None:
+            return scope.parent is None or scope.topic in ("layer", "attention", "feed_forward")
+        return scope.block.role in Needs(flow, _has(scope.parent.block), self.lookup(scope.parent)).bare
+
+    def solve_sizes(self, complete: bool) -> dict[int, Sizes]:
+        """Sizes of every block with a flow; what contradicts is fatal where the model would be built."""
+        solved: dict[int, Sizes] = {}
+        for scope in (*self.root.below(), self.root):
+            flow = self.flows.get(id(scope))
+            if flow is None:
+                continue
+            try:
+                sizes = Sizes(scope, flow.rule, self.facts)
+                sizes.solve()
+            except ArchitectureError as error:
+                if complete:
+                    raise
+                self.findings.append(str(error))
+                continue
+            solved[id(scope)] = sizes
+        self.facts.forget()
+        return solved
+
+    def needs(self) -> list[tuple[Scope, Flow, Needs]]:
+        """What each block's flow reads once its guards are decided."""
+        found = []
+        for scope in (self.root, *self.root.below()):
+            flow = self.flows.get(id(scope))
+            if flow is not None:
+                found.append((scope, flow, Needs(flow, _has(scope.block), self.lookup(scope))))
+        return found
+
+    def lookup(self, scope: Scope) -> Any:
+        def value(name: str) -> Any:
+            known = self.facts.get(scope, self.facts.full_name(scope, name))
+            if known is None or known.problem:
+                raise KeyError(name)
+            return known.value
+
+        return value
+
+    def finish(self, architecture: Architecture, unused: list[Leaf], complete: bool) -> None:
+        """Link the flows, list what no flow reads, and say how far the reading can be trusted."""
+        idle = [leaf for leaf in architecture.leaves if leaf.role is None]
+        if complete and not self.missing:
+            try:
+                program = link(architecture, self.rulebook_flow, {})
+                architecture.inputs = self.inputs(program.inputs)
+                idle += [leaf for leaf in unused_leaves(program) if leaf.role is not None]
+            except FlowError as error:
+                complete = False
+                self.missing.append(str(error))
+        aside = {id(leaf) for leaf in unused}
+        architecture.unmapped = [key for leaf in idle if id(leaf) not in aside for key in leaf.keys()]
+        if complete:
+            self.findings += unread_fields(self.facts.config, self.family)
+        architecture.findings, architecture.missing = self.findings, self.missing
+        architecture.reading = self.trust(architecture, complete)
+
+    def trust(self, architecture: Architecture, complete: bool) -> str:
+        if not complete:
+            return "skeleton"
+        open_ends = self.findings or self.missing or architecture.unmapped or self.hints
+        return "exact" if self.match and self.match.by_type and not open_ends else "unverified"
+
+    def inputs(self, names: list[str]) -> dict[str, dict[str, Any]]:
+        """The public inputs, in the order of the vocabulary."""
+        declared = self.rulebook.inputs
+        for name in names:
+            if name not in declared:
+                raise FlowError(f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares")
+        return {
+            name: {"shape": list(rule.shape), "dtype": rule.dtype, "optional": rule.optional}
+            for name, rule in declared.items()
+            if name in names
+        }
+
+
+def _has(block: Block) -> Any:
+    return lambda role: has_role(block, role)
+
+
+def _nothing(name: str) -> Any:
+    raise KeyError(name)
+
+
+def _why_unused(leaf: Leaf, vocabulary: Vocabulary) -> str:
+    """Why no forward reads a leaf, if a rule says so; patterns name the module or one of its tensors."""
+    trie = vocabulary.tries["unused"]
+    places = [leaf.place, *(leaf.place.child(name) for name in leaf.tensors if name)]
+    for place in places:
+        words = [normal(part) if isinstance(part, str) else part for part in place]
+        match = next(iter(trie.matches(words)), None)
+        if match:
+            return match.entry.target
+    return ""

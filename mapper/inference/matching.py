@@ -1,0 +1,66 @@
+"""Which family a checkpoint belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mapper.errors import ArchitectureError, listed, shorten
+from mapper.inference.names import Names
+from mapper.naming.vocabulary import pattern_words
+from mapper.rulebook.families import Family
+
+
+@dataclass(frozen=True)
+class FamilyMatch:
+    """The family, and how it was found."""
+
+    family: Family
+    by_type: bool  # the config's model_type is one that the family lists
+
+
+def match_family(families: Sequence[Family], names: Names, model_type: str | None) -> FamilyMatch | None:
+    """The family whose names occur: one that lists the model_type, else the one with more and longer patterns.
+
+    Raises ArchitectureError where two match equally.
+    """
+    matches = [
+        FamilyMatch(family, model_type in family.model_types)
+        for family in families
+        if (model_type in family.model_types or not family.by_type_only) and is_recognised(family, names)
+    ]
+    if not matches:
+        return None
+    best = max(map(_strength, matches))
+    equal = [match for match in matches if _strength(match) == best]
+    if len(equal) > 1:
+        who = " and ".join(repr(match.family.name) for match in equal)
+        raise ArchitectureError(
+            f"the families {who} match equally; say which in the config (model_type) or leave families out"
+        )
+    return equal[0]
+
+
+def is_recognised(family: Family, names: Names) -> bool:
+    """Whether every pattern of the family occurs, and none that must not."""
+    return all(names.has(pattern, family.recognise_shapes.get(pattern)) for pattern in family.recognise) and not any(
+        names.has(pattern) for pattern in family.absent
+    )
+
+
+def _strength(match: FamilyMatch) -> tuple[bool, int, int]:
+    patterns = match.family.recognise
+    return match.by_type, len(patterns), sum(len(pattern_words(pattern)) for pattern in patterns)
+
+
+def type_finding(families: Sequence[Family], match: FamilyMatch | None, names: Names, model_type: str | None) -> str | None:
+    """What to say where the config's model_type and the names do not go together."""
+    if model_type is None or match is not None and match.by_type:
+        return None
+    listing = next((family for family in families if model_type in family.model_types), None)
+    if listing is not None:
+        lacking = [pattern for pattern in listing.recognise if not names.has(pattern, listing.recognise_shapes.get(pattern))]
+        return f"config model_type {shorten(model_type)} is family {listing.name!r}, but the names lack {listed(lacking, 3)}"
+    if match is not None:
+        return f"config model_type {shorten(model_type)} is listed by no family; the names are those of {match.family.name!r}"
+    return None

@@ -1,0 +1,57 @@
+"""Patterns against the names of a whole checkpoint: what families are recognised by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from mapper.naming.tree import Node, walk
+from mapper.naming.vocabulary import NUMBER, normal, pattern_words
+
+
+class Names:
+    """The folded names of a checkpoint by their last word."""
+
+    def __init__(self, tree: Node):
+        self.tree = tree
+
+    @cached_property
+    def _by_last(self) -> dict[Any, list[tuple[list[Any], Node]]]:
+        found: dict[Any, list[tuple[list[Any], Node]]] = {}
+        for place, node in walk(self.tree):
+            words = [normal(part) if isinstance(part, str) else part for part in place]
+            if words:
+                last = words[-1] if isinstance(words[-1], str) else NUMBER
+                found.setdefault(last, []).append((words, node))
+        return found
+
+    def has(self, pattern: str, shape: Sequence[Any] | None = None) -> bool:
+        """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent)."""
+        wanted = pattern_words(pattern)
+        last = NUMBER if wanted[-1].isdigit() else wanted[-1]
+        return any(
+            _ends(words, wanted) and (shape is None or _shaped(node, shape)) for words, node in self._by_last.get(last, ())
+        )
+
+    def fit(self, has: Iterable[str], lacks: Iterable[str]) -> bool:
+        """Whether all of the first and none of the second occur."""
+        return all(map(self.has, has)) and not any(map(self.has, lacks))
+
+
+def _ends(words: Sequence[str | tuple[int, ...]], wanted: Sequence[str]) -> bool:
+    return len(words) >= len(wanted) and all(map(_same, words[len(words) - len(wanted) :], wanted))
+
+
+def _same(word: str | tuple[int, ...], wanted: str) -> bool:
+    if isinstance(word, str):
+        return word == wanted
+    return wanted == NUMBER or wanted.isdigit() and int(wanted) in word
+
+
+def _shaped(node: Node, shape: Sequence[Any]) -> bool:
+    if node.info is None or len(node.info.shape) != len(shape):
+        return False
+    return all(wanted is None or wanted == extent for wanted, extent in zip(shape, node.info.shape))
+
+

@@ -1,0 +1,69 @@
+"""What the model is for: from the class that the config names, or from the heads in the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mapper.errors import HintError, shorten
+from mapper.inference.choice import Choice, choose, misfits, named_flows
+from mapper.inference.config import Config
+from mapper.inference.facts import Facts
+from mapper.inference.known import Known
+from mapper.inference.scopes import Scope
+from mapper.rulebook.families import Family
+from mapper.rulebook.flows import FlowRule
+
+TASK = "task"
+
+
+def task_of_config(config: Config) -> Known | None:
+    """The task that the saved class's name ends in."""
+    tasks = config.vocabulary.tasks
+    for name in config.class_names:
+        endings = [ending for ending in tasks if name.endswith(ending)]
+        if endings:
+            return Known(tasks[max(endings, key=len)], "config", f"architectures: {name}")
+    return None
+
+
+def choose_root(
+    root: Scope, flows: Mapping[str, FlowRule], family: Family | None, facts: Facts, findings: list[str]
+) -> Choice:
+    """The root's flow: the one for the task that is stated or configured, else the one that the heads allow."""
+    stated = facts.stated(root, TASK)
+    task = stated or task_of_config(facts.config)
+    if task:
+        facts.solved(root, TASK, task)
+        choice = choose(root, flows, family, facts)
+        if choice.flow:
+            return choice
+        if stated:
+            raise HintError(f"{stated.source} does not go with the heads: {'; '.join(choice.reasons[:3])}")
+    choice = _by_heads(root, flows, family, facts)
+    if task and choice.flow:
+        findings.append(f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}")
+    return choice
+
+
+def _by_heads(root: Scope, flows: Mapping[str, FlowRule], family: Family | None, facts: Facts) -> Choice:
+    named = named_flows(root, family)
+    rules = [flows[name] for name in named if name in flows] or [rule for rule in flows.values() if rule.topic == "root"]
+    reasons = {rule.name: [reason for reason in misfits(root, rule, facts, (TASK,))] for rule in rules}
+    fitting = [rule for rule in rules if not reasons[rule.name]]
+    if not fitting:
+        nearest = sorted(reasons.values(), key=len)[:2]
+        return Choice(reasons=[reason for group in nearest for reason in group] or ["there is no flow for a root"])
+    best = max(map(_closeness, fitting))
+    fitting = [rule for rule in fitting if _closeness(rule) == best]
+    if len(fitting) > 1:
+        tasks = list(dict.fromkeys(str(task) for rule in fitting for task in rule.when.get(TASK, ())))
+        return Choice(reasons=[f"task is unknown: the heads allow {', '.join(tasks)}; say --set task={tasks[0] if tasks else '...'}"])
+    rule = fitting[0]
+    if TASK in rule.when:
+        heads = [role for role in root.block.roles if role in rule.roles]
+        facts.solved(root, TASK, Known(rule.when[TASK][0], "name", f"roles {', '.join(heads)}"))
+    return Choice(rule, named=bool(named))
+
+
+def _closeness(rule: FlowRule) -> tuple[int, int]:
+    return len(rule.needs), -len(rule.options)

@@ -1,0 +1,143 @@
+"""Where a block stands: what `at` patterns of rules and hints are matched against, and what reports print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mapper.architecture import Block, Leaf, Place
+from mapper.rulebook.flows import FlowRule
+
+TOWER_LISTS = ("layers", "stages")
+
+
+@dataclass(eq=False)
+class Scope:
+    """One block of the tree, its way up, and the words of its role path."""
+
+    block: Block
+    parent: Scope | None
+    words: tuple[str, ...]  # role path without indices: ("encoder", "layers", "attention")
+    tower: Scope | None  # the innermost tower around it, itself included
+    children: list[Scope] = field(default_factory=list)
+    solved: dict[str, object] = field(default_factory=dict)  # full name of a size -> Known, filled by `sizes`
+
+    def up(self) -> Iterator[Scope]:
+        """The block itself and those around it, innermost first."""
+        scope: Scope | None = self
+        while scope:
+            yield scope
+            scope = scope.parent
+
+    def below(self) -> Iterator[Scope]:
+        """Every block below, in order."""
+        for child in self.children:
+            yield child
+            yield from child.below()
+
+    @property
+    def topic(self) -> str:
+        """The folder of flows that could fit."""
+        if self.parent is None:
+            return "root"
+        if is_tower(self.block):
+            return "tower"
+        if self.block.role.startswith("stages"):
+            return "stage"
+        return self.block.kind if self.block.kind != "other" else self.block.role
+
+    @property
+    def tower_name(self) -> str | None:
+        """Role of the outermost tower; None outside of towers."""
+        names = [scope.block.role for scope in self.up() if is_tower(scope.block)]
+        return names[-1] if names else None
+
+    def index_of(self, role: str) -> tuple[int, ...] | None:
+        """The positions that the block stands for in the nearest list of this role."""
+        for scope in self.up():
+            if scope.block.role == role and scope.block.indices is not None:
+                return scope.block.indices
+        return None
+
+    def matches(self, at: str) -> bool:
+        """Whether the words of `at` occur together in its role path or its place."""
+        wanted = at.split(".")
+        return _within(self.words, wanted) or _within(self.block.home, wanted)
+
+
+def is_tower(block: Block) -> bool:
+    """Whether the block holds a list of layers or stages, and is no stage itself."""
+    return block.role != "root" and not _is_list(block.role) and any(
+        isinstance(value, list) and _is_list(role) for role, value in block.roles.items()
+    )
+
+
+def _is_list(role: str) -> bool:
+    return role.rstrip("_0123456789") in TOWER_LISTS  # a second list of a tower is its layers_2
+
+
+def add_parts(scope: Scope, rule: FlowRule | None) -> None:
+    """Blocks without leaves for the parts of a flow, chosen below it like any other."""
+    for part in rule.parts if rule else ():
+        block = scope.block.roles[part] = Block("other", part, scope.block.home)
+        scope.children.append(Scope(block, scope, (*scope.words, part), scope.tower))
+
+
+def scopes(root: Block) -> Scope:
+    """The tree of scopes of a block tree."""
+    return _scope(root, None)
+
+
+def _scope(block: Block, parent: Scope | None) -> Scope:
+    words = () if parent is None else (*parent.words, block.role)
+    made = Scope(block, parent, words, parent.tower if parent else None)
+    if is_tower(block):
+        made.tower = made
+    for value in block.roles.values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Block):
+                made.children.append(_scope(item, made))
+    return made
+
+
+def _within(path: Sequence[str | tuple[int, ...]], wanted: list[str]) -> bool:
+    starts = range(len(path) - len(wanted) + 1)
+    return any(all(map(_same, path[start:], wanted)) for start in starts)
+
+
+def _same(part: str | tuple[int, ...], word: str) -> bool:
+    if isinstance(part, str):
+        return part == word
+    return word in ("{n}", "*") or part == (int(word) if word.isdigit() else word,)
+
+
+def leaves_at(block: Block, path: str) -> list[Leaf]:
+    """The leaves at a role path below a block; list roles give those of every element."""
+    items: list[Block | Leaf] = [block]
+    for word in path.split("."):
+        found: list[Block | Leaf] = []
+        for item in items:
+            value = item.roles.get(word) if isinstance(item, Block) else None
+            found += value if isinstance(value, list) else [] if value is None else [value]
+        items = found
+    return [item for item in items if isinstance(item, Leaf)]
+
+
+def list_totals(root: Scope) -> dict[Place, set[int]]:
+    """Every list folder of the tree with all of its indices."""
+    totals: dict[Place, set[int]] = {}
+    for scope in (root, *root.below()):
+        for at, part in enumerate(scope.block.home):
+            if isinstance(part, tuple):
+                totals.setdefault(Place(scope.block.home[:at]), set()).update(part)
+    return totals
+
+
+def starred(place: Place, totals: Mapping[Place, set[int]]) -> str:
+    """A place as facts report it: up to its last list index, a whole list as "*"."""
+    last = max((at for at, part in enumerate(place) if isinstance(part, tuple)), default=len(place) - 1)
+    words = []
+    for at, part in enumerate(place[: last + 1]):
+        whole = isinstance(part, tuple) and set(part) >= totals.get(Place(place[:at]), {-1})
+        words.append("*" if whole else str(Place((part,))))
+    return ".".join(words) or "*"

@@ -1,0 +1,172 @@
+"""Sizes from the shapes of weights: each role's shape is a product of symbols, solved block by block."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mapper.architecture import Leaf
+from mapper.checkpoint import TensorInfo
+from mapper.errors import ArchitectureError, HintError
+from mapper.inference import expressions
+from mapper.inference.facts import Facts
+from mapper.inference.known import Known, weakest
+from mapper.inference.scopes import Scope, leaves_at
+from mapper.rulebook.flows import FlowRule
+
+_ANY = "_"  # an extent that a flow leaves open
+_WEIGHTS = ("weight", "gamma", "g", "kernel", "scale", "")  # names of the tensor whose shape a flow writes; "" is a bare Parameter
+_CANDIDATES = 12
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One extent of one weight: `heads * head_dim = 384`."""
+
+    text: str
+    node: ast.expr
+    extent: int
+    key: str  # the tensor, folded, with its shape
+
+
+class Sizes:
+    """The symbols of one block. `solve` settles what can be known and says what contradicts."""
+
+    def __init__(self, scope: Scope, rule: FlowRule, facts: Facts):
+        self.scope, self.rule, self.facts = scope, rule, facts
+        self.equations = list(_equations(scope, rule))
+        self.names = {
+            name: facts.full_name(scope, name) for equation in self.equations for name in expressions.names(equation.node)
+        }
+        self.known: dict[str, Known] = {}  # by the name that the flow uses
+
+    def solve(self) -> None:
+        """Settle every symbol that shapes and other evidence show. Raises ArchitectureError, HintError."""
+        self._propagate()
+        self._check_given()
+        for name in self.names:
+            if name not in self.known:
+                known = self.facts.get(self.scope, self.names[name])
+                if known is not None and known.problem:
+                    raise ArchitectureError(known.problem)
+                if known is not None:
+                    self._settle(name, known)
+                    self._propagate()
+        self._check()
+
+    def unknown(self) -> Iterator[tuple[str, list[int]]]:
+        """Symbols that nothing shows, by full name, with the values that the shapes allow."""
+        for name, full in self.names.items():
+            if name not in self.known:
+                yield full, self._candidates(name)
+
+    def _settle(self, name: str, known: Known) -> None:
+        self.known[name] = known
+        self.facts.solved(self.scope, self.names[name], known)
+
+    def _values(self) -> dict[str, object]:
+        return {name: known.value for name, known in self.known.items()}
+
+    def _propagate(self) -> None:
+        """Solve equations with one open symbol until nothing new comes out."""
+        fresh = True
+        while fresh:
+            fresh = False
+            for equation in self.equations:
+                try:
+                    solution = expressions.solve(equation.node, equation.extent, self._values())
+                except ValueError as error:
+                    raise self._contradiction(equation, str(error)) from None
+                if solution:
+                    name, value = solution
+                    if value < 1:
+                        raise self._contradiction(equation, f"{name} would be {value}")
+                    self._settle(name, self._derived(equation, value))
+                    fresh = True
+
+    def _derived(self, equation: Equation, value: int) -> Known:
+        used = [name for name in expressions.names(equation.node) if name in self.known]
+        evidence = weakest(["shape", *(self.known[name].evidence for name in used)])
+        source = equation.key if evidence == "shape" else f"{equation.key} = {equation.text}"
+        return Known(value, evidence, source)
+
+    def _check(self) -> None:
+        values = self._values()
+        for equation in self.equations:
+            if any(name not in values for name in expressions.names(equation.node)):
+                continue
+            try:
+                found = expressions.evaluate(equation.node, values)
+            except ValueError as error:
+                raise self._contradiction(equation, str(error)) from None
+            if found != equation.extent:
+                raise self._contradiction(equation, f"{equation.text} is {found}")
+
+    def _check_given(self) -> None:
+        for name, full in self.names.items():
+            stated = self.facts.stated(self.scope, full)
+            if stated is None:
+                continue
+            shown = self.known.get(name)
+            if shown is not None and shown.value != stated.value:
+                raise HintError(f"{stated.source} contradicts {shown.source}, which shows {shown.value}")
+            if shown is None:
+                self._settle(name, stated)
+                self._propagate()
+
+    def _contradiction(self, equation: Equation, what: str) -> ArchitectureError | HintError:
+        """The error that names the tensor, the numbers, and where the other numbers come from."""
+        used = [name for name in dict.fromkeys(expressions.names(equation.node)) if name in self.known]
+        sources = ", ".join(f"{name} = {self.known[name].value} ({_evidence(self.known[name])})" for name in used)
+        text = f"{equation.key} is {equation.extent} = {equation.text}, but {what}" + (f"; {sources}" if sources else "")
+        is_given = any(self.known[name].evidence == "given" for name in used)
+        return HintError(text) if is_given else ArchitectureError(text)
+
+    def _candidates(self, name: str) -> list[int]:
+        for equation in self.equations:
+            node = equation.node
+            if name in expressions.names(node) and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+                return _divisors(equation.extent)[:_CANDIDATES]
+        return []
+
+
+def _evidence(known: Known) -> str:
+    return known.source if known.evidence in ("shape", "given") else f"{known.evidence} {known.source}"
+
+
+def _equations(scope: Scope, rule: FlowRule) -> Iterator[Equation]:
+    for role, extents in rule.shapes.items():
+        for leaf in leaves_at(scope.block, role):
+            yield from _of_leaf(leaf, extents, rule)
+
+
+def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[Equation]:
+    name, info = _weight(leaf)
+    shape = info.shape[::-1] if leaf.form == "transposed" else info.shape
+    place = str(leaf.place)
+    key = f"{place}.{name} {list(info.shape)}" if name else f"{place} {list(info.shape)}"
+    if len(shape) != len(extents):
+        raise ArchitectureError(f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]")
+    for text, extent in zip(extents, shape):
+        if text != _ANY:
+            yield Equation(text, expressions.parse_rule(text, rule.file, rule.line), extent, key)
+
+
+def _weight(leaf: Leaf) -> tuple[str, TensorInfo]:
+    for name in _WEIGHTS:
+        if name in leaf.tensors:
+            return name, leaf.tensors[name]
+    return max(leaf.tensors.items(), key=lambda item: len(item[1].shape))
+
+
+def weight_shape(leaf: Leaf) -> tuple[int, ...]:
+    """The shape of a leaf's main tensor, as torch has it."""
+    shape = _weight(leaf)[1].shape
+    return shape[::-1] if leaf.form == "transposed" else shape
+
+
+def _divisors(number: int) -> list[int]:
+    if number > 1_000_000:
+        return []
+    return [value for value in range(1, number + 1) if number % value == 0]
