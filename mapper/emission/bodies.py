@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,13 @@ class Bodies:
         same = [other for other in folder.methods if other.role == block.role]
         name = block.role if block.role not in words else f"{block.role}_forward"
         return name if len(same) == 1 else f"{name}_{same.index(block) + 1}"
+
+
+    def is_inlined(self, block: Block) -> bool:
+        """Whether calls are replaced by the body: one expression over the caller's own names, not worth a method."""
+        piece = self.program.piece(block)
+        is_method = self.owners[id(block)].block is not block
+        return is_method and not piece.takes and len(piece.statements) == 1 and isinstance(piece.statements[0], ast.Return)
 
 
 class Body:
@@ -99,7 +107,7 @@ class Body:
         return max(inside, key=len, default=self.owner)
 
     def expression(self, node: ast.expr) -> str:
-        return expression(_Spell(self).visit(node))
+        return expression(_Spell(self).visit(copy.deepcopy(node)))
 
     def spell(self, reference: Reference) -> str:
         """The module that a reference means."""
@@ -192,6 +200,8 @@ class _Spell(ast.NodeTransformer):
         function = self.value(reference)
         if isinstance(item, Block) and not reference.rest:
             piece = self.body.bodies.program.piece(item)
+            if not keywords and self.body.bodies.is_inlined(item) and self.body.bodies.owners[id(item)].place == self.body.owner:
+                return self.inlined(piece)
             method = self.body.bodies.method_name(item)
             function = function if method == "forward" else f"{function}.{method}"
             for name in (*piece.takes[len(arguments) :], *piece.context):
@@ -199,6 +209,12 @@ class _Spell(ast.NodeTransformer):
             for name in keywords:
                 raise FlowError(f"{self.body.piece.flow.rule.name} passes {name!r} to {piece.flow.rule.name}, which does not read it")
         return ast.Call(_raw(function), arguments, [ast.keyword(key, value) for key, value in keywords.items()])
+
+
+    def inlined(self, piece: Piece) -> ast.expr:
+        node = piece.statements[0]
+        assert isinstance(node, ast.Return) and node.value is not None
+        return _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(copy.deepcopy(node.value))  # type: ignore[no-any-return]
 
 
 def _raw(text: str) -> ast.expr:

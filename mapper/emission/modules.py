@@ -98,12 +98,13 @@ def assign_owners(root: Folder, program: Program) -> dict[int, Folder]:
     """For every block the folder whose class holds its forward, by the block's identity."""
     owners: dict[int, Folder] = {id(program.root.block): root}
     root.block = program.root.block
-    _assign(program.root.block, root, root, owners, "")
+    _assign(program.root.block, root, root, owners, "", program)
     return owners
 
 
-def _assign(block: Block, owner: Folder, root: Folder, owners: dict[int, Folder], tower: str) -> None:
-    children = [item for value in block.roles.values() for item in _items(value) if isinstance(item, Block) and item.flow]
+def _assign(block: Block, owner: Folder, root: Folder, owners: dict[int, Folder], tower: str, program: Program) -> None:
+    used = program.piece(block).used
+    children = [item for value in block.roles.values() for item in _items(value) if isinstance(item, Block) and id(item) in used]
     homes = [child.home for child in children]
     for child in children:
         inner = tower or child.role
@@ -115,7 +116,7 @@ def _assign(block: Block, owner: Folder, root: Folder, owners: dict[int, Folder]
             folder = owner
             owner.methods.append(child)
         owners[id(child)] = folder
-        _assign(child, folder, root, owners, inner)
+        _assign(child, folder, root, owners, inner, program)
 
 
 def _items(value: Leaf | Block | list[Block] | list[Leaf]) -> list[Leaf | Block]:

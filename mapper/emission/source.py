@@ -69,6 +69,8 @@ def _methods(file: _File, paths: Paths, activation: Activation) -> Callable[[Fol
         text: list[str] = []
         for block in sorted(blocks_of(folder), key=lambda block: block is not folder.block):
             piece = program.piece(block)
+            if bodies.is_inlined(block):
+                continue
             body = Body(bodies, piece, draft).text()
             text += ([""] if text else []) + (_public(file, body) if piece is program.root else body)
         return text

@@ -24,7 +24,7 @@ class Flow:
 
     @property
     def roles(self) -> frozenset[str]:
-        return frozenset(self.rule.needs) | frozenset(self.rule.options)
+        return frozenset(self.rule.roles)
 
     @cached_property
     def facts_used(self) -> frozenset[str]:

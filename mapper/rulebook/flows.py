@@ -28,6 +28,7 @@ class FlowRule:
     body: str
     file: str  # as printed in messages: "flows/layer/post_norm.yaml"
     line: int  # of the body's first line in the file
+    parts: tuple[str, ...] = ()  # topics of flows without leaves that this one calls, each chosen by its facts alone
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # public inputs that vocabulary/inputs.yaml does not declare
 
     @property
@@ -37,7 +38,7 @@ class FlowRule:
     @property
     def roles(self) -> tuple[str, ...]:
         """Every role it can use, the needed ones first."""
-        return self.needs + self.options
+        return self.needs + self.options + self.parts
 
 
 def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
@@ -60,6 +61,7 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
         body=fields.text("forward"),
         file=file,
         line=fields.line("forward") + 1,  # a block scalar begins below its key
+        parts=fields.words("parts"),
         inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},
     )
     fields.done()
