@@ -26,7 +26,10 @@ def _lines(fact: Fact, lost: list[Fact]) -> list[str]:
     return [
         f"{printable(fact.name)} = {value_text(fact.value)}{where}",
         f"  {fact.evidence}: {printable(fact.source)}",
-        *(f"  lost: {value_text(other.value)}, {other.evidence}: {printable(other.source)}" for other in others),
+        *(
+            f"  lost: {value_text(other.value)}, {other.evidence}: {printable(other.source)}"
+            for other in others
+        ),
     ]
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
-from mapper.architecture import EVIDENCE, Architecture, Fact
+from mapper.architecture import Architecture, Fact
 from mapper.checkpoint import DTYPE_BYTES
 from mapper.report.chain import value_text
 from mapper.report.style import Paint, plain
@@ -20,6 +19,7 @@ MEANING = {
 _STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad"}
 SHOWN_FACTS = 40
 SHOWN_KEYS = 10
+_FACT_WIDTH = 44
 
 
 def as_text(architecture: Architecture, paint: Paint = plain) -> str:
@@ -73,34 +73,31 @@ def _sentences(texts: list[str]) -> list[str]:
 
 
 def _facts(facts: list[Fact], paint: Paint) -> list[str]:
-    """One line for each value with one origin, however many places it holds at."""
-    merged: dict[tuple[str, str, str, str], list[str]] = {}
+    """One line for each value with one kind of evidence: its first source, however many places it holds at."""
+    merged: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in facts:
-        key = (fact.name, value_text(fact.value), fact.evidence, fact.source)
-        merged.setdefault(key, []).append(fact.at)
-    shown = sorted(merged.items(), key=_weakest_last)[:SHOWN_FACTS]
-    names = max((len(f"{key[0]} = {key[1]}") for key, _ in shown), default=0)
-    lines = []
-    for (name, value, evidence, source), places in shown:
-        left = f"{printable(name)} = {value}"
-        style = "doubt" if evidence in ("default", "name") else "faint"
-        why = paint(style, f"{evidence}: {printable(source, limit=72)}")
-        lines.append(f"{left:{min(names, 44)}}  {why}{_where(places, paint)}")
+        merged.setdefault((fact.name, value_text(fact.value), fact.evidence), []).append(fact)
+    shown = sorted(merged.values(), key=_weakest_last)[:SHOWN_FACTS]
+    named = [f"{printable(same[0].name)} = {value_text(same[0].value)}" for same in shown]
+    wide = min(max(map(len, named), default=0), _FACT_WIDTH)
+    lines = [f"{left:{wide}}  {_evidence(same, paint)}" for left, same in zip(named, shown, strict=True)]
     return [*lines, *_more(len(merged) - len(shown))]
 
 
-def _weakest_last(item: tuple[tuple[str, str, str, str], list[str]]) -> tuple[int, str]:
-    """What the user said first and the defaults last; otherwise in the order of inference."""
-    evidence = item[0][2]
-    return (EVIDENCE.index(evidence) if evidence in ("given", "default") else 1, "")
+def _weakest_last(same: list[Fact]) -> int:
+    """What the user said first, the defaults last; otherwise in the order of inference."""
+    return {"given": 0, "default": 2}.get(same[0].evidence, 1)
 
 
-def _where(places: Iterable[str], paint: Paint) -> str:
-    named = [printable(at, limit=48) for at in dict.fromkeys(places) if at not in ("", "*")]
-    if not named:
-        return ""
-    more = f" and {len(named) - 1} more" if len(named) > 1 else ""
-    return paint("faint", f"  at {named[0]}{more}")
+def _evidence(same: list[Fact], paint: Paint) -> str:
+    first = same[0]
+    style = "doubt" if first.evidence in ("default", "name") else "faint"
+    places = [
+        printable(at, limit=48) for at in dict.fromkeys(fact.at for fact in same) if at not in ("", "*")
+    ]
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    where = f" (at {places[0]}{more})" if places else ""
+    return paint(style, f"{first.evidence}: {printable(first.source, limit=80)}{where}")
 
 
 def _unused(architecture: Architecture) -> list[str]:
