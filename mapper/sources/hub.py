@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mapper.checkpoint import Checkpoint
-from mapper.errors import MapperError, SourceError, shorten
+from mapper.errors import MapperError, SourceError, listed, shorten
 from mapper.sources import sharded
 from mapper.sources.cache import MAIN, cache_folder, find_snapshot
 from mapper.sources.directory import Choice, choose, directory_name, open_directory, read_table
@@ -232,9 +232,8 @@ def _headers(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
         parts = sharded.read_index(_fetch(repo, choice.listing))
         absent = [file for file in parts if file not in repo.files]
         if absent:
-            raise SourceError(
-                f"{repo.name}: {choice.listing} lists {len(absent)} shards that the hub does not have"
-            )
+            seen = f"{len(absent)} of {len(parts)} shards of {choice.listing}"
+            raise SourceError(f"{repo.name}: the hub lacks {seen}: {listed(absent)}")
     with ThreadPoolExecutor(min(CONNECTIONS, len(parts))) as pool:
         shards = list(pool.map(lambda file: _remote_shard(repo, file), parts))
     for shard, keys in zip(shards, parts.values(), strict=True):

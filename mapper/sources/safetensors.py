@@ -42,12 +42,12 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
     if len(header) < length:
         raise FormatError(f"{name}: the file ended while its header was read; download it again")
     with collection_paused():
-        shard = _table(header, name, size - 8 - length)
+        shard = _table(header, name, size)
     shard.size = size
     return shard
 
 
-def _table(header: bytes, name: str, data_bytes: int) -> Shard:
+def _table(header: bytes, name: str, size: int) -> Shard:
     if not header.startswith(b"{"):
         seen = shorten(header[:8].decode("latin-1"))
         raise FormatError(f"{name}: its header starts with {seen}, not with '{{'; is it a safetensors file?")
@@ -61,7 +61,7 @@ def _table(header: bytes, name: str, data_bytes: int) -> Shard:
     check_names(entries, name)
     exact = str if b"true" in header or b"false" in header else tuple  # as a key, True is equal to 1
     shard, spans = _entries(entries, name, 8 + len(header), exact)
-    _check_spans(spans, name, data_bytes)
+    _check_spans(spans, name, 8 + len(header), size)
     return shard
 
 
@@ -112,28 +112,24 @@ def _malformed(file: str, key: str, entry: Any) -> FormatError:
     )
 
 
-def _check_spans(spans: list[tuple[int, int, str]], name: str, data_bytes: int) -> None:
-    """Raise FormatError unless the spans, in order, fill the file's data without gap or overlap."""
+def _check_spans(spans: list[tuple[int, int, str]], name: str, base: int, size: int) -> None:
+    """Raise FormatError unless the spans, in order, fill the file from `base` to `size` without gap or overlap."""
     position = 0
     before = ""
     for start, end, key in sorted(spans):
-        if end > data_bytes:
-            raise FormatError(
-                f"{name}: tensor {shorten(key)} ends at byte {end:,} but the file has {data_bytes:,}; download it again"
-            )
+        if base + end > size:
+            seen = f"ends at byte {base + end:,} but the file has {size:,}"
+            raise FormatError(f"{name}: tensor {shorten(key)} {seen}; download it again")
         if start < position:
-            raise FormatError(
-                f"{name}: tensors {shorten(before)} and {shorten(key)} overlap (byte {start:,} lies before {position:,})"
-            )
+            where = f"byte {base + start:,} belongs to both"
+            raise FormatError(f"{name}: tensors {shorten(before)} and {shorten(key)} overlap: {where}")
         if start > position:
-            raise FormatError(
-                f"{name}: bytes {position:,} to {start:,}, before tensor {shorten(key)}, belong to no tensor"
-            )
+            gap = f"bytes {base + position:,} to {base + start:,}, before tensor {shorten(key)}"
+            raise FormatError(f"{name}: {gap}, belong to no tensor; the header and the data do not fit")
         position, before = end, key
-    if position != data_bytes:
-        raise FormatError(
-            f"{name}: {data_bytes - position:,} bytes follow the last tensor; the header and the file do not belong together"
-        )
+    if base + position != size:
+        extra = f"{size - base - position:,} bytes follow the last tensor"
+        raise FormatError(f"{name}: {extra}; the header and the data do not fit")
 
 
 def _unique(name: str) -> Any:

@@ -1,0 +1,213 @@
+"""A server on this machine that speaks the hub's protocol, as far as reading models goes.
+
+    with Hub({"owner/name": {"config.json": b"{}", "model.safetensors": data}}) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+
+Files of `LARGE` bytes and more are served as the hub serves large files: by a redirect to another host, here `localhost`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+LARGE = 2_000  # bytes
+TOKEN = "hf_of_the_tests"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One answered request."""
+
+    method: str
+    path: str
+    status: int
+    sent: int  # bytes of the body
+    range: str | None = None
+    token: str | None = None
+
+
+@dataclass
+class Hub:
+    """A hub with the given repositories: id to file name to content. Use it as a context manager."""
+
+    repos: Mapping[str, Mapping[str, bytes]]
+    private: tuple[str, ...] = ()  # seen with TOKEN only
+    gated: tuple[str, ...] = ()  # described to all, served with TOKEN only
+    revisions: tuple[str, ...] = ("main", "v1")
+    ranges: bool = True  # whether parts of files are sent
+    failures: int = 0  # how many requests for files are first answered with 503
+    log: list[Request] = field(default_factory=list)
+
+    def __enter__(self) -> Hub:
+        hub = self
+
+        class Handler(_Handler):
+            pass
+
+        Handler.hub = hub
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def port(self) -> int:
+        return self._server.server_address[1]
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def sent(self, suffix: str) -> int:
+        """Bytes sent in all of the files whose name ends with `suffix`."""
+        return sum(request.sent for request in self.log if request.path.endswith(suffix))
+
+    def commit(self, repo: str) -> str:
+        digest = hashlib.sha1(repo.encode())
+        for name, content in sorted(self.repos[repo].items()):
+            digest.update(name.encode() + content)
+        return digest.hexdigest()
+
+    def full_name(self, name: str) -> str | None:
+        """The id that `name`, perhaps without its owner, stands for."""
+        if name in self.repos:
+            return name
+        owned = [repo for repo in self.repos if repo.rpartition("/")[2] == name]
+        return owned[0] if "/" not in name and len(owned) == 1 else None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: Hub
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        if path.startswith("/api/models/"):
+            self._describe(path.removeprefix("/api/models/"))
+        elif "/resolve/" in path:
+            repo, _, rest = path[1:].partition("/resolve/")
+            self._resolve(repo, *rest.partition("/")[::2])
+        elif path.startswith("/cdn/"):
+            digest, _, name = path.removeprefix("/cdn/").partition("/")
+            self._send_content(self._large()[digest, name], {})
+        else:
+            self._refuse(404, "EntryNotFound")
+
+    def _large(self) -> dict[tuple[str, str], bytes]:
+        files = [file for repo in self.hub.repos.values() for file in repo.items()]
+        return {(_digest(content), name): content for name, content in files}
+
+    def _describe(self, path: str) -> None:
+        name, _, revision = path.partition("/revision/")
+        repo = self._repo(
+            name, f"/api/models/{{}}{'/revision/' + revision if revision else ''}", revision or "main"
+        )
+        if repo is None:
+            return
+        siblings = [{"rfilename": file} for file in self.hub.repos[repo]]
+        body = {
+            "_id": "0",
+            "id": repo,
+            "modelId": repo,
+            "sha": self.hub.commit(repo),
+            "private": False,
+            "siblings": siblings,
+        }
+        self._send(200, json.dumps({**body, "tags": [], "downloads": 0, "likes": 0}).encode())
+
+    def _resolve(self, name: str, revision: str, file: str) -> None:
+        repo = self._repo(name, f"/{{}}/resolve/{revision}/{file}", revision)
+        if repo is None:
+            return
+        if repo in self.hub.gated and not self._token():
+            self._refuse(403, "GatedRepo")
+            return
+        if file not in self.hub.repos[repo]:
+            self._refuse(404, "EntryNotFound", {"X-Repo-Commit": self.hub.commit(repo)})
+            return
+        if self.command == "GET" and self.hub.failures > 0:
+            self.hub.failures -= 1
+            self._refuse(503, "ServiceUnavailable")
+            return
+        content = self.hub.repos[repo][file]
+        headers = {"X-Repo-Commit": self.hub.commit(repo), "ETag": f'"{_digest(content)[:40]}"'}
+        if len(content) < LARGE:
+            self._send_content(content, headers)
+            return
+        headers |= {
+            "X-Linked-Size": str(len(content)),
+            "X-Linked-ETag": f'"{_digest(content)}"',
+            "Location": f"http://localhost:{self.hub.port}/cdn/{_digest(content)}/{file}",
+        }
+        self._send(302, b"", headers)
+
+    def _repo(self, name: str, path: str, revision: str) -> str | None:
+        """The repository's full id; None if the request has been answered with a redirect or an error."""
+        repo = self.hub.full_name(name)
+        if repo is None or (repo in self.hub.private and not self._token()):
+            self._refuse(404 if self._token() else 401, "RepoNotFound")
+        elif repo != name:
+            self._send(307, b"", {"Location": path.format(repo)})
+        elif revision not in (*self.hub.revisions, self.hub.commit(repo)):
+            self._refuse(404, "RevisionNotFound")
+        else:
+            return repo
+        return None
+
+    def _token(self) -> bool:
+        return self.headers.get("Authorization") == f"Bearer {TOKEN}"
+
+    def _refuse(self, status: int, code: str, headers: Mapping[str, str] | None = None) -> None:
+        self._send(status, b"", {"X-Error-Code": code, "X-Error-Message": code, **(headers or {})})
+
+    def _send_content(self, content: bytes, headers: Mapping[str, str]) -> None:
+        wanted = self.headers.get("Range")
+        if wanted is None or not self.hub.ranges:
+            self._send(200, content, {"Accept-Ranges": "bytes", **headers})
+            return
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start, end = int(first), min(int(last or len(content)) + 1, len(content))
+        if start >= len(content):
+            self._send(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+            return
+        self._send(
+            206, content[start:end], {"Content-Range": f"bytes {start}-{end - 1}/{len(content)}", **headers}
+        )
+
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        sent = len(body) if self.command == "GET" else 0
+        wanted, token = self.headers.get("Range"), self.headers.get("Authorization")
+        self.hub.log.append(
+            Request(self.command, unquote(urlsplit(self.path).path), status, sent, wanted, token)
+        )
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
