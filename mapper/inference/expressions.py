@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -16,6 +17,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
 }  # fmt: skip
+_FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {"log": math.log, "sqrt": math.sqrt, "floor": math.floor, "ceil": math.ceil}
 
 
 @lru_cache(maxsize=4096)
@@ -45,6 +47,8 @@ def _check(node: ast.expr, text: str) -> None:
         _check(node.right, text)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         _check(node.operand, text)
+    elif isinstance(node, ast.Call) and _name(node.func) in _FUNCTIONS and len(node.args) == 1 and not node.keywords:
+        _check(node.args[0], text)
     elif not _name(node) and not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
         raise ValueError(f"{text!r} is not arithmetic over facts: names, numbers and + - * / // % **")
 
@@ -70,6 +74,8 @@ def names(node: ast.expr) -> Iterator[str]:
         yield from names(node.right)
     elif isinstance(node, ast.UnaryOp):
         yield from names(node.operand)
+    elif isinstance(node, ast.Call):
+        yield from names(node.args[0])
 
 
 def evaluate(node: ast.expr, known: Mapping[str, Value]) -> Value:
@@ -81,8 +87,20 @@ def evaluate(node: ast.expr, known: Mapping[str, Value]) -> Value:
         return node.value
     if isinstance(node, ast.UnaryOp):
         return _apply(operator.sub, 0, evaluate(node.operand, known))
+    if isinstance(node, ast.Call):
+        return _call(_FUNCTIONS[_name(node.func) or ""], evaluate(node.args[0], known))
     assert isinstance(node, ast.BinOp)
     return _apply(_OPERATORS[type(node.op)], evaluate(node.left, known), evaluate(node.right, known))
+
+
+def _call(function: Callable[[Any], Any], value: Value) -> Value:
+    if isinstance(value, list):
+        return [_call(function, item) for item in value]
+    _apply(operator.add, value, 0)  # a number in range
+    try:
+        return function(value)
+    except (ArithmeticError, ValueError) as error:
+        raise ValueError(str(error)) from None
 
 
 def _apply(function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:

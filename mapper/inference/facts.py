@@ -36,6 +36,8 @@ class Facts:
             self.types.setdefault(name, "any")
         self.used: dict[tuple[int, str], tuple[Scope, str, Known]] = {}
         self._known: dict[int, dict[str, Known | None]] = {}
+        self._shared: dict[int, Mapping[str, Known]] = {}
+        self.settled = False
         self._open: set[tuple[int, str]] = set()
 
     def full_name(self, scope: Scope, name: str) -> str:
@@ -66,8 +68,9 @@ class Facts:
         scope.solved[name] = known
         self._known.pop(id(scope), None)
 
-    def forget(self) -> None:
-        """Drop answers that were given before all sizes were settled."""
+    def settle(self) -> None:
+        """All sizes are settled: drop the answers that were given before."""
+        self.settled = True
         self._known.clear()
 
     def use(self, scope: Scope, name: str, known: Known) -> None:
@@ -78,13 +81,22 @@ class Facts:
 
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
         """The rules that speak about a fact here: the family's, and of the vocabulary's what the family leaves open."""
-        own = [rule for rule in self.own.get(name, ()) if rule.at is None or scope.matches(rule.at)]
-        common = [rule for rule in self.common.get(name, ()) if rule.at is None or scope.matches(rule.at)]
+        own = [rule for rule in self.own.get(name, ()) if self._applies(rule, scope)]
+        common = [rule for rule in self.common.get(name, ()) if self._applies(rule, scope)]
         if any(rule.value is not UNSET and not rule.has and not rule.lacks for rule in own):
             return own  # a constant of the family: its config does not ask
         if any(rule.config or rule.towers for rule in own):
             common = [replace(rule, config=(), towers={}) for rule in common]
         return own + common
+
+    def _applies(self, rule: FactRule, scope: Scope) -> bool:
+        if rule.at is not None and not scope.matches(rule.at):
+            return False
+        for name, allowed in rule.when.items():
+            known = self.get(scope, self.full_name(scope, name))
+            if known is None or known.problem or known.value not in allowed:
+                return False
+        return True
 
     def from_config(self, scope: Scope, name: str) -> Iterator[Known]:
         """What the config says, field by field."""
@@ -120,13 +132,35 @@ class Facts:
                 yield Known(rule.default, "default", _origin(rule))
 
     def _from_shapes(self, scope: Scope, name: str) -> Iterator[Known]:
+        """What was settled for the block, for one around it, or alike for all blocks below one of these."""
         for outer in scope.up():
-            if name in outer.solved:
-                yield outer.solved[name]
-                return
-        below = [inner.solved[name] for inner in scope.below() if name in inner.solved]
-        if below and all(known.value == below[0].value for known in below):
-            yield below[0]
+            known = outer.solved.get(name) or self._below(outer).get(name)
+            if known:
+                yield known
+            if known or outer is scope.tower:
+                break
+        else:
+            return
+        if not known and scope.tower and scope.tower.parent:
+            yield from self._around(scope.tower.parent, name)
+
+    def _around(self, scope: Scope, name: str) -> Iterator[Known]:
+        """What was settled for the blocks around a tower, without those of other towers."""
+        yield from [outer.solved[name] for outer in scope.up() if name in outer.solved][:1]
+
+    def _below(self, scope: Scope) -> Mapping[str, Known]:
+        """Sizes that have one value in all blocks below; known once all sizes are."""
+        if not self.settled:
+            return {}
+        if id(scope) not in self._shared:
+            found: dict[str, Known | None] = {}
+            for inner in scope.below():
+                for name, known in inner.solved.items():
+                    first = found.setdefault(name, known)
+                    if first and first.value != known.value:
+                        found[name] = None
+            self._shared[id(scope)] = {name: known for name, known in found.items() if known}
+        return self._shared[id(scope)]
 
     def _configured(self, rule: FactRule, found: Found, scope: Scope) -> Known:
         value, source = found.value, found.name
@@ -184,10 +218,9 @@ def _element(value: list[Any], indices: tuple[int, ...] | None, source: str) -> 
 
 
 def _mapped(rule: FactRule, value: Any) -> Any:
+    """What a rule makes of a word of the config; a word that it does not name stays as it is."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if text not in rule.map:
-        raise ValueError(f"{text[:80]!r} is none of {listed(list(rule.map))}")
-    return rule.map[text]
+    return rule.map.get(text, value)
 
 
 def _named(rule: FactRule) -> str:

@@ -39,13 +39,19 @@ class Filler:
         """Give a block every fact and size symbol that its flow uses, its leaves their constructor arguments."""
         candidates = dict(sizes.unknown()) if sizes else {}
         symbols = list(sizes.names) if sizes else []
-        for name in dict.fromkeys((*symbols, *needs.facts)):
+        counted = [name for name in ("layers",) if name in scope.solved]  # how many there are is a size, too
+        for name in dict.fromkeys((*symbols, *needs.facts, *counted)):
             full = self.facts.full_name(scope, name)
             known = self.facts.get(scope, full)
             if known is None:
                 self.ask(scope, full, candidates.get(full) or flow.rule.values.get(name) or ())
             else:
                 scope.block.facts[name] = self.settle(scope, full, known)
+        for name in flow.rule.when:  # what chose the flow is part of the reading
+            full = self.facts.full_name(scope, name)
+            known = self.facts.get(scope, full)
+            if known is not None:
+                self.settle(scope, full, known)
         for value in scope.block.roles.values():
             for leaf in value if isinstance(value, list) else [value]:
                 if isinstance(leaf, Leaf):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from mapper.naming.vocabulary import Overrides, Vocabulary, normal
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
     from mapper.rulebook.families import Family
+    from mapper.rulebook.flows import FlowRule
     from mapper.rulebook.rulebook import Rulebook
 
 
@@ -154,6 +155,25 @@ class _Reading:
             self.missing.append(f"no flow fits {scope.block.role}{where}: {'; '.join(choices[id(scope)].reasons[:4])}")
         return not lacking
 
+    def take(self, scope: Scope, rule: FlowRule | None) -> None:
+        if rule is not None:
+            self.flows[id(scope)] = self.rulebook_flow(rule.name)
+            scope.block.flow = rule.name
+
+    def parts(self, scope: Scope) -> Iterator[Scope]:
+        """Blocks without leaves of their own, for the parts that a block's flow calls here."""
+        flow = self.flows.get(id(scope))
+        if flow is None or not flow.rule.parts:
+            return
+        called = Needs(flow, _has(scope.block), self.lookup(scope)).bare
+        for name in flow.rule.parts:
+            if name in called:
+                block = Block("other", name, scope.block.home)
+                scope.block.roles[name] = block
+                part = Scope(block, scope, (*scope.words, name), scope.tower)
+                scope.children.append(part)
+                yield part
+
     def rulebook_flow(self, name: str) -> Flow:
         parsed = self.rulebook.parsed
         if name not in parsed:
@@ -183,7 +203,7 @@ class _Reading:
                 self.findings.append(str(error))
                 continue
             solved[id(scope)] = sizes
-        self.facts.forget()
+        self.facts.settle()
         return solved
 
     def needs(self) -> list[tuple[Scope, Flow, Needs]]:

@@ -29,6 +29,7 @@ class FactRule:
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
     at: str | None = None  # words of a path or of a role path: the rule holds below it alone
+    when: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # it holds where other facts have these values
     has: tuple[str, ...] = ()  # names that must be in the checkpoint for `value`: then the evidence is "name"
     lacks: tuple[str, ...] = ()  # names that must not be
     value: Any = UNSET  # a constant of the published code
@@ -91,6 +92,7 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         nullable=fields.flag("nullable"),
         per=fields.any("per"),
         at=fields.any("at"),
+        when={key: tuple(v) if isinstance(v, list) else (v,) for key, v in fields.mapping("when").items()},
         has=fields.words("has"),
         lacks=fields.words("lacks"),
         value=fields.any("value", UNSET),
