@@ -57,7 +57,7 @@ def common_folder(places: Sequence[Place]) -> Place:
     shared = places[0][:-1]
     for place in places[1:]:
         length = 0
-        for one, other in zip(shared, place[:-1]):
+        for one, other in zip(shared, place, strict=False):
             if one != other:
                 break
             length += 1
@@ -82,8 +82,8 @@ def _is_element(leaf: Leaf, path: Sequence[Step]) -> bool:
 def _add(block: Block, role: str, item: Leaf | Block, is_element: bool) -> None:
     held = block.roles.get(role)
     if held is None:
-        block.roles[role] = [item] if is_element else item  # type: ignore[assignment, list-item]
+        block.roles[role] = [item] if is_element else item  # type: ignore[assignment]
     elif isinstance(held, list):
         held.append(item)  # type: ignore[arg-type]
     else:
-        block.roles[role] = [held, item]  # type: ignore[assignment, list-item]
+        block.roles[role] = [held, item]  # type: ignore[assignment]

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from mapper.architecture import Place
 from mapper.checkpoint import TensorInfo
-from mapper.naming.tree import Node, is_index
+from mapper.naming.tree import Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary
+from mapper.naming.words import is_index
 
 NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 _CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}
@@ -52,7 +53,7 @@ def _folders(root: Node, vocabulary: Vocabulary) -> Iterator[Spot]:
 def _children(spot: Spot) -> Iterator[Spot]:
     nodes = (*spot.nodes, spot.node)
     for part, child in spot.node.distinct():
-        if child.children or child.info is not None and isinstance(part, tuple):
+        if child.children or (child.info is not None and isinstance(part, tuple)):
             yield Spot(spot.place.child(part), nodes, child)
 
 
@@ -87,7 +88,11 @@ class _Folder:
             yield module
         for word, info in self.own.items():
             if module is None or word not in module.tensors:
-                spot = Spot(self.spot.place.child(word), (*self.spot.nodes, self.spot.node), self.spot.node.children[word])
+                spot = Spot(
+                    self.spot.place.child(word),
+                    (*self.spot.nodes, self.spot.node),
+                    self.spot.node.children[word],
+                )
                 yield self.bare(spot, info)
 
     def module(self) -> Found | None:
@@ -130,7 +135,11 @@ class _Folder:
         if len(shape) in _CONVOLUTIONS:
             kind = _CONVOLUTIONS[len(shape)]
             if bias and bias[0] != shape[0]:
-                return kind.replace("Conv", "ConvTranspose"), "bias is as long as the second extent of weight", True
+                return (
+                    kind.replace("Conv", "ConvTranspose"),
+                    "bias is as long as the second extent of weight",
+                    True,
+                )
             return kind, f"weight has {len(shape)} dimensions", True
         if len(shape) == 2:
             return "Linear", "weight has 2 dimensions", True
@@ -149,13 +158,15 @@ class _Folder:
 
     def weight_shape(self, tensors: dict[str, TensorInfo]) -> tuple[int, ...]:
         """The shape of the largest weight: of `weight_g` and `weight_v` the second."""
-        weights = [info for word, info in tensors.items() if self.purposes.get(word, "weight") in ("weight", "scale")]
+        weights = [
+            info for word, info in tensors.items() if self.purposes.get(word, "weight") in ("weight", "scale")
+        ]
         return max(weights, key=lambda info: info.size).shape if weights else ()
 
     def decided(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> Match | None:
         for match in self.vocabulary.matches("kinds", self.spot):
             entry = match.entry
-            if entry.ranks and len(shape) not in entry.ranks or entry.bias not in (None, bias is not None):
+            if (entry.ranks and len(shape) not in entry.ranks) or entry.bias not in (None, bias is not None):
                 continue
             if not (entry.target.startswith("ConvTranspose") and bias and _is_forward(shape, bias)):
                 return match
@@ -164,7 +175,9 @@ class _Folder:
     def bare(self, spot: Spot, info: TensorInfo) -> Found:
         for match in self.vocabulary.matches("kinds", spot):
             entry = match.entry
-            if entry.target in ("Parameter", "Buffer") and (not entry.ranks or len(info.shape) in entry.ranks):
+            if entry.target in ("Parameter", "Buffer") and (
+                not entry.ranks or len(info.shape) in entry.ranks
+            ):
                 return Found(spot, entry.target, {"": info}, entry.where)
         if info.dtype in _INTEGERS:
             return Found(spot, "Buffer", {"": info}, f"dtype {info.dtype}")
@@ -193,7 +206,11 @@ def _ballot(leaf: Found) -> str:
 
 
 def _follow(leaf: Found, votes: dict[tuple[object, ...], Counter[str]]) -> None:
-    rival = ("GroupNorm", "LayerNorm") if len(leaf.tensors) > 1 else ("LayerNorm without bias", "RMSNorm without bias")
+    rival = (
+        ("GroupNorm", "LayerNorm")
+        if len(leaf.tensors) > 1
+        else ("LayerNorm without bias", "RMSNorm without bias")
+    )
     for at in range(len(leaf.spot.place) - 1, -1, -1):
         counts = votes.get(leaf.spot.place[:at], Counter())
         others, same = counts[rival[0]], counts[rival[1]] - leaf.spot.place.count

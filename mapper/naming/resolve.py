@@ -44,8 +44,8 @@ class Reading:
 def resolve(root: Node, vocabulary: Vocabulary) -> list[Leaf]:
     """Every leaf of the tree, folded, with its kind and, where the vocabulary knows it, block and role."""
     readings = read(root, vocabulary)
-    number_folders(readings)
     towers = Towers(readings, vocabulary)
+    number_folders(readings, towers)
     taken: dict[tuple[object, str], tuple[str, ...]] = {}
     leaves = []
     for reading in readings:
@@ -59,13 +59,14 @@ def resolve(root: Node, vocabulary: Vocabulary) -> list[Leaf]:
     return leaves
 
 
-def number_folders(readings: list[Reading]) -> None:
+def number_folders(readings: list[Reading], towers: Towers) -> None:
     """Tells folders apart that have one role side by side: attention and attention_2."""
     numbers: dict[tuple[object, ...], dict[Folder, int]] = {}
     for reading in readings:
         steps: tuple[Step, ...] = ()
+        tower = towers.tower(reading)
         for step in reading.steps:
-            folders = numbers.setdefault((steps, step.role), {})
+            folders = numbers.setdefault((tower, steps, step.role), {})
             if step.indices is None and step.in_folder:
                 number = folders.setdefault(step.place, len(folders) + 1)
                 step = replace(step, role=f"{step.role}_{number}") if number > 1 else step
@@ -80,7 +81,12 @@ def read(root: Node, vocabulary: Vocabulary) -> list[Reading]:
     return [reader.read(leaf) for leaf in found]
 
 
-def _leaf(reading: Reading, block: tuple[tuple[str, tuple[int, ...] | None], ...], role: str | None, vocabulary: Vocabulary) -> Leaf:
+def _leaf(
+    reading: Reading,
+    block: tuple[tuple[str, tuple[int, ...] | None], ...],
+    role: str | None,
+    vocabulary: Vocabulary,
+) -> Leaf:
     found, match = reading.found, reading.match
     why = f"{found.why}; {match.entry.where}" if match and role else found.why
     form = "transposed" if vocabulary.decide("transposed", found.spot) else "plain"
@@ -120,7 +126,9 @@ class _Reader:
                 return Reading(found, steps, role, match, match.entry.scope == "root")
         return Reading(found, self.chain(spot, len(spot.place) - (not found.is_module)), None, None)
 
-    def fit(self, chain: tuple[Step, ...], outer: list[str], match: Match, spot: Spot) -> tuple[Step, ...] | None:
+    def fit(
+        self, chain: tuple[Step, ...], outer: list[str], match: Match, spot: Spot
+    ) -> tuple[Step, ...] | None:
         """The steps of a match after those of the folders around it; None where the two do not go together."""
         in_layer = any(step.is_layers for step in chain)
         if match.entry.scope != "any" and (match.entry.scope == LAYERS[:-1]) != in_layer:
@@ -132,7 +140,10 @@ class _Reader:
             return None
         if last is None:
             home = self.own_folder(spot, chain, outer)
-            return (*chain, *(Step(role, None, home or place, kind(role), home is not None) for role in outer))
+            return (
+                *chain,
+                *(Step(role, None, home or place, kind(role), home is not None) for role in outer),
+            )
         if not outer:
             return None if last.kind != "other" else chain
         if last.role == outer[0] or self.vocabulary.takes_roles_of(last.role) == kind(outer[0]):
@@ -167,18 +178,22 @@ class _Reader:
             if scope != "any" and (scope == LAYERS[:-1]) != any(step.is_layers for step in chain):
                 continue
             kind = self.vocabulary.block_kind(role)
-            if chain and chain[-1].kind == kind and chain[-1].indices is None:
-                return chain  # a folder of the same kind inside: `attention.self`
+            if chain and self.vocabulary.takes_roles_of(chain[-1].role) == kind != "layer":
+                return chain  # a folder of the same kind inside: `attention.self`, `experts.0.mlp`
             return (*chain, Step(role, None, folder.place, kind))
         return self.chain(folder, len(folder.place) - 1)
 
     def list_step(self, element: Spot) -> tuple[Step, ...]:
         place = element.place[:-1]
-        indices = element.place[-1]
+        indices: tuple[int, ...] = element.place[-1]  # type: ignore[assignment]
         outer = self.chain(element, len(place))
         inside = outer[-1] if outer else None
         if place and isinstance(place[-1], tuple):  # `blocks.{n}.{n}`
-            return (*outer, replace(inside, indices=indices, place=place)) if inside and inside.indices else outer
+            return (
+                (*outer, replace(inside, indices=indices, place=place))
+                if inside and inside.indices
+                else outer
+            )
         folder = Spot(Place(place), element.nodes[: len(place)], element.nodes[-1])
         match = self.vocabulary.decide("lists", folder)
         if match is None:
@@ -191,4 +206,4 @@ class _Reader:
             if inside and inside.indices is None and inside.kind not in ("other", "head"):
                 return outer  # the layers of a feed-forward are no layers of the model
             outer = tuple(step for step in outer if step.indices is not None)
-        return (*outer, Step(role, indices, place, kind))  # type: ignore[arg-type]
+        return (*outer, Step(role, indices, place, kind))

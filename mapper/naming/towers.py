@@ -42,7 +42,11 @@ class Towers:
         if len(set(self.names.values())) == 1:
             return None if reading.at_root else next(iter(self.names.values()))
         place = reading.found.spot.place
-        inside = [(len(folder), self.names[list_]) for list_, folder in self.folders.items() if place[: len(folder)] == folder]
+        inside = [
+            (len(folder), self.names[list_])
+            for list_, folder in self.folders.items()
+            if place[: len(folder)] == folder
+        ]
         return max(inside)[1] if inside else None
 
     def step(self, step: Step) -> tuple[str, tuple[int, ...] | None]:
@@ -79,7 +83,7 @@ def _word(place: Folder, sizes: Counter[Folder], vocabulary: Vocabulary) -> str:
 def _common(places: Sequence[Folder]) -> int:
     """How many words all places start with."""
     count = 0
-    for words in zip(*places):
+    for words in zip(*places, strict=False):
         if len(set(words)) > 1:
             break
         count += 1

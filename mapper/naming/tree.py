@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mapper.architecture import Place
 from mapper.checkpoint import TensorInfo
+from mapper.naming.words import INDEX_DIGITS, is_index, normal
 
-_INDEX_DIGITS = 9  # a longer number is a word: no list has a billion elements
+NUMBER = "{n}"  # any number, in a pattern
 
 
 class Node:
@@ -17,20 +18,17 @@ class Node:
     `children` is sorted, numbers by value before words, so that the order of a file never matters.
     """
 
-    __slots__ = ("children", "info", "size", "_numbers")
+    __slots__ = ("_words", "children", "info")
 
     def __init__(self, info: TensorInfo | None, children: dict[str, Node]):
         self.info = info
         self.children = children
-        self.size: int = (info is not None) + sum(child.size for child in children.values())  # tensors at and below
-        self._numbers: bool | None = None
+        self._words: dict[str, list[Node]] | None = None
 
     @property
     def is_list(self) -> bool:
         """Whether every child is a number."""
-        if self._numbers is None:
-            self._numbers = bool(self.children) and all(map(is_index, self.children))
-        return self._numbers
+        return bool(self.children) and all(map(is_index, self.children))
 
     def distinct(self) -> list[tuple[str | tuple[int, ...], Node]]:
         """Each different child once: a word, or the indices of all numbered children that are the same."""
@@ -53,56 +51,89 @@ class Node:
             node = node.children.get(word) if node else None
         return node
 
+    def holds(self, words: Sequence[str]) -> bool:
+        """Whether there is a path of these pattern words below."""
+        nodes = [self]
+        for word in words:
+            nodes = [child for node in nodes for child in node.called(word)]
+        return bool(nodes)
+
+    def called(self, word: str) -> list[Node]:
+        """The children that a pattern's word stands for."""
+        if self._words is None:
+            self._words = {}
+            for name, child in self.children.items():
+                self._words.setdefault(normal(name), []).append(child)
+                if is_index(name):
+                    self._words.setdefault(NUMBER, []).append(child)
+        return self._words.get(word, [])
+
     def tensors(self) -> dict[str, TensorInfo]:
         """The tensors that stand directly in this folder, by name."""
         return {word: child.info for word, child in self.children.items() if child.info is not None}
 
 
-def is_index(word: str) -> bool:
-    """Whether a word is a number as code writes it: "0", "12", not "01" or a digit of another script."""
-    return word.isdigit() and word.isascii() and (word[0] != "0" or word == "0") and len(word) <= _INDEX_DIGITS
-
-
 def grow(tensors: Mapping[str, TensorInfo]) -> Node:
     """The tree of a checkpoint's names, split at the dots; nothing is lost, whatever the names are."""
-    root: dict[str, Any] = {}
-    folders = [root]  # parents before their children
-    infos: dict[int, TensorInfo] = {}
-    for name, info in tensors.items():
-        folder = root
-        for word in name.split("."):
-            child = folder.get(word)
-            if child is None:
-                child = folder[word] = {}
-                folders.append(child)
-            folder = child
-        infos[id(folder)] = info
-    return _intern(folders, infos)
+    return _Grower().grow(tensors)
 
 
-def _intern(folders: list[dict[str, Any]], infos: dict[int, TensorInfo]) -> Node:
-    """Bottom-up, without recursion: a name may be thousands of words deep."""
-    known: dict[Any, Node] = {}
-    made: dict[int, Node] = {}
-    for folder in reversed(folders):
-        info = infos.get(id(folder))
-        children = {word: made[id(folder[word])] for word in _ordered(folder)}
-        signature = (info, tuple((word, id(child)) for word, child in children.items()))
-        node = known.get(signature)
+class _Grower:
+    """Bottom-up, the deepest folders first: a folder is made once, however many are equal; no recursion, a name may be deep."""
+
+    def __init__(self) -> None:
+        self.seen: dict[
+            Any, Node
+        ] = {}  # by contents in the order they came: most equal folders also agree in that
+        self.made: dict[Any, Node] = {}  # by contents in order
+
+    def grow(self, tensors: Mapping[str, TensorInfo]) -> Node:
+        levels: dict[int, dict[str | None, dict[str, Any]]] = {
+            0: {None: {}}
+        }  # depth -> folder -> its contents
+        for name, info in tensors.items():
+            folder, dot, word = name.rpartition(".")
+            folders = levels.setdefault(name.count("."), {})
+            key = folder if dot else None  # "" is the folder of ".a", None that of "a"
+            found = folders.get(key)
+            if found is None:
+                found = folders[key] = {}
+            found[word] = info
+        for depth in range(max(levels), 0, -1):
+            above = levels.setdefault(depth - 1, {})
+            for path, contents in levels.pop(depth).items():
+                folder, dot, word = str(path).rpartition(".")
+                around = above.setdefault(folder if dot else None, {})
+                node = self.node(contents)
+                around[word] = self.named(around[word], node) if word in around else node
+        return self.node(levels[0][None])
+
+    def node(self, contents: dict[str, Any]) -> Node:
+        """The folder with these contents: tensors as TensorInfo, folders as Node."""
+        signature = tuple(contents.items())
+        node = self.seen.get(signature)
         if node is None:
-            node = known[signature] = Node(info, children)
-        made[id(folder)] = node
-    return made[id(folders[0])]
+            words = sorted(contents, key=_order) if len(contents) > 1 else list(contents)
+            children = {word: self.child(contents[word]) for word in words}
+            node = self.seen[signature] = self.made.setdefault(tuple(children.items()), Node(None, children))
+        return node
 
+    def child(self, held: TensorInfo | Node) -> Node:
+        if isinstance(held, Node):
+            return held
+        node = self.made.get(held)
+        if node is None:
+            node = self.made[held] = Node(held, {})
+        return node
 
-def _ordered(folder: dict[str, Any]) -> list[str]:
-    if len(folder) < 2:
-        return list(folder)
-    return sorted(folder, key=_order)
+    def named(self, info: TensorInfo, folder: Node) -> Node:
+        """One node for a name that is both a tensor and a folder."""
+        key = (info, folder)
+        return self.made.setdefault(key, Node(info, folder.children))
 
 
 def _order(word: str) -> tuple[int, str]:
-    return (int(word), "") if is_index(word) else (10**_INDEX_DIGITS, word)
+    return (int(word), "") if is_index(word) else (10**INDEX_DIGITS, word)
 
 
 def walk(root: Node) -> Iterator[tuple[Place, Node]]:

@@ -8,32 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from mapper.architecture import Place
-from mapper.naming.tree import Node, is_index
+from mapper.naming.tree import NUMBER, Node
+from mapper.naming.words import normal, parts
 from mapper.rulebook.vocabulary import SECTIONS, Entry, VocabularyFile
 
-NUMBER = "{n}"
 ANY = "*"  # as a part: a folder of any name, decided by what it holds
 ROOT = "{root}"
 Words = Sequence["str | tuple[int, ...]"]
-
-
-@lru_cache(maxsize=65536)
-def normal(word: str) -> str:
-    """A word as patterns compare it: small letters, capitals and dashes as underscores (`SelfAttention`, `out-proj`)."""
-    letters = []
-    for at, letter in enumerate(word):
-        if letter.isupper() and at and (word[at - 1].islower() or word[at - 1].isdigit() and at + 1 < len(word) and word[at + 1].islower()):
-            letters.append("_")
-        letters.append("_" if letter == "-" else letter.lower())
-    return "".join(letters)
-
-
-@lru_cache(maxsize=65536)
-def parts(word: str) -> frozenset[str]:
-    """The parts of a word and pairs of them, with and without a number at their end: attn, norm1, norm, attn_norm ..."""
-    pieces = [piece for piece in normal(word).split("_") if piece]
-    pieces += [f"{one}_{two}" for one, two in zip(pieces, pieces[1:])]
-    return frozenset(pieces) | frozenset(piece.rstrip("0123456789") for piece in pieces) - {""}
 
 
 @dataclass(frozen=True)
@@ -84,7 +65,11 @@ class Trie:
             found += [Match(entry, length, rank) for entry, rank in node.get(None, ())]
         last = last_word(words)
         if last and self.by_part:
-            found += [Match(entry, 0, rank) for part in sorted(parts(last)) for entry, rank in self.by_part.get(part, ())]
+            found += [
+                Match(entry, 0, rank)
+                for part in sorted(parts(last))
+                for entry, rank in self.by_part.get(part, ())
+            ]
             found += [Match(entry, -1, rank) for entry, rank in self.by_part.get(ANY, ())]
         found.sort(key=lambda match: (-match.rank, -match.length, -match.entry.conditions))
         return found
@@ -116,12 +101,13 @@ def _step(nodes: list[dict[Any, Any]], word: str | tuple[int, ...]) -> Iterator[
                 yield node[each]
 
 
-def pattern_words(pattern: str) -> list[str]:
+@lru_cache(maxsize=8192)
+def pattern_words(pattern: str) -> tuple[str, ...]:
     """The words of a pattern as they are compared; a leading `{root}` stands for any prefix, as does nothing."""
     words = pattern.split(".")
     if words[0] == ROOT:
         words = words[1:]
-    return [word if word == NUMBER else normal(word) for word in words]
+    return tuple(word if word == NUMBER else normal(word) for word in words)
 
 
 @dataclass(frozen=True)
@@ -173,7 +159,9 @@ class Vocabulary:
 
     def tower(self, word: str | tuple[int, ...]) -> str | None:
         """The tower that a folder's name stands for, if any."""
-        match = next(iter(self.tries["towers"].matches([normal(word)])), None) if isinstance(word, str) else None
+        match = (
+            next(iter(self.tries["towers"].matches([normal(word)])), None) if isinstance(word, str) else None
+        )
         return match.entry.target if match else None
 
     def matches(self, section: str, spot: Spot, kind: str | None = None) -> Iterator[Match]:
@@ -229,21 +217,11 @@ def last_word(words: Words) -> str:
 
 def is_within(left: Words, wanted: Iterable[str]) -> bool:
     """Whether one of the words, or of their parts, stands in a path."""
-    return any(isinstance(word, str) and (word in wanted or not parts(word).isdisjoint(wanted)) for word in left)
+    return any(
+        isinstance(word, str) and (word in wanted or not parts(word).isdisjoint(wanted)) for word in left
+    )
 
 
 def has_path(node: Node, path: str) -> bool:
     """Whether a folder holds a path of pattern words."""
-    return bool(_below([node], pattern_words(path)))
-
-
-def _below(nodes: list[Node], words: list[str]) -> list[Node]:
-    for wanted in words:
-        nodes = [
-            child
-            for node in nodes
-            for word, child in node.children.items()
-            if (is_index(word) if wanted == NUMBER else normal(word) == wanted)
-        ]
-    return nodes
-
+    return node.holds(pattern_words(path))

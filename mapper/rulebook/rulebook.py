@@ -69,10 +69,12 @@ class Rulebook:
     def __init__(self, extra_dirs: Iterable[Path | str] = (), kinds: Iterable[str] = KINDS):
         self.folders = rule_folders(extra_dirs)
         self.kinds = tuple(kinds)
+        self._documents: dict[str, list[Document]] = {}
         self.parsed: dict[str, Flow] = {}  # flows whose body was parsed already
 
     @cached_property
-    def _texts(self) -> dict[str, list[tuple[Path, str, str]]]:
+    def _files(self) -> dict[str, list[tuple[Path, str, str]]]:
+        """Path, label and text of each file, by kind."""
         return {
             kind: [(path, label, read_text(path, label)) for path, label in _found(kind, self.folders)]
             for kind in self.kinds
@@ -81,26 +83,28 @@ class Rulebook:
     @cached_property
     def digest(self) -> str:
         """Twelve digits that change with any rule; every report carries them."""
-        digest = hashlib.sha256()
-        for kind in self.kinds:
-            for _, label, text in self._texts[kind]:
-                digest.update(f"{kind}\0{label}\0{len(text)}\0{text}".encode())
-        return digest.hexdigest()[:12]
+        return _digest([kind + self._digest_of(kind) for kind in self.kinds])[:12]
+
+    def _digest_of(self, kind: str) -> str:
+        return _digest(part for _, label, text in self._files[kind] for part in (label, text))
 
     def documents(self, kind: str) -> list[Document]:
         """The parsed files of one of KINDS, in the order in which they win."""
-        return self._documents.get(kind, [])
+        if kind not in self._documents:
+            self._documents[kind] = self._parsed(kind) if kind in self.kinds else []
+        return self._documents[kind]
 
-    @cached_property
-    def _documents(self) -> dict[str, list[Document]]:
-        parsed = _read_cache(self.digest)
-        if parsed is None:
-            parsed = {kind: [_parse(*item) for item in items] for kind, items in self._texts.items()}
-            _write_cache(self.digest, parsed)
-        return {
-            kind: [Document(path, label, *parsed[kind][at]) for at, (path, label, _) in enumerate(items)]
-            for kind, items in self._texts.items()
-        }
+    def _parsed(self, kind: str) -> list[Document]:
+        files = self._files[kind]
+        cache = cache_folder() / f"{kind}-{_CACHE_FORMAT}-{self._digest_of(kind)[:24]}.json"
+        contents = _read_cache(cache)
+        if contents is None or len(contents) != len(files):
+            documents = [parse_yaml(text, label, path) for path, label, text in files]
+            _write_cache(cache, [[document.data, document.marks] for document in documents])
+            return documents
+        return [
+            Document(path, label, *content) for (path, label, _), content in zip(files, contents, strict=True)
+        ]
 
     @cached_property
     def vocabulary(self) -> list[VocabularyFile]:
@@ -149,37 +153,38 @@ class Rulebook:
         return flows
 
 
-def _parse(path: Path, label: str, text: str) -> list[Any]:
-    document = parse_yaml(text, label, path)
-    return [document.data, document.marks]
+def _digest(parts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}\0{part}".encode())
+    return digest.hexdigest()
 
 
 def cache_folder() -> Path:
     """The user's cache folder for this tool."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/.cache")
+    base = (
+        os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/.cache")
+    )
     return Path(base) / "mapper"
 
 
-def _cache_file(digest: str) -> Path:
-    return cache_folder() / f"rules-{_CACHE_FORMAT}-{digest}.json"
-
-
-def _read_cache(digest: str) -> dict[str, list[list[Any]]] | None:
+def _read_cache(path: Path) -> list[list[Any]] | None:
     """Parsed files that an earlier process left; parsing YAML takes ten times as long as reading them."""
     try:
-        return json.loads(_cache_file(digest).read_bytes())
+        return json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def _write_cache(digest: str, parsed: dict[str, list[list[Any]]]) -> None:
-    path = _cache_file(digest)
+def _write_cache(path: Path, contents: list[list[Any]]) -> None:
     partial = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(parsed, separators=(",", ":")), encoding="utf-8")
+        partial.write_text(json.dumps(contents, separators=(",", ":")), encoding="utf-8")
         partial.replace(path)
-        kept = sorted(path.parent.glob("rules-*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+        kept = sorted(
+            path.parent.glob(f"{path.name.partition('-')[0]}-*.json"), key=lambda file: -file.stat().st_mtime
+        )
         for old in kept[_CACHES_KEPT:]:
             old.unlink()
     except OSError:  # no place to keep it: the rules are parsed each time

@@ -19,7 +19,17 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten t
 _DEPTH = 32  # nested lists and mappings in a rule file; the deepest shipped file has 7
 _TRUTH = {"true": True, "false": False}
 _NULLS = {"null", "~", ""}
-_WORDS_OF_OLD = {"yes", "no", "on", "off", "y", "n", "true", "false", "null"}  # YAML 1.1 reads these as truth values
+_WORDS_OF_OLD = {
+    "yes",
+    "no",
+    "on",
+    "off",
+    "y",
+    "n",
+    "true",
+    "false",
+    "null",
+}  # YAML 1.1 reads these as truth values
 
 
 @dataclass
@@ -34,7 +44,7 @@ class Document:
     @cached_property
     def lines(self) -> dict[KeyPath, int]:
         """The line of every node by its keys."""
-        return dict(zip(_key_paths(self.data, ()), self.marks))
+        return dict(zip(_key_paths(self.data, ()), self.marks, strict=True))
 
     def line(self, *keys: str | int) -> int:
         """The line of the node at `keys`, or of the closest node around it."""
@@ -118,7 +128,11 @@ class _Reader:
             raise self.error(event, f"nested more than {_DEPTH} levels")
         if isinstance(event, yaml.ScalarEvent):
             return self.scalar(event)
-        return self.sequence(depth + 1) if isinstance(event, yaml.SequenceStartEvent) else self.mapping(depth + 1)
+        return (
+            self.sequence(depth + 1)
+            if isinstance(event, yaml.SequenceStartEvent)
+            else self.mapping(depth + 1)
+        )
 
     def sequence(self, depth: int) -> list[Any]:
         items: list[Any] = []
@@ -188,6 +202,8 @@ def _with_point(value: float) -> str:
 
 def _not_a_date(text: str) -> str:
     parts = text.split("-") if "-" in text[1:] else text.split(":")
-    if len(parts) > 1 and all(part.isdigit() for part in parts) or text.lower().startswith(("0x", "0o", "0b")):
+    if (len(parts) > 1 and all(part.isdigit() for part in parts)) or text.lower().startswith(
+        ("0x", "0o", "0b")
+    ):
         raise ValueError(f"{text} is a date or a number to some readers: quote it")
     return text

@@ -23,9 +23,13 @@ class Entry:
     target: str  # "attention.query", a list or tower step, a leaf kind
     scope: str  # one of SCOPES
     names: tuple[str, ...] = ()  # patterns: words and {n}, joined by dots, matched at the end of a path
-    parts: tuple[str, ...] = ()  # parts of the last word ("norm" in "final_norm_2"); weaker than any pattern; "*": any word
+    parts: tuple[
+        str, ...
+    ] = ()  # parts of the last word ("norm" in "final_norm_2"); weaker than any pattern; "*": any word
     not_parts: tuple[str, ...] = ()  # parts that the last word must not have
-    beside: tuple[str, ...] = ()  # at least one of these paths stands beside the pattern or in its list element
+    beside: tuple[
+        str, ...
+    ] = ()  # at least one of these paths stands beside the pattern or in its list element
     not_beside: tuple[str, ...] = ()  # none of these does
     within: tuple[str, ...] = ()  # at least one of these words or parts of words stands to the left
     not_within: tuple[str, ...] = ()  # none of these does
@@ -41,7 +45,15 @@ class Entry:
     @property
     def conditions(self) -> int:
         """How many conditions it has: of two patterns of one length the more special one wins."""
-        lists = (self.beside, self.not_beside, self.within, self.not_within, self.holds, self.not_holds, self.kinds)
+        lists = (
+            self.beside,
+            self.not_beside,
+            self.within,
+            self.not_within,
+            self.holds,
+            self.not_holds,
+            self.kinds,
+        )
         return sum(map(bool, lists))
 
     @property
