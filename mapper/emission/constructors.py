@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mapper.architecture import Block, Fact, Leaf
@@ -111,6 +111,7 @@ class Constructor:
     def make_linear(self) -> str:
         shape = self.weight()
         if self.leaf.form == "transposed":
+            self.where = replace(self.where, shape=self.where.shape[::-1])  # declared as torch has it: [out, in]
             size = (self.extent(0, shape, "in_features"), self.extent(1, shape, "out_features"))
             return self.call("LinearTransposed", *size, self.no_bias())
         return self.call("nn.Linear", self.extent(1, shape, "in_features"), self.extent(0, shape, "out_features"), self.no_bias())

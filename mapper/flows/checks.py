@@ -83,9 +83,10 @@ def check_flow(rule: FlowRule) -> int:
         raise FlowError(f"{rule.file}:{rule.line}: {rule.name} has {len(guards_of(flow))} guards; at most {MAX_GUARDS}, make it two flows")
     _check_calls(flow)
     used: set[str] = set()
+    bound = frozenset(name for node in _nodes(flow) for name in _bound_by(node))  # any of them may be context of a block below
     count = 0
     for roles, options, facts in combinations(flow):
-        statements = specialise(flow, lambda role: roles.get(role, True), _lookup(facts), frozenset(), options)  # noqa: B023
+        statements = specialise(flow, lambda role: roles.get(role, True), _lookup(facts), bound, options)  # noqa: B023
         _check_end(rule, statements)
         here = {node.id for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name)}
         _check_roles(rule, here, roles)
@@ -95,6 +96,13 @@ def check_flow(rule: FlowRule) -> int:
     if unused:
         raise FlowError(f"{rule.file}:{rule.line}: {rule.name} names role {unused[0]!r} and never uses it")
     return count
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Assign):
+        yield from targets(node.targets[0])
+    elif isinstance(node, ast.For):
+        yield from targets(node.target)
 
 
 def _lookup(facts: Mapping[str, Any]) -> Any:

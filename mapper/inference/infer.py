@@ -27,7 +27,8 @@ from mapper.inference.sizes import Sizes
 from mapper.naming.blocks import build_blocks
 from mapper.naming.resolve import resolve
 from mapper.naming.tree import Node, grow
-from mapper.naming.vocabulary import Overrides, Vocabulary, normal
+from mapper.naming.vocabulary import Overrides, Vocabulary
+from mapper.naming.words import normal
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from mapper.naming.tree import Node, walk
-from mapper.naming.vocabulary import NUMBER, normal, pattern_words
+from mapper.naming.tree import NUMBER, Node, walk
+from mapper.naming.vocabulary import pattern_words
+from mapper.naming.words import normal
 
 
 class Names:
