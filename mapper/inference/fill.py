@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from mapper.architecture import EVIDENCE, Fact, Leaf
-from mapper.errors import ArchitectureError
+from mapper.errors import ArchitectureError, shorten
 from mapper.flows.flow import Flow
 from mapper.inference.facts import Facts, leaf_scope
 from mapper.inference.known import Known
@@ -61,7 +61,8 @@ class Filler:
         if known.problem:
             raise ArchitectureError(known.problem)
         if self.facts.types.get(name) == "activation" and known.value not in self.rulebook.activations:
-            raise ArchitectureError(f"{name} is {known.value!r} ({known.source}), which vocabulary/activations.yaml does not have")
+            text = f"{name} is {shorten(str(known.value))} ({known.source}), which vocabulary/activations.yaml does not have"
+            self.unknown.setdefault((name, None), text)
         self.facts.use(scope, name, known)
         return known.fact(name, starred(scope.block.home, self.totals))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Architecture, Block, Leaf
-from mapper.errors import ArchitectureError, FlowError
+from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import link, unused_leaves
 from mapper.flows.references import has_role
@@ -49,16 +49,28 @@ def infer(
     families = rulebook.families if use_families else []
     model_type = Config(checkpoint.config, rulebook.config_vocabulary).model_type
     match = match_family(families, names, model_type)
-    reading = _Reading(checkpoint, rulebook, tree, names, match, hints)
     told = type_finding(families, match, names, model_type)
-    if told:
-        reading.findings.append(told)
-    architecture = reading.run()
-    if architecture.reading == "skeleton" and match and not match.by_type:
-        generic = _Reading(checkpoint, rulebook, tree, names, None, hints).run()
-        if generic.reading != "skeleton":  # the names are a family's, the layers are not
-            return generic
-    return architecture
+
+    def read(match: FamilyMatch | None, refused: str = "") -> Architecture:
+        return _Reading(checkpoint, rulebook, tree, names, match, hints, refused, [told] if told else []).run()
+
+    if match and match.by_type or model_type is None:
+        return read(match)
+    return _first_fit(read, match)
+
+
+def _first_fit(read: Callable[..., Architecture], match: FamilyMatch | None) -> Architecture:
+    """A reading of an architecture that no family lists: a contradiction says that a family or flow does not fit."""
+    refused = ""
+    for attempt in [match, None] if match else [None]:
+        try:
+            architecture = read(attempt)
+        except ArchitectureError as error:
+            refused = refused or str(error)
+            continue
+        if architecture.reading != "skeleton" or attempt is None:
+            return architecture
+    return read(None, refused)
 
 
 @dataclass(eq=False)
@@ -71,6 +83,7 @@ class _Reading:
     names: Names
     match: FamilyMatch | None
     hints: Mapping[str, Any] | None
+    refused: str = ""  # why no flow may be chosen: every attempt to read it contradicted itself
     findings: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
@@ -139,6 +152,9 @@ class _Reading:
 
     def choose_flows(self) -> bool:
         """Give every block its flow; whether each block that a flow calls has one."""
+        if self.refused:
+            self.missing.append(self.refused)
+            return False
         rules, family = self.rulebook.flows, self.family
         choices: dict[int, Choice] = {}
         choices[id(self.root)] = choose_root(self.root, rules, family, self.facts, self.findings)
@@ -212,7 +228,7 @@ class _Reading:
         found = []
         for scope in (self.root, *self.root.below()):
             flow = self.flows.get(id(scope))
-            if flow is not None:
+            if flow is not None and self.is_called(scope):
                 found.append((scope, flow, Needs(flow, _has(scope.block), self.lookup(scope))))
         return found
 
@@ -237,7 +253,12 @@ class _Reading:
                 complete = False
                 self.missing.append(str(error))
         aside = {id(leaf) for leaf in unused}
-        architecture.unmapped = [key for leaf in idle if id(leaf) not in aside for key in leaf.keys()]
+        idle = [leaf for leaf in idle if id(leaf) not in aside]
+        inner = [str(leaf.place) for leaf in idle if leaf.kind != "Buffer" and any(indices for _, indices in leaf.block)]
+        if complete and inner:  # what stands in every layer is read by the model, whatever it is
+            complete = False
+            self.missing.append(f"no flow reads {listed(inner)}")
+        architecture.unmapped = [key for leaf in idle for key in leaf.keys()]
         if complete:
             self.findings += unread_fields(self.facts.config, self.family)
         architecture.findings, architecture.missing = self.findings, self.missing
