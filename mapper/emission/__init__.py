@@ -6,7 +6,7 @@ import ast
 import copy
 
 from mapper.architecture import Architecture
-from mapper.errors import FlowError
+from mapper.errors import ArchitectureError, FlowError
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.language import parse_expression
 
@@ -15,6 +15,9 @@ def emit(architecture: Architecture, *, cache: bool = False) -> str:
     """The source of a model as one self-contained file; `cache` adds a key/value cache to decoders."""
     from mapper.emission.source import emit_source
 
+    if architecture.missing and architecture.reading != "skeleton":
+        more = len(architecture.missing) - 1
+        raise ArchitectureError(architecture.missing[0] + (f" (and {more} more: see inspect)" if more else ""))
     rulebook = architecture.rulebook
     parsed: dict[str, Flow] = {}
 
