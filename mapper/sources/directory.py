@@ -134,7 +134,7 @@ def _looks_like_json(path: str | Path) -> bool:
     file, _ = open_regular(path)
     with file:
         start = file.read(SNIFFED)
-    return start.startswith(GZIP) or (start.lstrip()[:1] == b"{" and b'"error"' not in start[:20])
+    return start.startswith(GZIP) or (start.lstrip()[:1] == b"{" and not safetensors.has_header(start))
 
 
 def open_shard(path: str | Path) -> Shard:
@@ -157,7 +157,7 @@ def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) ->
         return torch_zip.read_header(file, size, name, offsets=offsets)
     if torch_legacy.is_legacy(start):
         return torch_legacy.read_header(file, size, name, offsets=offsets)
-    if name.endswith(".safetensors") or start[8:9] == b"{":
+    if name.endswith(".safetensors") or safetensors.has_header(start):
         return safetensors.read_header(file, size, name)
     refuse_later(start, name)
     if start[:1] == b"\x80":

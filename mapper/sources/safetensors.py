@@ -16,6 +16,11 @@ from mapper.sources.files import SNIFFED, refuse_impostor, refuse_later
 from mapper.sources.shards import Shard, check_names, check_shape
 
 
+def has_header(start: bytes) -> bool:
+    """Whether a file that starts with these bytes is a safetensors file; a JSON text would give an impossible length."""
+    return start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= limits.HEADER_BYTES
+
+
 def read_header(file: BinaryIO, size: int, name: str) -> Shard:
     """The table of the safetensors file `file` of `size` bytes. Only the header is read."""
     start = file.read(min(SNIFFED, size))
