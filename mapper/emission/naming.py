@@ -11,7 +11,7 @@ from mapper.emission.text import comment
 from mapper.flows.program import Program
 
 _SINGULAR = {"layers": "layer", "stages": "stage", "experts": "expert", "blocks": "block"}
-RESERVED_CLASSES = frozenset({"Config", "Output", "Tensor", "NamedTuple", "Path", "F", "Model"})
+RESERVED_CLASSES = frozenset({"Config", "Output", "Tensor", "Path", "F", "Model"})
 
 
 def name_classes(classes: list[ClassText], root: Folder, taken: set[str]) -> None:

@@ -133,15 +133,11 @@ class _Writer:
         doc += ["Load the weights with `load(path)`; the attributes are the names in the checkpoint.", '"""']
         imports = ["from __future__ import annotations", ""]
         imports += ["import math"] if re.search(r"\bmath\.", everything) else []
-        imports += ["from dataclasses import dataclass"] if self.file.sizes.used else []
-        imports += ["from pathlib import Path", f"from typing import {', '.join(self.typing(everything))}".rstrip(", ")]
-        imports = [line for line in imports if not line.endswith("import")] + ["", "import torch"]
+        imports += ["from dataclasses import dataclass"] if self.file.sizes.used or self.file.program else []
+        imports += ["from pathlib import Path", "", "import torch"]
         imports += ["import torch.nn.functional as F"] if re.search(r"\bF\.", everything) else []
         imports += ["from torch import Tensor, nn"]
         return "\n".join([*doc, "", *imports, *self.renames()])
-
-    def typing(self, text: str) -> list[str]:
-        return [name for name in ("Any", "NamedTuple") if re.search(rf"\b{name}\b", text) or (name == "NamedTuple" and self.file.program)]
 
     def renames(self) -> list[str]:
         if not self.file.renames:
@@ -169,8 +165,9 @@ class _Writer:
         if program is None:
             return ""
         fields = _output_fields(program)
-        rows = ["class Output(NamedTuple):", '    """What the model returns."""', ""]
-        return "\n".join([*rows, *(f"    {name}: {annotation}" for name, annotation in fields.items())])
+        rows = ["@dataclass", "class Output:", '    """What the model returns."""', ""]
+        rows += [f"    {name}: {annotation}" for name, annotation in fields.items()]
+        return "\n".join([*rows, "", "", "torch.export.register_dataclass(Output)"])
 
     def class_text(self, done: ClassText) -> list[str]:
         draft = done.drafts[0]
