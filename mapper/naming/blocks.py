@@ -45,11 +45,16 @@ class _Draft:
         return block
 
     def home(self, path: Sequence[Step]) -> Place:
-        """The lowest common folder of the leaves; for an element of a list, the element."""
+        """The lowest common folder of the leaves; for an element of a list, the element; never a list of its own."""
         common = common_folder([leaf.place for leaf in self.leaves])
-        if self.step[1] is None:
-            return common
-        return Place(common[: _position(common, path) + 1])
+        end = _position(common, path) + 1
+        if self.step[1] is not None:
+            return Place(common[:end])
+        own_lists = [indices for leaf in self.leaves for _, indices in leaf.block[len(path) :] if indices is not None]
+        for at in range(end, len(common)):
+            if common[at] in own_lists:
+                return Place(common[: at - 1])  # the folder of the numbers is the list itself
+        return common
 
 
 def common_folder(places: Sequence[Place]) -> Place:
