@@ -48,17 +48,18 @@ class Line(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------------- whole processes
-def run_python(code: str, *arguments: str) -> float:
+def run_python(*arguments: str) -> float:
     """Seconds that one interpreter takes from start to end."""
-    start = time.perf_counter()
-    subprocess.run([sys.executable, *arguments, *(["-c", code] if code else [])], **_quietly(), check=True)
-    return time.perf_counter() - start
-
-
-def _quietly() -> dict[str, Any]:
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
-    return {"cwd": ROOT, "env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        sys.exit(f"{' '.join(arguments)[:200]}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return seconds
 
 
 def in_turns(repeat: int, *sides: Callable[[], Any]) -> list[list[Any]]:
@@ -76,12 +77,12 @@ def inspect(folder: Path, repeat: int) -> Iterator[Line]:
     """A whole `mapper inspect` of a local MiniLM beside an import of transformers."""
     case = bert_checkpoint(folder / "minilm", **MINILM)
     commands = {
-        "from transformers import AutoModel": lambda: run_python("from transformers import AutoModel"),
-        "import torch": lambda: run_python("import torch"),
-        "import numpy, yaml, safetensors": lambda: run_python("import numpy, yaml, safetensors"),
+        "from transformers import AutoModel": lambda: run_python("-c", "from transformers import AutoModel"),
+        "import torch": lambda: run_python("-c", "import torch"),
+        "import numpy, yaml, safetensors": lambda: run_python("-c", "import numpy, yaml, safetensors"),
     }
     ours, *others = in_turns(
-        repeat, lambda: run_python("", "-m", "mapper", "inspect", str(case)), *commands.values()
+        repeat, lambda: run_python("-m", "mapper", "inspect", str(case)), *commands.values()
     )
     for at, (name, theirs) in enumerate(zip(commands, others, strict=True)):
         limit = 0.15 if at == 0 else None
@@ -98,7 +99,7 @@ def planning(folder: Path, repeat: int) -> Iterator[Line]:
     note = folder / "planning.txt"
 
     def plan(case: Path) -> float:
-        run_python(code.format(str(case), str(note)))
+        run_python("-c", code.format(str(case), str(note)))
         return float(note.read_text())
 
     once, twice = in_turns(repeat, *(lambda case=case: plan(case) for case in cases))
@@ -113,7 +114,7 @@ def planning(folder: Path, repeat: int) -> Iterator[Line]:
     yield Line(
         "planning 200,000 tensors", f"{median(twice):.2f} s", f"{median(once):.2f} s (100,000)", ratio, 2.2
     )
-    document = [run_python("", "-m", "mapper", "inspect", str(cases[0]), "--json") for _ in range(repeat)]
+    document = [run_python("-m", "mapper", "inspect", str(cases[0]), "--json") for _ in range(repeat)]
     yield Line("`mapper inspect --json` of 100,000 tensors", f"{median(document):.2f} s", "-", None, None)
 
 
@@ -144,8 +145,7 @@ def build(folder: Path, repeat: int) -> Iterator[Line]:
     case, note = llama_checkpoint(folder / "llama"), folder / "build.json"
 
     def load(side: str) -> list[float]:
-        arguments = [sys.executable, "-c", LOAD, str(time.time()), str(case), side, str(note)]
-        subprocess.run(arguments, **_quietly(), check=True)
+        run_python("-c", LOAD, str(time.time()), str(case), side, str(note))
         measured: list[float] = json.loads(note.read_text())
         return measured
 

@@ -133,7 +133,7 @@ def _keep(architecture: Architecture, out: str, dtype: str | None) -> list[str]:
     with working(f"writing {out}"):
         written = write_folder(architecture, out, torch_dtype(dtype))
     sizes = ", ".join(f"{name} ({in_bytes((Path(out) / name).stat().st_size)})" for name in written)
-    return [f"wrote {out}: {sizes}", f'load it: from model import load; model = load("{out}")']
+    return [f"wrote {out}: {sizes}", 'load it in that folder: from model import load; model = load(".")']
 
 
 def _how_to_keep(source: str, dtype: str | None) -> list[str]:

@@ -89,9 +89,8 @@ def _blocks(block: Block, layer: Place | None = None) -> Iterator[str]:
 
 
 def _instances(block: Block, layer: Place | None) -> Iterator[str]:
-    roles = [
-        (quote(role), *_paths(value, block.home)) for role, value in block.roles.items() if _has_leaf(value)
-    ]
+    roles = [(quote(role), *_paths(value, block.home)) for role, value in block.roles.items()]
+    roles = [role for role in roles if role[1]]
     kind, depth = quote(block.kind), len(layer) if layer is not None else 0
     for words in _expand(block.home):
         path = ".".join(words)
@@ -101,18 +100,14 @@ def _instances(block: Block, layer: Place | None) -> Iterator[str]:
         yield f'{{"path": {quote(path)}, "kind": {kind}, "layer": {above}, "roles": {{{named}}}}}'
 
 
-def _has_leaf(value: Any) -> bool:
-    return isinstance(value[0] if isinstance(value, list) and value else value, Leaf)
-
-
 def _role(below: str, path: str, ends: list[str], many: bool) -> str:
     paths = [quote(below + end if end else path) for end in ends]
     return f"[{', '.join(paths)}]" if many else paths[0]
 
 
 def _paths(value: Any, home: Place) -> tuple[list[str], bool]:
-    """The paths of a role's leaves below one instance of the block, and whether they are a list."""
-    leaves = value if isinstance(value, list) else [value]
+    """The paths of a role's leaves below one instance of the block, and whether they are a list; no blocks."""
+    leaves = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Leaf)]
     ends = [".".join(words) for leaf in leaves for words in _expand(leaf.place[len(home) :])]
     return ends, isinstance(value, list) or len(ends) > 1
 
