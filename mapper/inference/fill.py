@@ -37,12 +37,14 @@ class Filler:
 
     def block(self, scope: Scope, flow: Flow, needs: Needs, sizes: Sizes | None) -> None:
         """Give a block every fact and size symbol that its flow uses, its leaves their constructor arguments."""
-        candidates = dict(sizes.unknown()) if sizes else {}
+        candidates = sizes.unknown() if sizes else {}
         symbols = list(sizes.names) if sizes else []
         counted = [name for name in ("layers",) if name in scope.solved]  # how many there are is a size, too
         for name in dict.fromkeys((*symbols, *needs.facts, *counted)):
             full = self.facts.full_name(scope, name)
             known = self.facts.get(scope, full)
+            if known is None and name in symbols and full not in candidates:
+                continue  # follows from what is asked for
             if known is None:
                 self.ask(scope, full, candidates.get(full) or flow.rule.values.get(name) or ())
             else:

@@ -73,6 +73,15 @@ def _first_fit(read: Callable[..., Architecture], match: FamilyMatch | None) -> 
     return read(None, refused)
 
 
+def words_of(rulebook: Rulebook, family: Family | None) -> Vocabulary:
+    """The vocabulary, with the words of a family on top."""
+    common = rulebook.config_vocabulary.unused
+    if family is None:
+        return Vocabulary(rulebook.vocabulary, Overrides(unused=common))
+    overrides = Overrides(family.names, family.kinds, family.transposed, {**common, **family.unused})
+    return Vocabulary(rulebook.vocabulary, overrides)
+
+
 @dataclass(eq=False)
 class _Reading:
     """One attempt to read a checkpoint, with a family or without."""
@@ -93,7 +102,7 @@ class _Reading:
         return self.match.family if self.match else None
 
     def run(self) -> Architecture:
-        vocabulary = self.vocabulary()
+        vocabulary = words_of(self.rulebook, self.family)
         leaves = resolve(self.tree, vocabulary)
         unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
         read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
@@ -124,14 +133,6 @@ class _Reading:
         )
         self.finish(architecture, unused, complete)
         return architecture
-
-    def vocabulary(self) -> Vocabulary:
-        """The words, with those of the family on top."""
-        family, common = self.family, self.rulebook.config_vocabulary.unused
-        if family is None:
-            return Vocabulary(self.rulebook.vocabulary, Overrides(unused=common))
-        overrides = Overrides(family.names, family.kinds, family.transposed, {**common, **family.unused})
-        return Vocabulary(self.rulebook.vocabulary, overrides)
 
     def known_facts(self) -> Facts:
         config = Config(self.checkpoint.config, self.rulebook.config_vocabulary)

@@ -55,11 +55,26 @@ class Sizes:
                     self._propagate()
         self._check()
 
-    def unknown(self) -> Iterator[tuple[str, list[int]]]:
-        """Symbols that nothing shows, by full name, with the values that the shapes allow."""
+    def unknown(self) -> dict[str, list[int]]:
+        """Symbols to ask for, by full name, with the values that the shapes allow; what would follow from these is left out."""
+        wanted: dict[str, list[int]] = {}
+        known = set(self.known)
         for name, full in self.names.items():
-            if name not in self.known:
-                yield full, self._candidates(name)
+            if name not in known:
+                wanted[full] = self._candidates(name)
+                known.add(name)
+                self._follow(known)
+        return wanted
+
+    def _follow(self, known: set[str]) -> None:
+        """Add the symbols that equations would give if those of `known` were."""
+        size = -1
+        while size != len(known):
+            size = len(known)
+            for equation in self.equations:
+                open_names = set(expressions.names(equation.node)) - known
+                if len(open_names) == 1:
+                    known |= open_names
 
     def _settle(self, name: str, known: Known) -> None:
         self.known[name] = known

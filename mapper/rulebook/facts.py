@@ -52,6 +52,7 @@ class ConfigVocabulary:
     facts: dict[str, tuple[FactRule, ...]]
     towers: dict[str, TowerConfig]
     tasks: dict[str, str]  # last words of a class name in `architectures` -> task
+    headless: str | None  # the task of a checkpoint whose heads say nothing
     irrelevant: frozenset[str]
     harmless: dict[str, tuple[Any, ...]]  # field -> values with which it changes nothing
     unused: dict[str, str]  # pattern of names that no forward reads -> why
@@ -133,8 +134,9 @@ def fields_of(document: Document) -> Fields:
 
 def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     """The files named `vocabulary: config`; where two say the same, the first wins."""
-    found = ConfigVocabulary({}, {}, {}, frozenset(), {}, {})
+    found = ConfigVocabulary({}, {}, {}, None, frozenset(), {}, {})
     irrelevant: set[str] = set()
+    headless: str | None = None
     for _, fields in _files(documents, "config"):
         _merge(found.facts, read_facts(fields, "facts"))
         for name, value in fields.mapping("towers").items():
@@ -142,12 +144,13 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
             found.towers.setdefault(name, TowerConfig(inner.words("configs")))
             inner.done()
         _merge(found.tasks, {suffix: str(task) for suffix, task in fields.mapping("tasks").items()})
+        headless = headless or fields.any("headless")
         irrelevant.update(fields.words("irrelevant"))
         harmless = fields.mapping("harmless")
         _merge(found.harmless, {key: tuple(v) if isinstance(v, list) else (v,) for key, v in harmless.items()})
         _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
         fields.done()
-    return replace(found, irrelevant=frozenset(irrelevant))
+    return replace(found, headless=headless, irrelevant=frozenset(irrelevant))
 
 
 def read_inputs(documents: Iterable[Document]) -> dict[str, InputRule]:

@@ -1,0 +1,140 @@
+"""`mapper rules check`: schema, flows under all their guards, examples, and which examples a rule would steal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mapper.errors import FlowError, MapperError, RuleError
+from mapper.rulebook.examples import check_example, header, is_near_miss
+from mapper.rulebook.families import Family, read_family
+from mapper.rulebook.flows import read_flow
+from mapper.rulebook.strict import Document, load_yaml
+from mapper.rulebook.vocabulary import read_vocabulary
+
+if TYPE_CHECKING:
+    from mapper.rulebook.rulebook import Rulebook
+
+_KINDS = {"family": "families", "flow": "flows", "vocabulary": "vocabulary"}
+
+
+@dataclass
+class FileCheck:
+    """What was found in one rule file."""
+
+    file: str
+    kind: str  # "families", "flows" or "vocabulary"
+    name: str
+    problems: list[str] = field(default_factory=list)
+    examples: int = 0
+    combinations: int = 0  # of a flow's guards
+
+    @property
+    def is_good(self) -> bool:
+        return not self.problems
+
+
+def check_rules(rulebook: Rulebook, files: Iterable[Path] = ()) -> list[FileCheck]:
+    """Check these rule files beside the rest of the rule set, or every file of it."""
+    chosen = [_document(Path(file), rulebook) for file in files]
+    documents = chosen or [(kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)]
+    return [_check(kind, document, rulebook, bool(chosen)) for kind, document in documents]
+
+
+def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
+    """The file's document in the rule set; a file from elsewhere is added to it."""
+    for kind in rulebook.kinds:
+        for document in rulebook.documents(kind):
+            if document.path.resolve() == path.resolve():
+                return kind, document
+    document = load_yaml(path)
+    kind = next((kind for key, kind in _KINDS.items() if isinstance(document.data, dict) and key in document.data), None)
+    if kind is None:
+        raise RuleError(f"{document.label}:1: no rule file: it starts with none of {', '.join(_KINDS)}")
+    rulebook.documents(kind).insert(0, document)
+    return kind, document
+
+
+def _check(kind: str, document: Document, rulebook: Rulebook, alone: bool) -> FileCheck:
+    data = document.data if isinstance(document.data, dict) else {}
+    key = next(key for key, its in _KINDS.items() if its == kind)
+    found = FileCheck(document.label, kind, str(data.get(key, "")))
+    try:
+        if kind == "families":
+            _check_family(document, rulebook, found, alone)
+        elif kind == "flows":
+            _check_flow(document, rulebook, found)
+        else:
+            read_vocabulary(document)
+            _ = rulebook.vocabulary, rulebook.config_vocabulary, rulebook.inputs, rulebook.activations
+    except MapperError as error:
+        found.problems.append(str(error))
+    return found
+
+
+def _check_flow(document: Document, rulebook: Rulebook, found: FileCheck) -> None:
+    from mapper.flows.checks import check_context, check_flow
+    from mapper.inference.expressions import parse_rule
+
+    rule = read_flow(document.data, document.label, lambda keys: document.line(*keys))
+    for extents in rule.shapes.values():
+        for text in extents:
+            parse_rule(text, rule.file, document.line("shapes"))
+    found.combinations = check_flow(rule)
+    try:
+        check_context({**rulebook.flows, rule.name: rule}, rulebook.inputs)
+    except FlowError as error:
+        if str(error).startswith(f"{document.label}:"):  # another file's fault is reported with that file
+            raise
+
+
+def _check_family(document: Document, rulebook: Rulebook, found: FileCheck, alone: bool) -> None:
+    read_family(document)
+    family = next(family for family in rulebook.families if family.file == document.label)
+    found.examples = len(family.examples)
+    found.problems += _family_problems(family, rulebook)
+    for example in family.examples:
+        differences = check_example(example, family, rulebook)
+        found.problems += [f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences]
+    if alone:
+        found.problems += _stolen(family, rulebook)
+
+
+def _family_problems(family: Family, rulebook: Rulebook) -> Iterator[str]:
+    from mapper.inference.expressions import parse_rule
+
+    where = f"{family.file}:{family.line}:"
+    if not any(not is_near_miss(example) for example in family.examples):
+        yield f"{where} no example that matches"
+    if not any(is_near_miss(example) for example in family.examples):
+        yield f"{where} no near miss: an example with expect {{match: false}}"
+    for key, names in family.flows.items():
+        for name in names:
+            if name not in rulebook.flows:
+                yield f"{where} flows.{key}: there is no flow {name!r}"
+    for rules in family.facts.values():
+        for rule in rules:
+            if rule.expr is not None:
+                parse_rule(rule.expr, rule.file, rule.line)
+
+
+def _stolen(family: Family, rulebook: Rulebook) -> Iterator[str]:
+    """Examples of other families that would now be read as this one."""
+    from mapper.inference.matching import match_family
+    from mapper.inference.names import Names
+    from mapper.naming.tree import grow
+
+    for other in rulebook.families:
+        for example in other.examples if other.name != family.name else ():
+            if is_near_miss(example):
+                continue
+            checkpoint = header(example)
+            try:
+                match = match_family(rulebook.families, Names(grow(checkpoint.tensors)), (checkpoint.config or {}).get("model_type"))
+            except MapperError as error:
+                yield f"{example.file}:{example.line}: example {example.name!r}: {error}"
+                continue
+            if match and match.family.name == family.name:
+                yield f"{family.file}:{family.line}: steals example {example.name!r} of {other.file}"
