@@ -53,7 +53,7 @@ class _Draft:
         own_lists = [indices for leaf in self.leaves for _, indices in leaf.block[len(path) :] if indices is not None]
         for at in range(end, len(common)):
             if common[at] in own_lists:
-                return Place(common[: at - 1])  # the folder of the numbers is the list itself
+                return Place(common[: max(at - 1, end)])  # the folder of the numbers is the list itself
         return common
 
 

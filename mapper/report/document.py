@@ -32,7 +32,7 @@ def as_json(architecture: Architecture) -> str:
         "leaves": _leaves(architecture.leaves),
         "blocks": _blocks(architecture.root),
         "facts": (_dump(_fact(fact)) for fact in architecture.facts),
-        "findings": map(_dump, [*architecture.findings, *checkpoint.notes]),
+        "findings": map(_dump, [*architecture.findings, *architecture.missing, *checkpoint.notes]),
         "unused": (_dump({"key": key, "why": why}) for key, why in architecture.unused),
         "unmapped": map(quote, architecture.unmapped),
     }

@@ -19,6 +19,7 @@ MEANING = {
 _STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad"}
 SHOWN_FACTS = 40
 SHOWN_KEYS = 10
+SHOWN_SENTENCES = 12
 _FACT_WIDTH = 44
 
 
@@ -68,7 +69,7 @@ def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -
 
 
 def _sentences(texts: list[str]) -> list[str]:
-    shown = [printable(text, limit=400) for text in texts[:SHOWN_FACTS]]
+    shown = [printable(text, limit=400) for text in texts[:SHOWN_SENTENCES]]
     return [*shown, *_more(len(texts) - len(shown))]
 
 
