@@ -53,8 +53,22 @@ class Constructor:
         kind = self.leaf.kind
         if kind in ("Parameter", "Buffer"):
             return self.bare()
+        if not self.is_whole():
+            return self.loose()
         method = getattr(self, f"make_{kind.lower()}", None)
         return self.convolution() if kind in _CONVOLUTIONS else method() if method else self.recurrent()
+
+    def is_whole(self) -> bool:
+        """Whether the matrix is there; a tied head may have stored its bias alone."""
+        return self.leaf.kind not in ("Linear", "Embedding", *_CONVOLUTIONS) or len(self.weight()) > 1
+
+    def loose(self) -> str:
+        """The tensors of a leaf that cannot be its usual module."""
+        pairs = []
+        for name, info in self.leaf.tensors.items():
+            extents = ", ".join(self.value(f"{name}_size", extent) for extent in info.shape)
+            pairs.append(f"{literal(name)}: nn.Parameter(torch.zeros({extents or '()'}))")
+        return f"nn.ParameterDict({{{', '.join(pairs)}}})"
 
     def value(self, hint: str, value: Any, node: ast.expr | None = None) -> str:
         facts = {name: self.where.facts[name] for name in names_in(node)} if node is not None and self.where.facts else {}
