@@ -131,11 +131,11 @@ class _Machine:
     def number(self, form: str) -> Any:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
-    def line(self) -> str:
+    def line(self, encoding: str = "utf-8") -> str:
         end = self.data.find(b"\n", self.position, self.position + LINE_BYTES)
         if end < 0:
             raise self.damaged("a line has no end")
-        return self.take(end + 1 - self.position)[:-1].decode()
+        return self.take(end + 1 - self.position)[:-1].decode(encoding)
 
     def push(self, value: Any) -> Any:
         self.stack.append(value)
@@ -344,7 +344,7 @@ _OPCODES: dict[str | int, Callable[[_Machine], Any]] = {
     "C": lambda m: m.push(m.take(m.number("<B"))),
     0x8E: lambda m: m.push(m.take(m.number("<Q"))),
     0x96: lambda m: m.push(m.take(m.number("<Q"))),
-    "V": lambda m: m.push(m.line()),
+    "V": lambda m: m.push(m.line("raw-unicode-escape")),
     "X": lambda m: m.push(m.take(m.number("<I")).decode()),
     0x8C: lambda m: m.push(m.take(m.number("<B")).decode()),
     0x8D: lambda m: m.push(m.take(m.number("<Q")).decode()),
