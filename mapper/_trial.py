@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def shapes(value: Any, name: str = "") -> list[str]:
     """`last_hidden_state (1, 8, 384)` for every tensor in an output."""
     if hasattr(value, "shape"):
         return [f"{name} ({', '.join(map(str, value.shape))})"]
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
+    if is_dataclass(value):
+        value = vars(value)
     if isinstance(value, dict):
         return [line for key, item in value.items() for line in shapes(item, key)]
     if isinstance(value, (list, tuple)):

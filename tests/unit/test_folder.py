@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,14 @@ def test_made_up_inputs_are_those_that_the_model_needs(bert: Architecture) -> No
         inputs["pixel_values"],
         made_up_inputs(bert, torch.nn.Linear(2, 2, dtype=torch.bfloat16))["pixel_values"],
     )
+
+
+def test_the_shapes_of_an_output_are_told_by_name() -> None:
+    @dataclass
+    class Output:
+        logits: torch.Tensor
+        hidden_states: tuple[torch.Tensor, ...] | None = None
+
+    assert shapes(Output(torch.zeros(1, 2))) == ["logits (1, 2)"]
+    several = Output(torch.zeros(1, 2), (torch.zeros(3), torch.zeros(3)))
+    assert shapes(several) == ["logits (1, 2)", "hidden_states: 2 of (3)"]
