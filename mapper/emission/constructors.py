@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mapper.architecture import Block, Fact, Leaf
+from mapper.checkpoint import TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.names import identifier
 from mapper.emission.sizes import evaluate, names_in
@@ -23,6 +24,21 @@ TORCH_DTYPES = {
     "F8_E8M0": "torch.float8_e8m0fnu", "F4": "torch.float4_e2m1fn_x2",
 }  # fmt: skip
 FLOATS = ("F64", "F32", "F16", "BF16")
+_RANKS = {"Linear": 2, "Embedding": 2, "Conv1d": 3, "Conv2d": 4, "Conv3d": 5}  # extents of the matrix of a usual module
+_OPTIONAL = frozenset({"bias"})
+_NORMED: tuple[frozenset[str], ...] = (
+    frozenset({"weight_g", "weight_v"}), frozenset({"parametrizations.weight.original0", "parametrizations.weight.original1"}),
+)  # fmt: skip
+_STATISTICS = frozenset({"running_mean", "running_var"})
+_TENSORS: dict[str, tuple[frozenset[str], ...]] = {
+    "Linear": (frozenset({"weight"}),),
+    "Conv1d": (frozenset({"weight"}), *_NORMED),
+    "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
+    "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"})),
+    "BatchNorm": tuple(
+        _STATISTICS | extra for extra in (frozenset(), {"weight"}, {"num_batches_tracked"}, {"weight", "num_batches_tracked"})
+    ),
+}
 _CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
 
 
@@ -59,16 +75,39 @@ class Constructor:
         return self.convolution() if kind in _CONVOLUTIONS else method() if method else self.recurrent()
 
     def is_whole(self) -> bool:
-        """Whether the matrix is there; a tied head may have stored its bias alone."""
-        return self.leaf.kind not in ("Linear", "Embedding", *_CONVOLUTIONS) or len(self.weight()) > 1
+        """Whether its tensors are those that its usual module has; a tied head may have stored its bias alone."""
+        names, kind = set(self.leaf.tensors), self.leaf.kind
+        if kind in ("LSTM", "GRU", "RNN"):
+            return "weight_ih_l0" in names and "weight_hh_l0" in names
+        if len(self.weight()) < _RANKS.get(kind, 1):
+            return False
+        return any(needed <= names <= needed | _OPTIONAL for needed in _TENSORS.get(kind, _TENSORS["Linear"]))
 
     def loose(self) -> str:
         """The tensors of a leaf that cannot be its usual module."""
-        pairs = []
-        for name, info in self.leaf.tensors.items():
-            extents = ", ".join(self.value(f"{name}_size", extent) for extent in info.shape)
-            pairs.append(f"{literal(name)}: nn.Parameter(torch.zeros({extents or '()'}))")
-        return f"nn.ParameterDict({{{', '.join(pairs)}}})"
+        folder: dict[str, Any] = {}
+        for name in self.leaf.tensors:
+            *words, last = name.split(".")
+            inner = folder
+            for word in words:
+                inner = inner.setdefault(word, {})
+            inner[last] = self.leaf.tensors[name]
+        return self.loose_folder(folder)
+
+    def loose_folder(self, folder: dict[str, Any]) -> str:
+        if any(isinstance(item, dict) for item in folder.values()):
+            pairs = [f"{literal(word)}: {self.loose_folder(item)}" for word, item in folder.items() if isinstance(item, dict)]
+            bare = {word: item for word, item in folder.items() if not isinstance(item, dict)}
+            if bare:
+                pairs += [f"{literal(word)}: {self.loose_folder({word: item})}" for word, item in bare.items()]
+            return f"nn.ModuleDict({{{', '.join(pairs)}}})"
+        return f"nn.ParameterDict({{{', '.join(f'{literal(word)}: {self.zeros(word, info)}' for word, info in folder.items())}}})"
+
+    def zeros(self, name: str, info: TensorInfo) -> str:
+        extents = ", ".join(self.value(f"{name}_size{axis}", extent) for axis, extent in enumerate(info.shape))
+        if info.dtype in FLOATS:
+            return f"nn.Parameter(torch.zeros({extents or '()'}))"
+        return f"nn.Parameter(torch.zeros({extents or '()'}, dtype={TORCH_DTYPES[info.dtype]}), requires_grad=False)"
 
     def value(self, hint: str, value: Any, node: ast.expr | None = None) -> str:
         facts = {name: self.where.facts[name] for name in names_in(node)} if node is not None and self.where.facts else {}
@@ -124,11 +163,16 @@ class Constructor:
 
     def make_linear(self) -> str:
         shape = self.weight()
-        if self.leaf.form == "transposed":
+        if self.is_transposed(shape):
             self.where = replace(self.where, shape=self.where.shape[::-1])  # declared as torch has it: [out, in]
             size = (self.extent(0, shape, "in_features"), self.extent(1, shape, "out_features"))
             return self.call("LinearTransposed", *size, self.no_bias())
         return self.call("nn.Linear", self.extent(1, shape, "in_features"), self.extent(0, shape, "out_features"), self.no_bias())
+
+    def is_transposed(self, shape: tuple[int, ...]) -> bool:
+        """Whether the weight is [in, out]: a family says so, or the bias has the length of the second extent alone."""
+        bias = self.leaf.tensors.get("bias")
+        return self.leaf.form == "transposed" or (bias is not None and bias.shape == shape[1:] != shape[:1])
 
     def make_embedding(self) -> str:
         shape = self.weight()
@@ -166,11 +210,13 @@ class Constructor:
         dimensions = self.leaf.facts["dimensions"].value if "dimensions" in self.leaf.facts else 2
         tensors = self.leaf.tensors
         affine = None if "weight" in tensors else "affine=False"
+        if "num_batches_tracked" not in tensors and affine is None:
+            return self.call("FrozenBatchNorm", self.extent(0, self.weight(), "size"), self.option("eps", 1e-5))
         return self.call(f"nn.BatchNorm{dimensions}d", self.extent(0, self.weight(), "size"), self.option("eps", 1e-5), affine)
 
     def make_groupnorm(self) -> str:
         fact = self.leaf.facts.get("groups")
-        groups = self.value("groups", fact.value if fact else 32)
+        groups = self.value("groups", fact.value if fact else 1)
         return self.call("nn.GroupNorm", groups, self.extent(0, self.weight(), "size"), self.option("eps", 1e-5))
 
     def convolution(self) -> str:

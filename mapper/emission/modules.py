@@ -68,13 +68,24 @@ class Folder:
 def module_tree(architecture: Architecture) -> Folder:
     """Folders and leaves of every tensor. Raises ArchitectureError where one name is both a tensor and a folder."""
     root = Folder(Place())
+    above = {Place(leaf.place[:depth]) for leaf in architecture.leaves for depth in range(1, len(leaf.place))}
     for leaf in architecture.leaves:
-        parent = _descend(root, Place(leaf.place[:-1]))
-        key = leaf.place[-1] if leaf.place else ""
-        if key in parent.children:
-            raise _clash(leaf.place)
-        parent.children[key] = leaf
+        for part in _parts(leaf) if leaf.place in above else [leaf]:
+            parent = _descend(root, Place(part.place[:-1]))
+            key = part.place[-1] if part.place else ""
+            if key in parent.children:
+                raise _clash(part.place)
+            parent.children[key] = part
     return root
+
+
+def _parts(leaf: Leaf) -> list[Leaf]:
+    """The tensors of a module that has modules below it, each by itself: no module of torch's own has both."""
+    if "" in leaf.tensors:
+        return [leaf]
+    return [
+        Leaf(leaf.place.child(*name.split(".")), "Parameter", {"": info}, leaf.why) for name, info in leaf.tensors.items()
+    ]
 
 
 def _descend(root: Folder, place: Place) -> Folder:

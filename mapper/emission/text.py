@@ -6,6 +6,7 @@ The standard library's unparser differs between Python versions and quotes; gene
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,7 @@ _PRECEDENCE: dict[type[ast.operator], tuple[int, str]] = {
     ast.Add: (1, "+"), ast.Sub: (1, "-"), ast.Mult: (2, "*"), ast.Div: (2, "/"), ast.FloorDiv: (2, "//"), ast.Mod: (2, "%"),
     ast.MatMult: (2, "@"), ast.Pow: (4, "**"),
 }  # fmt: skip
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -132,22 +134,44 @@ def lines(text: str, indent: int) -> list[str]:
 
 def _body(body: str, indent: int) -> list[str]:
     """What stands in a broken bracket: on one line if it fits, else one item a line with a closing comma."""
-    items = split(body)
     if indent + len(body) <= WIDTH and not body.endswith(","):
         return [" " * indent + body]
-    if len(items) == 1 and " for " in body:
-        return _comprehension(body, indent)
+    if _STRING.fullmatch(body):
+        return _string(body, indent)
+    loop = _outermost(body, " for ")
+    if loop is not None and not body.startswith("*"):
+        return [*lines(body[:loop], indent), *lines(body[loop + 1 :], indent)]
     broken: list[str] = []
-    for item in items:
+    for item in split(body):
         part = lines(item, indent)
         part[-1] += ","
         broken += part
     return broken
 
 
-def _comprehension(body: str, indent: int) -> list[str]:
-    at = body.rindex(" for ")
-    return [*lines(body[:at], indent), *lines(body[at + 1 :], indent)]
+def _string(body: str, indent: int) -> list[str]:
+    """A long string literal as several that Python joins, broken between words."""
+    rows, room = [""], WIDTH - indent - 2
+    for word in re.findall(r"\S+ ?|\s", body[1:-1]):
+        if rows[-1] and len(rows[-1]) + len(word) > room:
+            rows.append("")
+        rows[-1] += word
+    return [" " * indent + f'"{row}"' for row in rows]
+
+
+def _outermost(text: str, word: str) -> int | None:
+    """Where a word first stands outside of all brackets and strings."""
+    depth, quote = 0, False
+    for index, char in enumerate(text):
+        if char == '"' and (index == 0 or text[index - 1] != "\\"):
+            quote = not quote
+        elif not quote and char in "([{":
+            depth += 1
+        elif not quote and char in ")]}":
+            depth -= 1
+        elif not quote and depth == 0 and text.startswith(word, index):
+            return index
+    return None
 
 
 def split(text: str) -> list[str]:
