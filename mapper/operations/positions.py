@@ -34,22 +34,22 @@ def positions_of_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return (real.cumsum(dim=1) - 1) * real
 
 
-def sinusoids(positions: Tensor, size: int) -> Tensor:
+def sinusoids(x: Tensor, positions: Tensor, size: int) -> Tensor:
     """Sines, then cosines, of geometric frequencies from 1 to 1 / 10000 (fairseq). (B, T) -> (B, T, size)"""
     half = size // 2
     index = torch.arange(half, dtype=torch.float32, device=positions.device)
     angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / (half - 1)))
-    return F.pad(torch.cat((angles.sin(), angles.cos()), dim=-1), (0, size % 2))
+    return F.pad(torch.cat((angles.sin(), angles.cos()), dim=-1), (0, size % 2)).to(x.dtype)
 
 
-def sinusoids_interleaved(positions: Tensor, size: int) -> Tensor:
+def sinusoids_interleaved(x: Tensor, positions: Tensor, size: int) -> Tensor:
     """Sine and cosine in turn, frequencies 10000 ** (-2 i / size) (paper 1706.03762).
 
     (B, T) -> (B, T, size)
     """
     index = torch.arange(0, size, 2, dtype=torch.float32, device=positions.device)
     angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / size))
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).to(x.dtype)
 
 
 def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:

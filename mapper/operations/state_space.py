@@ -25,7 +25,7 @@ def selective_scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Te
     x, dt, a, b, c = x.float(), dt.float(), a.float(), b.float(), c.float()
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         return selective_scan_steps(x, dt, a, b, c).to(dtype)
-    h = linear_scan(dt[..., None] * a, (dt * x)[..., None] * b[:, :, None], levels=3)
+    h = linear_scan(dt[..., None] * a, (dt * x)[..., None] * b[:, :, None], levels=2)
     return (h @ c[..., None]).squeeze(-1).to(dtype)
 
 
@@ -50,28 +50,30 @@ def selective_step(
 def linear_scan(decay: Tensor, x: Tensor, levels: int) -> Tensor:
     """h_t = exp(decay_t) * h_(t-1) + x_t for all t at once. decay <= 0 and x (B, T, I, N) -> (B, T, I, N)
 
-    Chunks of 16 side by side, then their ends by the same means; at the last level, where one element is
-    16 ** levels positions, all pairs of elements.
+    Chunks of 32 by doubling, then their ends by the same means; at the last level, where one element is
+    32 ** levels positions, all pairs of elements. Padding by 63 leaves two chunks or more: a count that may
+    be 1 cannot be exported. A negative pad cuts the end off: a slice would need a proof that it is there.
     """
     if levels == 0:
         return linear_scan_pairs(decay, x)
-    length = x.shape[1]
-    padding = (0, 0, 0, 0, 0, -length % 16)
-    decay, x = F.pad(decay, padding).unflatten(1, (-1, 16)), F.pad(x, padding).unflatten(1, (-1, 16))
-    factor = decay.exp()
-    h, kept = [x[:, :, 0]], [factor[:, :, 0]]
-    for i in range(1, 16):
-        h.append(factor[:, :, i] * h[-1] + x[:, :, i])
-        kept.append(factor[:, :, i] * kept[-1])
-    ends = linear_scan(decay.sum(dim=2), h[-1], levels - 1)
-    before = F.pad(ends[:, :-1], (0, 0, 0, 0, 1, 0))[:, :, None]
-    return (torch.stack(h, dim=2) + torch.stack(kept, dim=2) * before).flatten(1, 2)[:, :length]
+    padding = (0, 0, 0, 0, 0, 63)
+    decays = F.pad(decay, padding).unfold(1, 32, 32)  # (B, chunks, I, N, 32)
+    h, kept = F.pad(x, padding).unfold(1, 32, 32), decays.exp()
+    for reach in (1, 2, 4, 8, 16):
+        h = h + kept * F.pad(h, (reach, -reach))
+        kept = kept * F.pad(kept, (reach, -reach), value=1.0)
+    ends = linear_scan(decays.sum(dim=-1), h[..., -1], levels - 1)
+    before = F.pad(ends, (0, 0, 0, 0, 1, -1))[..., None]
+    h = (h + kept * before).movedim(-1, 2).flatten(1, 2)
+    return F.pad(h, (0, 0, 0, 0, 0, x.shape[1] - h.shape[1]))
 
 
 def linear_scan_pairs(decay: Tensor, x: Tensor) -> Tensor:
-    """linear_scan as a sum over all earlier positions. decay and x (B, T, I, N) -> (B, T, I, N)"""
-    total = decay.cumsum(dim=1)
+    """linear_scan as a sum over all earlier positions. decay and x (B, T, I, N) -> (B, T, I, N)
+
+    Each pair's decay is summed by itself: a difference of running sums would lose the small ones.
+    """
     index = torch.arange(x.shape[1], device=x.device)
-    later = (index > index[:, None])[None, :, :, None, None]
-    factor = (total[:, :, None] - total[:, None]).masked_fill(later, -torch.inf).exp()
-    return (factor * x[:, None]).sum(dim=2)
+    ahead = (index - index[:, None])[:, :, None, None]  # the earlier position minus the later one
+    between = decay[:, :, None].masked_fill(ahead >= 0, 0.0).cumsum(dim=1)
+    return (between.masked_fill(ahead > 0, -torch.inf).exp() * x[:, None]).sum(dim=2)

@@ -120,11 +120,11 @@ def test_sinusoids_equal_the_references(size):
     from transformers.models.xglm.modeling_xglm import XGLMSinusoidalPositionalEmbedding
 
     expected = XGLMSinusoidalPositionalEmbedding.get_embedding(7, size, None)
-    torch.testing.assert_close(positions.sinusoids(torch.arange(7)[None], size)[0], expected)
+    torch.testing.assert_close(positions.sinusoids(torch.zeros(1), torch.arange(7)[None], size)[0], expected)
 
 
 def test_interleaved_sinusoids_equal_the_formula():
-    out = positions.sinusoids_interleaved(torch.arange(5)[None], 6)[0]
+    out = positions.sinusoids_interleaved(torch.zeros(1), torch.arange(5)[None], 6)[0]
     for p in range(5):
         for i in range(3):
             angle = torch.tensor(p / 10000 ** (2 * i / 6))

@@ -1,0 +1,182 @@
+"""Leaves, convolutions, activations and pooling against torch's and the reference's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers.activations import ACT2FN
+
+from mapper.operations import activations, convolution, leaves, pooling
+
+
+def filled(module: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_floating_point():
+            nn.init.uniform_(tensor, 0.5, 1.5)
+    return module.eval()
+
+
+def test_a_transposed_linear_is_the_references():
+    from transformers.pytorch_utils import Conv1D
+
+    reference = filled(Conv1D(6, 4))
+    leaf = leaves.LinearTransposed(4, 6)
+    leaf.load_state_dict(reference.state_dict())
+    x = torch.randn(2, 3, 4)
+    torch.testing.assert_close(leaf(x), reference(x))
+    assert set(leaves.LinearTransposed(4, 6, bias=False).state_dict()) == {"weight"}
+
+
+def test_layer_norms_differ_in_names_and_layout_only():
+    norm = filled(nn.LayerNorm(4, eps=1e-6))
+    gamma_beta, first = leaves.LayerNormGammaBeta(4, 1e-6), leaves.LayerNormChannelsFirst(4, 1e-6)
+    gamma_beta.load_state_dict({"gamma": norm.weight, "beta": norm.bias})
+    first.load_state_dict(norm.state_dict())
+    x = torch.randn(2, 3, 5, 4)
+    torch.testing.assert_close(gamma_beta(x), norm(x), rtol=0, atol=0)
+    torch.testing.assert_close(first(x.permute(0, 3, 1, 2)), norm(x).permute(0, 3, 1, 2), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_offset_norm_is_the_references(dtype):
+    from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
+
+    reference = filled(Gemma2RMSNorm(8, eps=1e-6)).to(dtype)
+    leaf = leaves.RMSNormOffset(8, 1e-6).to(dtype)
+    leaf.load_state_dict(reference.state_dict())
+    x = torch.randn(2, 3, 8, dtype=dtype)
+    torch.testing.assert_close(leaf(x), reference(x))
+    gamma = leaves.RMSNormGamma(8, 1e-6)
+    gamma.load_state_dict({"gamma": reference.weight.float()})
+    expected = F.rms_norm(x.float(), (8,), reference.weight.float(), 1e-6)
+    torch.testing.assert_close(gamma(x.float()), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_scaled_embedding_rounds_its_scale_first(dtype):
+    leaf = filled(leaves.ScaledEmbedding(5, 8, 48**0.5)).to(dtype)
+    ids = torch.tensor([[0, 4, 2]])
+    expected = leaf.weight[ids] * torch.tensor(48**0.5, dtype=dtype)
+    torch.testing.assert_close(leaf(ids), expected, rtol=0, atol=0)
+
+
+def test_a_frozen_batch_norm_is_batch_norm_in_eval():
+    reference = filled(nn.BatchNorm2d(3))
+    leaf = leaves.FrozenBatchNorm(3)
+    state = reference.state_dict()
+    del state["num_batches_tracked"]
+    leaf.load_state_dict(state)
+    x = torch.randn(2, 3, 4, 4)
+    torch.testing.assert_close(leaf.train()(x), reference(x))
+
+
+@pytest.mark.parametrize("kernel", [4, 5])
+def test_weight_normed_convolutions_are_torchs(kernel):
+    options = {"padding": kernel // 2, "groups": 2}
+    reference = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 6, kernel, **options), dim=2)
+    reference = filled(reference)
+    state = reference.state_dict()
+    parametrized = leaves.Conv1dParametrized(4, 6, kernel, (1, 1, kernel), **options)
+    parametrized.load_state_dict(state)
+    x = torch.randn(2, 4, 7)
+    torch.testing.assert_close(parametrized(x), reference(x))
+    old = leaves.Conv1dWeightNorm(4, 6, kernel, (1, 1, kernel), **options)
+    prefix = "parametrizations.weight.original"
+    names = {"bias": state["bias"], "weight_g": state[prefix + "0"], "weight_v": state[prefix + "1"]}
+    old.load_state_dict(names)
+    torch.testing.assert_close(old(x), reference(x))
+
+
+@pytest.mark.parametrize("kernel", [4, 5])
+def test_position_convolutions_keep_the_length(kernel):
+    from transformers import Wav2Vec2Config
+    from transformers.models.wav2vec2.modeling_wav2vec2 import Wav2Vec2PositionalConvEmbedding
+
+    config = Wav2Vec2Config(hidden_size=4, num_conv_pos_embeddings=kernel, num_conv_pos_embedding_groups=2)
+    reference = filled(Wav2Vec2PositionalConvEmbedding(config))
+    leaf = leaves.Conv1dParametrized(4, 4, kernel, (1, 1, kernel), padding=kernel // 2, groups=2)
+    leaf.load_state_dict(reference.conv.state_dict())
+    x = torch.randn(2, 7, 4)
+    out = F.gelu(convolution.trim_even(leaf(x.transpose(1, 2)), kernel)).transpose(1, 2)
+    torch.testing.assert_close(out, reference(x))
+
+
+def test_weight_norm_per_output_channel():
+    direction = torch.randn(6, 4, 3)
+    length = torch.rand(6, 1, 1)
+    expected = direction / direction.flatten(1).norm(dim=1)[:, None, None] * length
+    torch.testing.assert_close(convolution.weight_norm(length, direction), expected)
+
+
+def test_response_norm_is_the_references():
+    from transformers.models.convnextv2.modeling_convnextv2 import ConvNextV2GRN
+
+    reference = filled(ConvNextV2GRN(4))
+    x = torch.randn(2, 3, 5, 4)
+    torch.testing.assert_close(convolution.response_norm(x, reference.weight, reference.bias), reference(x))
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 2), (1, 2), (2, 2)])
+@pytest.mark.parametrize("side", [6, 7])
+def test_same_padding_gives_the_rounded_up_size(kernel, stride, side):
+    x = convolution.pad_same(torch.zeros(1, 1, side, side + 1), kernel, stride)
+    out = F.conv2d(x, torch.zeros(1, 1, kernel, kernel), stride=stride)
+    assert out.shape[2:] == (-(-side // stride), -(-(side + 1) // stride))
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("quick_gelu", activations.quick_gelu),
+        ("relu2", activations.relu_squared),
+        ("gelu_10", activations.gelu_clipped),
+        ("laplace", activations.laplace),
+    ],
+)
+def test_activations_are_the_references(name, function):
+    x = torch.linspace(-12, 12, 101)
+    torch.testing.assert_close(function(x), ACT2FN[name](x))
+
+
+def test_a_soft_cap_keeps_values_below_the_cap():
+    x = torch.tensor([-1000.0, 0.1, 1000.0])
+    torch.testing.assert_close(activations.softcap(x, 30.0), 30 * torch.tanh(x / 30))
+
+
+X = torch.arange(30.0).view(2, 5, 3)
+
+
+def test_pooling_takes_the_position_it_names():
+    left, right = (
+        torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]),
+        torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]]),
+    )
+    ids = torch.tensor([[7, 2, 9, 2, 0], [2, 9, 9, 0, 0]])
+    torch.testing.assert_close(pooling.pool_mean(X, None), X.mean(1))
+    torch.testing.assert_close(pooling.pool_mean(X, left)[0], X[0, 2:].mean(0))
+    assert torch.equal(pooling.pool_last(X, ids, 0), torch.stack((X[0, 3], X[1, 2])))
+    assert torch.equal(pooling.pool_last(X, ids.flip(1), 0), torch.stack((X[0, 4], X[1, 4])))
+    assert torch.equal(pooling.pool_last_seen(X, right), torch.stack((X[0, 1], X[1, 3])))
+    assert torch.equal(pooling.pool_last_seen(X, None), X[:, -1])
+    assert torch.equal(pooling.pool_highest_id(X, ids), torch.stack((X[0, 2], X[1, 1])))
+    assert torch.equal(pooling.pool_first_id(X, ids, 2), torch.stack((X[0, 1], X[1, 0])))
+    assert torch.equal(pooling.pool_last_id(X, ids, 2), torch.stack((X[0, 3], X[1, 0])))
+
+
+def test_frames_of_real_samples_are_the_references():
+    from transformers import Wav2Vec2Config, Wav2Vec2Model
+
+    config = Wav2Vec2Config(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, conv_dim=(8, 8),
+        conv_kernel=(10, 3), conv_stride=(5, 2), num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
+        num_feat_extract_layers=2,
+    )  # fmt: skip
+    mask = (torch.arange(203) < torch.tensor([[203], [90]])).long()
+    frames = 19
+    expected = Wav2Vec2Model(config)._get_feature_vector_attention_mask(frames, mask)
+    x = torch.zeros(2, frames, 8)
+    assert torch.equal(pooling.frame_mask(x, mask, (10, 3), (5, 2)), expected)
+    assert pooling.frame_mask(x, None, (10, 3), (5, 2)) is None

@@ -1,0 +1,74 @@
+"""The registry gives operations as text that stands on its own."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+import subprocess
+import sys
+
+import pytest
+
+from mapper import operations
+
+GIVEN = {"torch", "F", "nn", "Tensor", "math"}  # what a generated file imports
+
+
+def test_reading_operations_imports_no_torch():
+    code = (
+        "import sys, mapper.operations as o; o.operation_source('attend'); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_signatures_say_what_goes_in_and_what_comes_out():
+    signature = operations.operation_signature("attend_softcap")
+    assert signature.parameters == ("q", "k", "v", "mask", "scale", "cap")
+    assert signature.required == 6 and signature.arity == 1 and signature.topic == "attention"
+    assert signature.annotations[3] == "Tensor | None"
+    assert operations.operation_signature("split_qkv").arity == 3
+    assert operations.operation_signature("rotary_frequencies_yarn").required == 5
+    module = operations.operation_signature("LinearTransposed")
+    assert module.is_module and module.parameters == ("in_features", "out_features", "bias")
+    assert operations.operation_signature("new_cache").arity == 0
+
+
+def test_needed_operations_come_before_those_that_call_them():
+    needed = operations.operations_needed(["attend", "selective_scan"])
+    assert needed.index("repeat_heads") < needed.index("attend_scaled") < needed.index("attend")
+    assert needed.index("linear_scan_pairs") < needed.index("linear_scan") < needed.index("selective_scan")
+    assert len(set(needed)) == len(needed)
+
+
+def test_an_unknown_operation_is_a_key_error():
+    with pytest.raises(KeyError):
+        operations.operation_source("attend_everything")
+
+
+@pytest.mark.parametrize("name", operations.operation_names())
+def test_an_operation_is_documented_typed_and_fits_the_page(name):
+    source = operations.operation_source(name)
+    node = ast.parse(source).body[0]
+    assert ast.get_docstring(node)
+    assert all(len(line) <= 110 for line in source.splitlines())
+    signature = operations.operation_signature(name)
+    assert all(signature.annotations) and (signature.returns or signature.is_module)
+    assert not node.decorator_list
+
+
+@pytest.mark.parametrize("name", operations.operation_names())
+def test_an_operation_runs_on_what_a_generated_file_imports(name):
+    import torch
+    import torch.nn.functional as F
+    from torch import Tensor, nn
+
+    space = {"torch": torch, "F": F, "nn": nn, "Tensor": Tensor, "math": math}
+    text = "\n\n".join(operations.operation_source(n) for n in operations.operations_needed([name]))
+    exec(compile("from __future__ import annotations\n" + text, name, "exec"), space)
+    tree = ast.parse(text)
+    bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    assert used - bound - GIVEN - set(dir(builtins)) <= set(operations.operation_names())
+    assert used - bound - set(dir(builtins)) <= space.keys()
