@@ -50,7 +50,9 @@ class _Draft:
         end = _position(common, path) + 1
         if self.step[1] is not None:
             return Place(common[:end])
-        own_lists = [indices for leaf in self.leaves for _, indices in leaf.block[len(path) :] if indices is not None]
+        own_lists = [
+            indices for leaf in self.leaves for _, indices in leaf.block[len(path) :] if indices is not None
+        ]
         for at in range(end, len(common)):
             if common[at] in own_lists:
                 return Place(common[: max(at - 1, end)])  # the folder of the numbers is the list itself

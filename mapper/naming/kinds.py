@@ -42,7 +42,7 @@ def find_leaves(root: Node, vocabulary: Vocabulary) -> list[Found]:
 
 
 def _folders(root: Node, vocabulary: Vocabulary) -> Iterator[Spot]:
-    waiting = [Spot(Place(), (), root)]
+    waiting = [Spot(Place(), (), root, ())]
     while waiting:
         spot = waiting.pop()
         yield spot
@@ -51,10 +51,9 @@ def _folders(root: Node, vocabulary: Vocabulary) -> Iterator[Spot]:
 
 
 def _children(spot: Spot) -> Iterator[Spot]:
-    nodes = (*spot.nodes, spot.node)
     for part, child in spot.node.distinct():
         if child.children or (child.info is not None and isinstance(part, tuple)):
-            yield Spot(spot.place.child(part), nodes, child)
+            yield spot.child(part, child)
 
 
 def _is_parametrization(spot: Spot) -> bool:
@@ -88,11 +87,7 @@ class _Folder:
             yield module
         for word, info in self.own.items():
             if module is None or word not in module.tensors:
-                spot = Spot(
-                    self.spot.place.child(word),
-                    (*self.spot.nodes, self.spot.node),
-                    self.spot.node.children[word],
-                )
+                spot = self.spot.child(word, self.spot.node.children[word])
                 yield self.bare(spot, info)
 
     def module(self) -> Found | None:
@@ -197,7 +192,7 @@ def vote_on_norms(found: list[Found]) -> None:
             for at in range(len(leaf.spot.place)):
                 votes.setdefault(leaf.spot.place[:at], Counter())[_ballot(leaf)] += leaf.spot.place.count
     for leaf in found:
-        if not leaf.sure and (leaf.kind == "RMSNorm" or leaf.spot.words[-1:] == ["norm"]):
+        if not leaf.sure and (leaf.kind == "RMSNorm" or leaf.spot.words[-1:] == ("norm",)):
             _follow(leaf, votes)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mapper.architecture import Leaf, Place
+from mapper.architecture import Leaf
+from mapper.limits import NAME_DEPTH
 from mapper.naming.kinds import Found, find_leaves
 from mapper.naming.towers import Towers
 from mapper.naming.tree import Node
@@ -77,8 +78,14 @@ def number_folders(readings: list[Reading], towers: Towers) -> None:
 def read(root: Node, vocabulary: Vocabulary) -> list[Reading]:
     """Steps and role of every leaf, before towers."""
     reader = _Reader(vocabulary)
-    found = [part for leaf in find_leaves(root, vocabulary) for part in split(leaf, vocabulary)]
-    return [reader.read(leaf) for leaf in found]
+    return [reading for leaf in find_leaves(root, vocabulary) for reading in _told_apart(leaf, reader, vocabulary)]
+
+
+def _told_apart(found: Found, reader: _Reader, vocabulary: Vocabulary) -> list[Reading]:
+    """A leaf's readings: one for each of its indices that a pattern tells from the others, if they then differ."""
+    readings = [reader.read(part) for part in split(found, vocabulary)]
+    meanings = {(reading.role, tuple(step.role for step in reading.steps), reading.found.kind) for reading in readings}
+    return readings if len(meanings) > 1 else [reader.read(found)]
 
 
 def _leaf(
@@ -97,16 +104,11 @@ def split(found: Found, vocabulary: Vocabulary) -> Iterable[Found]:
     """The leaf, once for each of its indices that a pattern tells from the others."""
     for section in ("roles", "kinds"):
         for at, index in vocabulary.tries[section].splits(found.spot.words):
-            yield from split(_with_indices(found, at, (index,)), vocabulary)
-            rest = tuple(other for other in found.spot.place[at] if other != index)
-            yield from split(_with_indices(found, at, rest), vocabulary)  # type: ignore[arg-type]
+            yield from split(replace(found, spot=found.spot.with_indices(at, (index,))), vocabulary)
+            rest = tuple(other for other in found.spot.place[at] if isinstance(other, int) and other != index)
+            yield from split(replace(found, spot=found.spot.with_indices(at, rest)), vocabulary)
             return
     yield found
-
-
-def _with_indices(found: Found, at: int, indices: tuple[int, ...]) -> Found:
-    place = Place((*found.spot.place[:at], indices, *found.spot.place[at + 1 :]))
-    return replace(found, spot=Spot(place, found.spot.nodes, found.spot.node))
 
 
 class _Reader:
@@ -118,6 +120,8 @@ class _Reader:
 
     def read(self, found: Found) -> Reading:
         spot = found.spot
+        for length in range(len(spot.place)):
+            self.chain(spot, length)  # from the top, so that no name is too deep for the stack
         for match in self.vocabulary.matches("roles", spot, found.kind):
             *outer, role = match.entry.target.split(".")
             chain = self.chain(spot, len(spot.place) - max(match.length, 1))
@@ -163,9 +167,10 @@ class _Reader:
         if place in self.known:
             return self.known[place]
         steps: tuple[Step, ...] = ()
-        if length:
-            node = spot.nodes[length] if length < len(spot.nodes) else spot.node
-            folder = Spot(Place(place), spot.nodes[:length], node)
+        if length > NAME_DEPTH:
+            steps = self.chain(spot, NAME_DEPTH)  # no deeper: a description of blocks is read by recursion
+        elif length:
+            folder = spot.folder(length)
             steps = self.list_step(folder) if isinstance(place[-1], tuple) else self.block_step(folder)
         self.known[place] = steps
         return steps
@@ -194,8 +199,7 @@ class _Reader:
                 if inside and inside.indices
                 else outer
             )
-        folder = Spot(Place(place), element.nodes[: len(place)], element.nodes[-1])
-        match = self.vocabulary.decide("lists", folder)
+        match = self.vocabulary.decide("lists", element.folder(len(place)))
         if match is None:
             return outer
         outer = self.chain(element, len(place) - max(match.length, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mapper.architecture import Place
@@ -18,12 +18,13 @@ class Node:
     `children` is sorted, numbers by value before words, so that the order of a file never matters.
     """
 
-    __slots__ = ("_words", "children", "info")
+    __slots__ = ("_held", "_words", "children", "info")
 
     def __init__(self, info: TensorInfo | None, children: dict[str, Node]):
         self.info = info
         self.children = children
         self._words: dict[str, list[Node]] | None = None
+        self._held: dict[tuple[str, ...], bool] = {}
 
     @property
     def is_list(self) -> bool:
@@ -51,12 +52,15 @@ class Node:
             node = node.children.get(word) if node else None
         return node
 
-    def holds(self, words: Sequence[str]) -> bool:
+    def holds(self, words: tuple[str, ...]) -> bool:
         """Whether there is a path of these pattern words below."""
-        nodes = [self]
-        for word in words:
-            nodes = [child for node in nodes for child in node.called(word)]
-        return bool(nodes)
+        known = self._held.get(words)
+        if known is None:
+            nodes = [self]
+            for word in words:
+                nodes = [child for node in nodes for child in node.called(word)]
+            known = self._held[words] = bool(nodes)
+        return known
 
     def called(self, word: str) -> list[Node]:
         """The children that a pattern's word stands for."""

@@ -26,20 +26,37 @@ class Match:
     rank: int  # of the rule's origin: a family's entries (1) win over the vocabulary's (0)
 
 
-@dataclass
 class Spot:
     """Where something stands: its folded path, and the folders from the root to the one that holds it."""
 
-    place: Place
-    nodes: tuple[Node, ...]  # len(place) of them: nodes[0] is the root, nodes[-1] holds the last word
-    node: Node  # what stands there
-    elements: tuple[Node, ...] = ()  # the list elements around it, the closest first
-    words: list[str | tuple[int, ...]] = field(default_factory=list)
+    __slots__ = ("node", "nodes", "place", "words")
 
-    def __post_init__(self) -> None:
-        self.words = [normal(word) if isinstance(word, str) else word for word in self.place]
-        lists = (at for at in range(len(self.place) - 1, 0, -1) if isinstance(self.place[at - 1], tuple))
-        self.elements = tuple(self.nodes[at] for at in lists)
+    def __init__(self, place: Place, nodes: tuple[Node, ...], node: Node, words: Words):
+        self.place = place
+        self.nodes = nodes  # len(place) of them: nodes[0] is the root, nodes[-1] holds the last word
+        self.node = node  # what stands there
+        self.words = words  # the place as patterns compare it
+
+    def child(self, part: str | tuple[int, ...], node: Node) -> Spot:
+        word = normal(part) if isinstance(part, str) else part
+        return Spot(self.place.child(part), (*self.nodes, self.node), node, (*self.words, word))
+
+    def folder(self, length: int) -> Spot:
+        """The folder that the first `length` parts of the place lead to."""
+        node = self.nodes[length] if length < len(self.nodes) else self.node
+        return Spot(Place(self.place[:length]), self.nodes[:length], node, self.words[:length])
+
+    def with_indices(self, at: int, indices: tuple[int, ...]) -> Spot:
+        """The same for some of the elements of a list."""
+        place, words = (
+            (*whole[:at], indices, *whole[at + 1 :]) for whole in (tuple(self.place), tuple(self.words))
+        )
+        return Spot(Place(place), self.nodes, self.node, words)
+
+    def elements(self) -> list[Node]:
+        """The list elements around it, the closest first."""
+        at = range(len(self.place) - 1, 0, -1)
+        return [self.nodes[length] for length in at if isinstance(self.place[length - 1], tuple)]
 
 
 class Trie:
@@ -118,17 +135,18 @@ class Overrides:
     kinds: Mapping[str, str] = field(default_factory=dict)  # pattern -> leaf kind
     transposed: Sequence[str] = ()  # Linear layers whose weight is stored [in, out]
     unused: Mapping[str, str] = field(default_factory=dict)  # pattern -> why
+    origin: str = "the family"  # as messages name it
 
     def entries(self) -> Iterator[Entry]:
         for pattern, target in self.names.items():
             scope = "root" if target.startswith("/") else "any"
-            yield Entry("roles", target.lstrip("/"), scope, (pattern,))
+            yield Entry("roles", target.lstrip("/"), scope, (pattern,), origin=self.origin)
         for pattern, kind in self.kinds.items():
-            yield Entry("kinds", kind, "any", (pattern,))
+            yield Entry("kinds", kind, "any", (pattern,), origin=self.origin)
         for pattern in self.transposed:
-            yield Entry("transposed", "transposed", "any", (pattern,))
+            yield Entry("transposed", "transposed", "any", (pattern,), origin=self.origin)
         for pattern, why in self.unused.items():
-            yield Entry("unused", why, "any", (pattern,))
+            yield Entry("unused", why, "any", (pattern,), origin=self.origin)
 
 
 class Vocabulary:
@@ -183,31 +201,34 @@ def unnumbered(role: str) -> str:
 
 def fits(match: Match, spot: Spot, kind: str | None) -> bool:
     """Whether the conditions of an entry hold where its pattern fits."""
+    return next(unmet(match, spot, kind), None) is None
+
+
+def unmet(match: Match, spot: Spot, kind: str | None) -> Iterator[str]:
+    """The conditions of an entry that do not hold where its pattern fits."""
     entry = match.entry
     if entry.kinds and kind not in entry.kinds:
-        return False
+        yield f"kind: {', '.join(entry.kinds)}"
     if entry.not_parts and not parts(last_word(spot.words)).isdisjoint(entry.not_parts):
-        return False
-    if entry.holds and not any(has_path(spot.node, path) for path in entry.holds):
-        return False
-    if any(has_path(spot.node, path) for path in entry.not_holds):
-        return False
+        yield f"not_parts: {', '.join(entry.not_parts)}"
+    if entry.holds and not any_path([spot.node], entry.holds):
+        yield f"holds: {', '.join(entry.holds)}"
+    if entry.not_holds and any_path([spot.node], entry.not_holds):
+        yield f"not_holds: {', '.join(entry.not_holds)}"
     left = spot.words[: len(spot.words) - max(match.length, 1)]
     if entry.within and not is_within(left, entry.within):
-        return False
+        yield f"within: {', '.join(entry.within)}"
     if entry.not_within and is_within(left, entry.not_within):
-        return False
-    if entry.beside or entry.not_beside:
-        around = _around(match, spot)
-        if entry.beside and not any(has_path(node, path) for node in around for path in entry.beside):
-            return False
-        return not any(has_path(node, path) for node in around for path in entry.not_beside)
-    return True
+        yield f"not_within: {', '.join(entry.not_within)}"
+    if entry.beside and not any_path(_around(match, spot), entry.beside):
+        yield f"beside: {', '.join(entry.beside)}"
+    if entry.not_beside and any_path(_around(match, spot), entry.not_beside):
+        yield f"not_beside: {', '.join(entry.not_beside)}"
 
 
 def _around(match: Match, spot: Spot) -> list[Node]:
     """The folder in which the pattern begins, and the list elements around it."""
-    return [spot.nodes[len(spot.place) - max(match.length, 1)], *spot.elements]
+    return [spot.nodes[len(spot.place) - max(match.length, 1)], *spot.elements()]
 
 
 def last_word(words: Words) -> str:
@@ -222,6 +243,6 @@ def is_within(left: Words, wanted: Iterable[str]) -> bool:
     )
 
 
-def has_path(node: Node, path: str) -> bool:
-    """Whether a folder holds a path of pattern words."""
-    return node.holds(pattern_words(path))
+def any_path(nodes: Iterable[Node], paths: Iterable[str]) -> bool:
+    """Whether one of the folders holds one of the paths of pattern words."""
+    return any(node.holds(pattern_words(path)) for node in nodes for path in paths)

@@ -39,6 +39,7 @@ class Entry:
     kinds: tuple[str, ...] = ()  # the leaf has one of these kinds; empty: any
     ranks: tuple[int, ...] = ()  # the weight has one of these numbers of dimensions; empty: any
     bias: bool | None = None  # the leaf has a bias (True), has none (False)
+    origin: str = ""  # who says so, where it is no vocabulary file
     document: Document | None = None
     keys: KeyPath = ()
 
@@ -60,7 +61,7 @@ class Entry:
     def where(self) -> str:
         """`vocabulary/attention.yaml:12`."""
         if self.document is None:
-            return "given"
+            return self.origin
         return f"{self.document.label}:{self.document.line(*self.keys)}"
 
 
