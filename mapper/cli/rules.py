@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from mapper.cli.options import Group
+from mapper.cli import options
+from mapper.cli.options import Command, Group
+from mapper.cli.output import paint, working
+from mapper.errors import RuleError
+from mapper.report.words import counted, printable
+
+if TYPE_CHECKING:
+    from mapper.report.style import Paint
+    from mapper.rulebook.explain import FamilyExplanation, FlowExplanation, LeafExplanation
+    from mapper.rulebook.rulebook import Rulebook
+
+_WIDTH = 48  # of a column; what is longer pushes its own row only
 
 
 @click.group(
@@ -17,3 +33,122 @@ from mapper.cli.options import Group
 )
 def rules() -> None:
     """Check, explain and list the rule files."""
+
+
+@rules.command(
+    cls=Command,
+    examples="""
+    mapper rules check
+    mapper rules check my_family.yaml
+    mapper rules check --rules ./my_rules
+    """,
+)
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@options.rule_folders
+@options.quiet
+def check(files: tuple[Path, ...], rules: tuple[str, ...], quiet: bool) -> None:
+    """Check rule files: their schema, their flows under all guards, their examples. All of them when no FILE is named.
+
+    Of a FILE it also says which other families' examples it would steal.
+    """
+    from mapper.rulebook.check import check_rules
+
+    with working("checking"):
+        found = check_rules(_rulebook(rules), files)
+    for file in found:
+        for problem in file.problems:
+            click.echo(printable(problem, limit=1_000))
+    bad = [file for file in found if not file.is_good]
+    if bad:
+        raise RuleError(f"{counted(sum(len(file.problems) for file in bad), 'problem')} in {counted(len(bad), 'rule file')}")
+    if not quiet:
+        examples, combinations = (sum(getattr(file, of) for file in found) for of in ("examples", "combinations"))
+        click.echo(
+            f"{counted(len(found), 'rule file')}: {counted(examples, 'example')} and {counted(combinations, 'combination')} "
+            "of guards, all as they should be"
+        )
+
+
+@rules.command(
+    cls=Command,
+    examples="""
+    mapper rules explain encoder.layer.0.attention.self.query.weight
+    mapper rules explain ./checkpoint
+    mapper rules explain distilbert-base-uncased
+    """,
+)
+@click.argument("subject", metavar="KEY|SRC")
+@options.rule_folders
+@options.revision
+def explain(subject: str, rules: tuple[str, ...], revision: str | None) -> None:
+    """Say which line of which rule decided, and what lost. A name with a dot that is no file is a KEY."""
+    rulebook, show = _rulebook(rules), paint()
+    if _is_key(subject):
+        from mapper.rulebook.explain import explain_key
+
+        click.echo("\n".join(_leaf_lines([explain_key(subject, rulebook)], show)))
+        return
+    from mapper.rulebook.explain import explain_checkpoint
+    from mapper.sources import open_source
+
+    with working("reading"):
+        found = explain_checkpoint(open_source(subject, purpose="headers", revision=revision, catalogue=True), rulebook)
+    parts = [_leaf_lines(found.leaves, show), _family_lines(found.families, show), _flow_lines(found.flows, show)]
+    click.echo("\n\n".join("\n".join(part) for part in parts if part))
+
+
+@rules.command(cls=Command, name="list", examples="mapper rules list\nmapper rules list --rules ./my_rules")
+@options.rule_folders
+def list_all(rules: tuple[str, ...]) -> None:
+    """List the rule files in use: families, flows and vocabularies."""
+    from mapper.rulebook.explain import list_rules
+
+    show = paint()
+    for kind, name, file, about in _columns((row.kind, row.name, row.file, row.about) for row in list_rules(_rulebook(rules))):
+        click.echo(f"{kind}  {show('role', name)}  {file}  {show('faint', about)}".rstrip())
+
+
+def _rulebook(folders: Iterable[str]) -> Rulebook:
+    from mapper.rulebook.rulebook import Rulebook
+
+    return Rulebook(folders)
+
+
+def _is_key(subject: str) -> bool:
+    return "." in subject and "/" not in subject and ":" not in subject and not os.path.exists(subject)
+
+
+def _leaf_lines(leaves: Iterable[LeafExplanation], show: Paint) -> Iterator[str]:
+    leaves = list(leaves)
+    rows = _columns((leaf.path, leaf.role or "-", leaf.kind, leaf.why) for leaf in leaves)
+    for leaf, (path, role, kind, why) in zip(leaves, rows, strict=True):
+        yield f"{path}  {show('role' if leaf.role else 'doubt', role)}  {kind}  {show('faint', why)}".rstrip()
+        for lost in leaf.lost:
+            yield show("faint", f"  lost: {printable(lost)}")
+
+
+def _family_lines(families: Iterable[FamilyExplanation], show: Paint) -> Iterator[str]:
+    """The family chosen, and those that came close: of the others nothing was found at all."""
+    for family in families:
+        if family.chosen:
+            yield f"family {show('good', family.name)}, {printable(family.file)}"
+        elif family.foreign:
+            yield f"not {family.name}: has {printable(', '.join(family.foreign[:3]))}"
+        elif len(family.lacking) == 1:
+            yield f"not {family.name}: lacks {printable(family.lacking[0])}"
+
+
+def _flow_lines(flows: Iterable[FlowExplanation], show: Paint) -> Iterator[str]:
+    flows = list(flows)
+    for flow, (block, place, name) in zip(
+        flows, _columns((flow.block, flow.place, flow.flow or "-") for flow in flows), strict=True
+    ):
+        yield f"{block}  {place}  {show('role' if flow.flow else 'doubt', name)}".rstrip()
+
+
+def _columns(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The rows with equal widths, names from files made harmless; the last column is left as it is."""
+    clean = [tuple(printable(text) for text in row) for row in rows]
+    widths = [min(max(map(len, column)), _WIDTH) for column in zip(*clean, strict=True)]
+    widths = [*widths[:-1], 0]
+    return [tuple(f"{text:{wide}}" for text, wide in zip(row, widths, strict=True)) for row in clean]
