@@ -13,6 +13,7 @@ from mapper.flows.language import parse_expression
 
 def emit(architecture: Architecture, *, cache: bool = False) -> str:
     """The source of a model as one self-contained file; `cache` adds a key/value cache to decoders."""
+    from mapper.emission.guard import check_source
     from mapper.emission.source import emit_source
 
     if architecture.missing and architecture.reading != "skeleton":
@@ -32,7 +33,9 @@ def emit(architecture: Architecture, *, cache: bool = False) -> str:
             raise FlowError(f"there is no activation {word!r}; vocabulary/activations.yaml lists those that there are")
         return _Argument(argument).visit(parse_expression(rule.expression, rule.file, rule.line))
 
-    return emit_source(architecture, flow, activation, {"cache": cache})
+    text = emit_source(architecture, flow, activation, {"cache": cache})
+    check_source(text)
+    return text
 
 
 class _Argument(ast.NodeTransformer):

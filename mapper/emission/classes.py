@@ -89,12 +89,13 @@ class Classes:
             draft.lines.append(f"super().__init__({self.container_items(draft, folder)})")
         else:
             for key, child in folder.children.items():
-                draft.lines.append(self.child_line(draft, key, child))
+                for word in [key] if isinstance(key, str) else map(str, key):
+                    draft.lines.append(self.child_line(draft, word, child))
         draft.methods = self.methods(folder, draft)
         return draft
 
-    def child_line(self, draft: Draft, key: Key, child: Folder | Leaf) -> str:
-        name = self.paths.attribute(key) if isinstance(key, str) else str(key[0])
+    def child_line(self, draft: Draft, word: str, child: Folder | Leaf) -> str:
+        name = self.paths.attribute(word)
         text = self.child(draft, child, name)
         if isinstance(child, Leaf) and child.kind == "Buffer":
             return f"self.register_buffer({literal(name)}, {text})"

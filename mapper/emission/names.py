@@ -17,6 +17,13 @@ named_modules named_parameters parameters register_backward_hook register_buffer
 register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook register_load_state_dict_pre_hook
 register_module register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state
 set_submodule share_memory state_dict to to_empty train training type xpu zero_grad
+_apply _backward_hooks _backward_pre_hooks _buffers _call_impl _compiled_call_impl _forward_hooks
+_forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks _forward_pre_hooks_with_kwargs
+_get_abs_string_index _get_backward_hooks _get_backward_pre_hooks _get_name _is_full_backward_hook _load_from_state_dict
+_load_state_dict_post_hooks _load_state_dict_pre_hooks _maybe_warn_non_full_backward_hook _modules _named_members
+_non_persistent_buffers_set _parameters _register_load_state_dict_pre_hook _register_state_dict_hook
+_replicate_for_data_parallel _save_to_state_dict _slow_forward _state_dict_hooks _state_dict_pre_hooks _version
+_wrapped_call_impl
 """.split())  # fmt: skip
 # What nn.ModuleDict has besides: a folder with such a child becomes a class of its own.
 RESERVED_IN_DICT = frozenset("clear items keys pop update values".split())
@@ -26,8 +33,8 @@ def identifier(text: str) -> str:
     """An ASCII identifier close to the text; never a keyword."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     word = "".join(char if char.isalnum() or char == "_" else "_" for char in plain)[:60] or "unnamed"
-    if word[0].isdigit():
-        word = f"_{word}"
+    if word[0].isdigit() or word.startswith("__"):  # two underscores would be mangled by the class
+        word = f"x{word}" if word[0] == "_" else f"_{word}"
     return f"{word}_" if keyword.iskeyword(word) else word
 
 
