@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from mapper.checkpoint import Checkpoint
 from mapper.errors import SourceError, shorten
 from mapper.sources.directory import directory_name, open_directory, open_file
+from mapper.sources.files import SHOWN
 
 if TYPE_CHECKING:
     from torch import nn
 
 PURPOSES = ("headers", "weights")
 PACKAGE = "package:"
-SHOWN = 200  # characters of a source in an error
 FILE_SUFFIXES = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".gz", ".onnx", ".npz", ".gguf", ".msgpack", ".h5",
 )  # fmt: skip

@@ -11,7 +11,15 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import SourceError, listed, shorten
 from mapper.sources import safetensors, sharded
 from mapper.sources.documents import read_config
-from mapper.sources.files import LATER_SUFFIXES, SNIFFED, open_regular, refuse_impostor, refuse_later
+from mapper.sources.files import (
+    LATER_SUFFIXES,
+    SNIFFED,
+    base_name,
+    open_regular,
+    printable,
+    refuse_impostor,
+    refuse_later,
+)
 from mapper.sources.manifest import GZIP, open_manifest
 from mapper.sources.shards import Shard, joined
 
@@ -41,7 +49,9 @@ class Choice(NamedTuple):
 def choose(names: Iterable[str], source: str) -> Choice:
     """The files among `names` that hold the weights: one format only, safetensors before torch."""
     present = sorted(
-        name for name in names if "/" not in name and not name.startswith(".") and name not in BESIDE
+        name
+        for name in names
+        if "/" not in name and name.isprintable() and not name.startswith(".") and name not in BESIDE
     )
     for suffixes, standard in (
         ((".safetensors",), "model.safetensors"),
@@ -109,8 +119,8 @@ def directory_name(path: str | Path) -> str:
     full = Path(os.path.abspath(path))
     repo = full.parent.parent.name
     if full.parent.name == "snapshots" and repo.startswith("models--"):
-        return repo.removeprefix("models--").replace("--", "/")
-    return full.name or "/"
+        return printable(repo.removeprefix("models--").replace("--", "/"))
+    return printable(full.name) or "/"
 
 
 def sibling_config(directory: str | Path) -> dict[str, Any] | None:
@@ -121,7 +131,7 @@ def sibling_config(directory: str | Path) -> dict[str, Any] | None:
 
 def open_file(path: str | Path) -> Checkpoint:
     """The checkpoint in one file: weights with the config.json beside them, an index, or a manifest."""
-    name = os.path.basename(os.fspath(path))
+    name = base_name(path)
     if name.endswith(INDEX_SUFFIX):
         shards = sharded.open_index(path, open_shard)
         return joined(shards, name, sibling_config(os.path.dirname(os.path.abspath(path))))
@@ -141,7 +151,7 @@ def open_shard(path: str | Path) -> Shard:
     """The table of one weight file."""
     file, size = open_regular(path)
     with file:
-        shard = read_table(file, size, os.path.basename(os.fspath(path)))
+        shard = read_table(file, size, base_name(path))
     shard.path = os.fspath(path)
     return shard
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from mapper import limits
 from mapper.errors import FormatError, shorten
-from mapper.sources.files import SNIFFED, open_regular, refuse_impostor
+from mapper.sources.files import SNIFFED, base_name, open_regular, refuse_impostor
 
 
 @contextmanager
@@ -52,7 +51,7 @@ def parse(data: bytes, name: str, **options: Any) -> dict[str, Any]:
 
 def read_document(path: str | Path, limit: int = limits.CONFIG_BYTES) -> dict[str, Any]:
     """The JSON object in the file at `path`, of at most `limit` bytes."""
-    name = os.path.basename(os.fspath(path))
+    name = base_name(path)
     file, size = open_regular(path)
     with file:
         if size > limit:
@@ -65,7 +64,7 @@ def read_document(path: str | Path, limit: int = limits.CONFIG_BYTES) -> dict[st
 def read_config(path: str | Path) -> dict[str, Any]:
     """The config at `path`. Checked are size, depth and text; what the fields mean is the reader's business."""
     config = read_document(path)
-    check_config(config, os.path.basename(os.fspath(path)))
+    check_config(config, base_name(path))
     return config
 
 

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from mapper.errors import FormatError, SourceError, shorten
 
+SHOWN = 200  # characters of a name in an error or a report
 SNIFFED = 512  # bytes that tell what a file is
 
 # Containers that have a name but no reader yet, by their first bytes and by suffix.
@@ -19,9 +20,19 @@ LATER_SUFFIXES = {
 }  # fmt: skip
 
 
+def base_name(path: str | Path) -> str:
+    """The last part of `path` as one printable line: a file may have any name."""
+    return printable(os.path.basename(os.fspath(path)))
+
+
+def printable(text: str, limit: int = SHOWN) -> str:
+    """`text`, escaped and cut in the middle where it is not one short printable line."""
+    return text if text.isprintable() and len(text) <= limit else shorten(text, limit)[1:-1]
+
+
 def open_regular(path: str | Path) -> tuple[BinaryIO, int]:
     """The file at `path`, open for reading, and its size in bytes. A pipe or device is refused before it is opened."""
-    name = os.path.basename(os.fspath(path))
+    name = base_name(path)
     try:
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import MapperError, SourceError, listed, shorten
 from mapper.sources import sharded
@@ -30,7 +31,6 @@ CONNECT_SECONDS = (
 READ_SECONDS = 15.0  # without a byte
 RETRIES = 2
 CONNECTIONS = 8
-NAME_CHARACTERS = 96  # the hub's own limit on each part of an id
 PUNCTUATION = "-_."
 ON = ("1", "ON", "YES", "TRUE")
 
@@ -49,7 +49,7 @@ def is_id(text: str) -> bool:
     parts = text.split("/")
     allowed = set(string.ascii_letters + string.digits + PUNCTUATION)
     return len(parts) <= 2 and all(
-        0 < len(part) <= NAME_CHARACTERS
+        0 < len(part) <= limits.HUB_NAME_CHARACTERS
         and allowed.issuperset(part)
         and part.strip(PUNCTUATION)
         and ".." not in part
@@ -61,7 +61,9 @@ def is_revision(text: str) -> bool:
     """Whether `text` could be a branch, tag or commit."""
     allowed = set(string.ascii_letters + string.digits + PUNCTUATION + "/+")
     return (
-        0 < len(text) <= 255 and allowed.issuperset(text) and all(part.strip(".") for part in text.split("/"))
+        0 < len(text) <= limits.HUB_REVISION_CHARACTERS
+        and allowed.issuperset(text)
+        and all(part.strip(".") for part in text.split("/"))
     )
 
 
@@ -73,7 +75,7 @@ def open_hub(name: str, purpose: str, revision: str | None) -> Checkpoint:
             return open_directory(snapshot, _source(snapshot, revision))
         except SourceError:  # the cache may hold a part: the config of an earlier look
             pass
-    _require_connection(name)
+    _require_connection(name, "not in the cache" if snapshot is None else "only in part in the cache")
     with _client_errors(name, revision), _quiet():
         repo = _describe(name, revision)
         choice = choose(repo.files, repo.name)
@@ -92,7 +94,7 @@ def endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
-def _require_connection(name: str) -> None:
+def _require_connection(name: str, cached: str) -> None:
     """Raise SourceError within seconds if the hub is switched off or out of reach."""
     from huggingface_hub import constants
 
@@ -102,13 +104,11 @@ def _require_connection(name: str) -> None:
     ]
     if switched_off or constants.is_offline_mode():
         reason = f"{(switched_off or ['HF_HUB_OFFLINE'])[0]} is set"
-        raise SourceError(
-            f"{name}: no local path, not in the cache, and the hub is not asked ({reason}); {remedy}"
-        )
+        raise SourceError(f"{name}: no local path, {cached}, and the hub is not asked ({reason}); {remedy}")
     failure = _unreachable(endpoint())
     if failure is not None:
         raise SourceError(
-            f"{name}: no local path, not in the cache, and the hub cannot be reached ({failure}); {remedy}"
+            f"{name}: no local path, {cached}, and the hub cannot be reached ({failure}); {remedy}"
         )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
 from mapper.errors import FormatError, SourceError, shorten
 from mapper.sources.documents import check_config, parse
-from mapper.sources.files import SNIFFED, open_regular, refuse_impostor
+from mapper.sources.files import SNIFFED, base_name, open_regular, printable, refuse_impostor
 from mapper.sources.shards import check_names, check_shape
 
 GZIP = b"\x1f\x8b"
@@ -34,7 +33,7 @@ DTYPE_NAMES = {
 
 def open_manifest(path: str | Path) -> Checkpoint:
     """The checkpoint that the manifest at `path` describes."""
-    name = os.path.basename(os.fspath(path))
+    name = base_name(path)
     document = parse(_content(path, name), name)
     if "weight_map" in document:
         raise SourceError(f"{name}: an index of shards, not a manifest; keep its name ending in .index.json")
@@ -76,15 +75,14 @@ def from_document(document: Mapping[str, Any], name: str) -> Checkpoint:
     config = document.get("config") if "tensors" in document else None
     if config is not None:
         check_config(config, name)
-    repo = document.get("repo")
-    checkpoint = Checkpoint(
-        repo if isinstance(repo, str) and table is not document else name, "manifest", {}, config
-    )
+    repo = document.get("repo") if table is not document else None
+    source = printable(repo) if isinstance(repo, str) and repo else name
+    checkpoint = Checkpoint(source, "manifest", {}, config)
     check_names(table, name)
     checkpoint.tensors = {key: _info(entry, key, name) for key, entry in table.items()}
     evidence = document.get("evidence")
     if isinstance(evidence, str) and table is not document:
-        checkpoint.notes.append(f"a manifest without weights: {evidence}")
+        checkpoint.notes.append(f"a manifest without weights: {printable(evidence)}")
     else:
         checkpoint.notes.append("a manifest without weights")
     if not all(isinstance(entry, Mapping) and "dtype" in entry for entry in table.values()):

@@ -7,14 +7,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import SourceError, listed, shorten
 from mapper.sources.directory import INDEX_SUFFIX, TORCH_SUFFIXES, open_directory
 from mapper.sources.files import LATER_SUFFIXES
 
 PREFIX = "package:"
-DEPTH = 6  # folders below the package
-ENTRIES = 50_000  # looked at in all
 WEIGHTS = (".safetensors", *TORCH_SUFFIXES, INDEX_SUFFIX)
 
 
@@ -93,7 +92,7 @@ def _model_folders(root: Path) -> Iterator[Path]:
     seen = 0
     for folder, folders, files in os.walk(root):
         seen += len(folders) + len(files)
-        if seen > ENTRIES or len(Path(folder).relative_to(root).parts) >= DEPTH:
+        if seen > limits.PACKAGE_ENTRIES or len(Path(folder).relative_to(root).parts) >= limits.PACKAGE_DEPTH:
             folders.clear()
         folders.sort()
         if any(file.endswith(WEIGHTS) or file.lower().endswith(tuple(LATER_SUFFIXES)) for file in files):

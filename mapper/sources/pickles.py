@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 from mapper import limits
 from mapper.errors import FormatError, shorten
 
-INTEGER_BYTES = 32  # of one integer; the largest that torch writes, a magic number, has 10
 STOP = ord(".")
-LINE_BYTES = 4_096  # of one argument in text; protocols 0 and 1
 DTYPES = {
     "DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16", "LongStorage": "I64",
     "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8", "BoolStorage": "BOOL",
@@ -132,7 +130,7 @@ class _Machine:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def line(self, encoding: str = "utf-8") -> str:
-        end = self.data.find(b"\n", self.position, self.position + LINE_BYTES)
+        end = self.data.find(b"\n", self.position, self.position + limits.PICKLE_LINE_BYTES)
         if end < 0:
             raise self.damaged("a line has no end")
         return self.take(end + 1 - self.position)[:-1].decode(encoding)
@@ -222,15 +220,15 @@ class _Machine:
         self.push(Storage(key, DTYPES.get(kind.name, "") if isinstance(kind, Global) else "", count))
 
     def integer(self, size: int) -> None:
-        if size > INTEGER_BYTES:
+        if size > limits.PICKLE_INTEGER_BYTES:
             raise FormatError(
-                f"{self.name}: an integer of {size:,} bytes in the pickle, at most {INTEGER_BYTES} are read"
+                f"{self.name}: an integer of {size:,} bytes in the pickle, at most {limits.PICKLE_INTEGER_BYTES} are read"
             )
         self.push(int.from_bytes(self.take(size), "little", signed=True))
 
     def text_integer(self) -> None:
         line = self.line().rstrip("L")
-        if len(line) > 2 * INTEGER_BYTES:
+        if len(line) > 2 * limits.PICKLE_INTEGER_BYTES:
             raise FormatError(f"{self.name}: an integer of {len(line):,} digits in the pickle")
         self.push({"00": False, "01": True}[line] if line in ("00", "01") else int(line))
 

@@ -10,9 +10,8 @@ from typing import Any
 from mapper import limits
 from mapper.errors import FormatError, SourceError, listed, shorten
 from mapper.sources.documents import read_document
+from mapper.sources.files import base_name
 from mapper.sources.shards import Shard
-
-MANY = 20_000  # shards; the largest public checkpoints have a few hundred
 
 
 def shard_names(index: dict[str, Any], name: str) -> dict[str, list[str]]:
@@ -27,25 +26,29 @@ def shard_names(index: dict[str, Any], name: str) -> dict[str, list[str]]:
                 f"{name}: tensor {shorten(key)} is said to be in {shorten(str(file))}, which is no file beside the index"
             )
         files.setdefault(file, []).append(key)
-    if len(files) > MANY:
-        raise FormatError(f"{name}: {len(files):,} shards, at most {MANY:,} are read")
+    if len(files) > limits.SHARDS:
+        raise FormatError(f"{name}: {len(files):,} shards, at most {limits.SHARDS:,} are read")
     return files
 
 
 def _is_inside(file: str) -> bool:
     """Whether `file` names something below the index's own directory, on any platform."""
     parts = file.split("/")
-    return not any(part in ("", ".", "..") for part in parts) and not any(mark in file for mark in "\\:\0")
+    return (
+        file.isprintable()
+        and not any(part in ("", ".", "..") for part in parts)
+        and not any(mark in file for mark in "\\:")
+    )
 
 
 def read_index(path: str | Path) -> dict[str, list[str]]:
     """The keys that the index at `path` gives to each file beside it."""
-    return shard_names(read_document(path, limits.HEADER_BYTES), os.path.basename(os.fspath(path)))
+    return shard_names(read_document(path, limits.HEADER_BYTES), base_name(path))
 
 
 def open_index(path: str | Path, open_shard: Callable[[str], Shard]) -> list[Shard]:
     """The shards that the index at `path` lists, each checked against it."""
-    name = os.path.basename(os.fspath(path))
+    name = base_name(path)
     directory = os.path.dirname(os.path.abspath(path))
     files = read_index(path)
     missing = [file for file in files if not os.path.lexists(os.path.join(directory, file))]
@@ -111,7 +114,7 @@ def numbered(names: list[str]) -> list[str] | None:
         return None
     prefix, suffix, width, last = kinds.pop()
     wanted = range(1, int(last) + 1)
-    if not 0 < len(wanted) <= MANY or not parts.keys() <= set(wanted):
+    if not 0 < len(wanted) <= limits.SHARDS or not parts.keys() <= set(wanted):
         return None
     absent = [f"{prefix}-{number:0{width}}-of-{last}{suffix}" for number in wanted if number not in parts]
     if absent:

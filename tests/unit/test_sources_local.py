@@ -286,3 +286,12 @@ def test_a_path_that_is_not_there_is_no_hub_id(tmp_path: Path) -> None:
         Path("org/name"),
     ):
         assert "no such file or directory; check the path" in refusal(source, SourceError)
+
+
+def test_a_name_with_control_characters_is_shown_on_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a\nb\x1b[31m.safetensors").write_bytes(b"x")
+    assert refusal(tmp_path / "a\nb\x1b[31m.safetensors").startswith("a\\nb\\x1b[31m.safetensors: 1 bytes")
+    checkpoint = open_source({**MANIFEST, "repo": "a\nb", "evidence": "\x1b[31m"}, purpose="headers")
+    assert checkpoint.source == "a\\nb" and checkpoint.notes == ["a manifest without weights: \\x1b[31m"]
+    (tmp_path / "c\nd").mkdir()
+    assert refusal(tmp_path / "c\nd").startswith("c\\nd: no weights")
