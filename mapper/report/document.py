@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 from json.encoder import encode_basestring_ascii as quote
 from typing import Any
 
@@ -30,7 +30,7 @@ def as_json(architecture: Architecture) -> str:
     }
     lists = {
         "leaves": _leaves(architecture.leaves),
-        "blocks": _blocks(architecture.root),
+        "blocks": chain(_blocks(architecture.root), _norms(architecture.leaves)),
         "facts": (_dump(_fact(fact)) for fact in architecture.facts),
         "findings": map(_dump, [*architecture.findings, *architecture.missing, *checkpoint.notes]),
         "unused": (_dump({"key": key, "why": why}) for key, why in architecture.unused),
@@ -86,6 +86,23 @@ def _blocks(block: Block, layer: Place | None = None) -> Iterator[str]:
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Block):
                 yield from _blocks(item, inner)
+
+
+def _norms(leaves: list[Leaf]) -> Iterator[str]:
+    """Each norm is a block of its own, whichever block's role it has: a layer's norm belongs to no inner block."""
+    for leaf in leaves:
+        if not leaf.kind.endswith("Norm"):
+            continue
+        depth = _layer_depth(leaf)
+        for words in _expand(leaf.place):
+            path, above = quote(".".join(words)), quote(".".join(words[:depth])) if depth else "null"
+            yield f'{{"path": {path}, "kind": "norm", "layer": {above}, "roles": {{"norm": {path}}}}}'
+
+
+def _layer_depth(leaf: Leaf) -> int:
+    """How many words lead to the innermost list element that the leaf's block is in; 0 outside of lists."""
+    indices = [numbers for _, numbers in leaf.block if numbers is not None]
+    return max((at + 1 for at, part in enumerate(leaf.place) if part in indices), default=0)
 
 
 def _instances(block: Block, layer: Place | None) -> Iterator[str]:
