@@ -43,7 +43,9 @@ def rules() -> None:
     mapper rules check --rules ./my_rules
     """,
 )
-@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @options.rule_folders
 @options.quiet
 def check(files: tuple[Path, ...], rules: tuple[str, ...], quiet: bool) -> None:
@@ -60,9 +62,13 @@ def check(files: tuple[Path, ...], rules: tuple[str, ...], quiet: bool) -> None:
             click.echo(printable(problem, limit=1_000))
     bad = [file for file in found if not file.is_good]
     if bad:
-        raise RuleError(f"{counted(sum(len(file.problems) for file in bad), 'problem')} in {counted(len(bad), 'rule file')}")
+        raise RuleError(
+            f"{counted(sum(len(file.problems) for file in bad), 'problem')} in {counted(len(bad), 'rule file')}"
+        )
     if not quiet:
-        examples, combinations = (sum(getattr(file, of) for file in found) for of in ("examples", "combinations"))
+        examples, combinations = (
+            sum(getattr(file, of) for file in found) for of in ("examples", "combinations")
+        )
         click.echo(
             f"{counted(len(found), 'rule file')}: {counted(examples, 'example')} and {counted(combinations, 'combination')} "
             "of guards, all as they should be"
@@ -92,8 +98,14 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None) -> None:
     from mapper.sources import open_source
 
     with working("reading"):
-        found = explain_checkpoint(open_source(subject, purpose="headers", revision=revision, catalogue=True), rulebook)
-    parts = [_leaf_lines(found.leaves, show), _family_lines(found.families, show), _flow_lines(found.flows, show)]
+        found = explain_checkpoint(
+            open_source(subject, purpose="headers", revision=revision, catalogue=True), rulebook
+        )
+    parts = [
+        _leaf_lines(found.leaves, show),
+        _family_lines(found.families, show),
+        _flow_lines(found.flows, show),
+    ]
     click.echo("\n\n".join("\n".join(part) for part in parts if part))
 
 
@@ -104,7 +116,9 @@ def list_all(rules: tuple[str, ...]) -> None:
     from mapper.rulebook.explain import list_rules
 
     show = paint()
-    for kind, name, file, about in _columns((row.kind, row.name, row.file, row.about) for row in list_rules(_rulebook(rules))):
+    for kind, name, file, about in _columns(
+        (row.kind, row.name, row.file, row.about) for row in list_rules(_rulebook(rules))
+    ):
         click.echo(f"{kind}  {show('role', name)}  {file}  {show('faint', about)}".rstrip())
 
 

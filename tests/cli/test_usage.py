@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -40,7 +41,11 @@ def test_every_command_has_a_help_page_with_examples(path: tuple[str, ...], caps
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_the_examples_of_a_help_page_parse(path: tuple[str, ...]) -> None:
+def test_the_examples_of_a_help_page_parse(
+    path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my_family.yaml").touch()
     for line in ALL[path].examples:  # type: ignore[attr-defined]
         words = shlex.split(
             line.partition("#")[0].partition(">")[0].replace('eval "$(', "").replace(')"', "")

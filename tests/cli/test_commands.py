@@ -1,0 +1,196 @@
+"""Whole commands on small checkpoints: what they print, what they write, how they end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import mapper
+from mapper.cli import main
+from tests.checkpoints import write_bert, write_manifest
+from tests.schema import violations
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_bert(tmp_path_factory.mktemp("cli") / "tiny-bert"))
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_manifest(tmp_path_factory.mktemp("cli") / "tiny.json"))
+
+
+def answer(capsys: Captured, *arguments: str, code: int = 0) -> str:
+    """What a command prints; standard error must be empty."""
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def refusal(capsys: Captured, *arguments: str) -> str:
+    """The one line of a command that a user or a file made impossible."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1
+    return err
+
+
+def test_inspect_prints_the_report(bert: str, capsys: Captured) -> None:
+    out = answer(capsys, "inspect", bert)
+    assert out == f"{mapper.inspect(bert)}\n"
+    assert "encoder.layer.{0..1} " in out
+    assert "attention 2 heads, feed_forward 8-16 gelu" in out
+
+
+def test_inspect_json_is_one_document(bert: str, capsys: Captured) -> None:
+    document = json.loads(answer(capsys, "inspect", bert, "--json"))
+    assert violations(document) == []
+    assert (document["source"], document["family"], document["reading"]) == ("tiny-bert", "bert", "exact")
+    owned = {f"{leaf['path']}.{name}" for leaf in document["leaves"] for name in leaf["tensors"]}
+    assert len(owned) == document["tensors"]
+
+
+def test_inspect_says_the_same_twice(bert: str, capsys: Captured) -> None:
+    assert answer(capsys, "inspect", bert, "--json") == answer(capsys, "inspect", bert, "--json")
+
+
+def test_inspect_why_shows_one_fact(bert: str, capsys: Captured) -> None:
+    out = answer(capsys, "inspect", bert, "--why", "attention.heads")
+    assert out.startswith("attention.heads = 2")
+    assert "config: num_attention_heads" in out
+
+
+def test_inspect_quietly_is_one_line(bert: str, capsys: Captured) -> None:
+    assert answer(capsys, "inspect", bert, "-q") == "tiny-bert: bert, exact\n"
+
+
+def test_a_given_fact_makes_no_reading_exact(bert: str, capsys: Captured) -> None:
+    document = json.loads(answer(capsys, "inspect", bert, "--json", "--set", "attention.heads=4"))
+    assert document["reading"] == "unverified"
+    assert {"attention.heads": 4}.items() <= {
+        fact["name"]: fact["value"] for fact in document["facts"]
+    }.items()
+
+
+def test_a_fact_that_nobody_knows_is_refused(bert: str, capsys: Captured) -> None:
+    assert "attention.heads" in refusal(capsys, "inspect", bert, "--set", "attention.head=4")
+
+
+def test_a_reading_without_families_names_none(bert: str, capsys: Captured) -> None:
+    document = json.loads(answer(capsys, "inspect", bert, "--json", "--without", "families"))
+    assert document["family"] is None
+    assert document["reading"] != "exact"
+
+
+def test_colours_appear_on_a_terminal_alone(
+    bert: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b" not in answer(capsys, "inspect", bert)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "\x1b[" in answer(capsys, "inspect", bert)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in answer(capsys, "inspect", bert)
+
+
+def test_inspect_never_imports_torch(bert: str) -> None:
+    code = (
+        f"import sys; from mapper.cli import main; main(['inspect', {bert!r}]); print('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.endswith(
+        "False\n"
+    )
+
+
+def test_generate_prints_or_writes_the_source(bert: str, capsys: Captured, tmp_path: Path) -> None:
+    text = answer(capsys, "generate", bert)
+    assert text == mapper.generate(bert)
+    assert answer(capsys, "generate", bert, "-o", str(tmp_path / "model.py")) == ""
+    assert (tmp_path / "model.py").read_text() == text
+
+
+def test_generate_names_the_folder_that_is_missing(bert: str, capsys: Captured, tmp_path: Path) -> None:
+    assert "make it first" in refusal(capsys, "generate", bert, "-o", str(tmp_path / "no" / "model.py"))
+
+
+def test_build_runs_the_model_and_writes_nothing(bert: str, capsys: Captured, tmp_path: Path) -> None:
+    before = sorted(Path(bert).rglob("*"))
+    out = answer(capsys, "build", bert)
+    assert "last_hidden_state (1, 8, 8)" in out
+    assert "exact" in out and "--out DIR" in out
+    assert sorted(Path(bert).rglob("*")) == before
+
+
+def test_build_out_is_a_folder_that_runs_with_torch_alone(
+    bert: str, capsys: Captured, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    assert f"wrote {folder}" in answer(capsys, "build", bert, "--out", str(folder))
+    code = "import torch; from model import load; print(load('.')(input_ids=torch.tensor([[5, 6]])).last_hidden_state.sum().item())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    built = mapper.build(bert)(input_ids=torch.tensor([[5, 6]]))
+    assert float(done.stdout) == pytest.approx(built.last_hidden_state.sum().item(), abs=1e-6)
+    assert answer(capsys, "inspect", str(folder), "-q") == "out: bert, exact\n"
+
+
+def test_build_never_replaces_a_folder(bert: str, capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("")
+    assert main(["build", bert, "--out", str(tmp_path), "-q"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path} already exists")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_build_casts(bert: str, capsys: Captured) -> None:
+    assert "last_hidden_state" in answer(capsys, "build", bert, "--dtype", "bfloat16")
+
+
+def test_a_device_that_is_not_there_is_refused(bert: str, capsys: Captured) -> None:
+    assert main(["build", bert, "--device", "nonsense"]) == 2
+    assert capsys.readouterr().err.startswith("error: --device 'nonsense' is not to be had here")
+
+
+def test_build_needs_weights(manifest: str, capsys: Captured) -> None:
+    assert "without weights" in refusal(capsys, "build", manifest)
+
+
+def test_generate_needs_none(manifest: str, capsys: Captured) -> None:
+    assert "def load(" in answer(capsys, "generate", manifest)
+
+
+def test_rules_list_names_every_file(capsys: Captured) -> None:
+    out = answer(capsys, "rules", "list")
+    assert "families/bert.yaml" in out
+    assert "vocabulary/attention.yaml" in out
+
+
+def test_rules_explain_a_key_names_the_line(capsys: Captured) -> None:
+    out = answer(capsys, "rules", "explain", "encoder.layer.0.attention.self.query.weight")
+    assert "attention.query" in out
+    assert "vocabulary/attention.yaml:" in out
+
+
+def test_rules_explain_a_source_names_family_and_flows(bert: str, capsys: Captured) -> None:
+    out = answer(capsys, "rules", "explain", bert)
+    assert "family bert, families/bert.yaml" in out
+    assert "layer/post_norm" in out
+
+
+def test_rules_check_reports_line_and_count(capsys: Captured, tmp_path: Path) -> None:
+    rule = tmp_path / "mine.yaml"
+    rule.write_text("family: mine\nsurprise: 1\n")
+    assert main(["rules", "check", str(rule)]) == 2
+    out, err = capsys.readouterr()
+    assert "mine.yaml:2: " in out and "surprise" in out
+    assert err == "error: 1 problem in 1 rule file\n"
