@@ -112,7 +112,7 @@ class Config:
 
 def _is_harmless(found: Found, ignored: frozenset[str], allowed: Mapping[str, tuple[Any, ...]]) -> bool:
     last = found.name.rpartition(".")[2]
-    if last.startswith("_") or last in ignored or found.name in ignored:
+    if found.value is None or last.startswith("_") or last in ignored or found.name in ignored:
         return True
     for name in (found.name, last):
         if name in allowed:

@@ -16,6 +16,7 @@ from mapper.inference.choice import Choice, choose
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.fill import Filler
+from mapper.inference.gaps import differing_roles, lacking_names, lacking_roles, lacking_tensors
 from mapper.inference.given import check_scopes, read_hints
 from mapper.inference.known import Known
 from mapper.inference.matching import FamilyMatch, match_family, type_finding
@@ -78,7 +79,7 @@ def words_of(rulebook: Rulebook, family: Family | None) -> Vocabulary:
     common = rulebook.config_vocabulary.unused
     if family is None:
         return Vocabulary(rulebook.vocabulary, Overrides(unused=common))
-    overrides = Overrides(family.names, family.kinds, family.transposed, {**common, **family.unused})
+    overrides = Overrides(family.names, family.kinds, family.transposed, family.forms, {**common, **family.unused})
     return Vocabulary(rulebook.vocabulary, overrides)
 
 
@@ -96,6 +97,7 @@ class _Reading:
     findings: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
+    called: dict[Flow, set[str]] = field(default_factory=dict)  # names that a flow calls, whatever its guards say
 
     @property
     def family(self) -> Family | None:
@@ -110,6 +112,8 @@ class _Reading:
         self.facts = self.known_facts()
         check_scopes(self.facts.given, self.root)
         self.count_layers()
+        self.gap(lacking_names(self.family, self.names) if self.family else [])
+        self.gap(lacking_tensors(leaves))
         complete = self.choose_flows()
         sizes = self.solve_sizes(complete)
         filler = Filler(self.root, self.facts, self.rulebook)
@@ -168,10 +172,19 @@ class _Reading:
                 self.flows[id(scope)] = self.rulebook_flow(rule.name)
                 scope.block.flow = rule.name
         lacking = [scope for scope in (self.root, *self.root.below()) if id(scope) not in self.flows and self.is_called(scope)]
+        every = [self.root, *self.root.below()]
         for scope in lacking:
+            self.gap(lacking_roles(scope, every))
             where = f" at '{scope.block.home}'" if scope.block.home else ""
             self.missing.append(f"no flow fits {scope.block.role}{where}: {'; '.join(choices[id(scope)].reasons[:4])}")
+        self.findings += differing_roles(every, self.family.varies if self.family else ())
         return not lacking
+
+    def gap(self, lines: list[str]) -> None:
+        """What is missing is fatal where it is clear what the checkpoint should be."""
+        if lines and (self.match and self.match.by_type or self.facts.config.model_type is None and self.match):
+            raise ArchitectureError(lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more like it")
+        self.findings += lines
 
     def take(self, scope: Scope, rule: FlowRule | None) -> None:
         if rule is not None:

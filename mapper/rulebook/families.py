@@ -34,6 +34,8 @@ class Family:
     recognise: tuple[str, ...]  # patterns over names, all of which must occur
     recognise_shapes: dict[str, tuple[Any, ...]]  # pattern -> extents; null is any
     absent: tuple[str, ...]  # patterns none of which may occur
+    requires: tuple[str, ...]  # patterns without which a checkpoint of the family is incomplete
+    varies: tuple[str, ...]  # roles that some layers have and others, of the same flow, have not
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
     names: dict[str, str]  # pattern -> role path
     kinds: dict[str, str]  # pattern -> leaf kind
@@ -72,6 +74,8 @@ def read_family(document: Document) -> Family:
         recognise=recognise,
         recognise_shapes=shapes,
         absent=fields.words("absent"),
+        requires=fields.words("requires"),
+        varies=fields.words("varies"),
         by_type_only=fields.flag("by_type_only"),
         names=_texts(fields, "names"),
         kinds=_texts(fields, "kinds"),
@@ -155,7 +159,7 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
         key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))}
         for key in ("names", "kinds", "forms", "flows", "facts", "unused", "harmless")
     }
-    for key in ("transposed", "irrelevant"):
+    for key in ("transposed", "irrelevant", "requires", "varies"):
         changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))
     if not family.recognise:
         changes |= {"recognise": base.recognise, "recognise_shapes": base.recognise_shapes, "absent": base.absent}

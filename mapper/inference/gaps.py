@@ -1,0 +1,68 @@
+"""What a checkpoint lacks: tensors that its other layers have, and names that every checkpoint of a family has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mapper.architecture import Block, Leaf, Place
+from mapper.errors import listed
+from mapper.inference.names import Names
+from mapper.inference.scopes import Scope
+from mapper.rulebook.families import Family
+
+_TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
+
+
+def lacking_names(family: Family, names: Names) -> list[str]:
+    """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
+    lacking = [pattern for pattern in family.requires if not names.has(pattern)]
+    return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
+
+
+def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
+    """A line for each module that lacks a tensor which the same module of another layer has."""
+    alike: dict[tuple[str, ...], list[Leaf]] = {}
+    for leaf in leaves:
+        if "" not in leaf.tensors and leaf.place and isinstance(leaf.place[-1], str):
+            alike.setdefault(tuple(part if isinstance(part, str) else "*" for part in leaf.place), []).append(leaf)
+    return [line for group in alike.values() if len(group) > 1 for line in _unequal(group)]
+
+
+def _unequal(group: list[Leaf]) -> Iterator[str]:
+    for name in _TENSORS:
+        having = [leaf for leaf in group if name in leaf.tensors]
+        if having:
+            for leaf in group:
+                if name not in leaf.tensors and any(other in leaf.tensors for other in _TENSORS):
+                    yield f"{leaf.place}.{name} is missing: {having[0].place} has one"
+
+
+def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
+    """A line for what an element of a list has not, and another element with a flow has."""
+    for other in every:
+        if other is not scope and other.words == scope.words and other.block.flow and other.parent is not None:
+            for role, value in other.block.roles.items():
+                if role not in scope.block.roles:
+                    place = _first_leaf(value)
+                    return [f"{role} is missing at '{scope.block.home}': '{other.block.home}' has {place}"]
+    return []
+
+
+def differing_roles(every: Iterable[Scope], varies: Iterable[str]) -> list[str]:
+    """A line for roles that one element of a list has and another, with the same flow, has not."""
+    seen: dict[tuple[object, ...], Scope] = {}
+    found: dict[str, None] = {}
+    for scope in every:
+        if scope.block.flow is None or not any(outer.block.indices is not None for outer in scope.up()):
+            continue
+        first = seen.setdefault((scope.words, scope.block.flow), scope)
+        for role in set(first.block.roles) ^ set(scope.block.roles):
+            if role not in varies:
+                has, lacks = (first, scope) if role in first.block.roles else (scope, first)
+                found[f"{role} stands at '{has.block.home}' and not at '{lacks.block.home}'"] = None
+    return sorted(found)
+
+
+def _first_leaf(value: Leaf | Block | list[Block] | list[Leaf]) -> Place:
+    item = value[0] if isinstance(value, list) else value
+    return next(item.leaves()).place if isinstance(item, Block) else item.place
