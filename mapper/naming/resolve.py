@@ -96,8 +96,8 @@ def _leaf(
 ) -> Leaf:
     found, match = reading.found, reading.match
     why = f"{found.why}; {match.entry.where}" if match and role else found.why
-    form = "transposed" if vocabulary.decide("transposed", found.spot) else "plain"
-    return Leaf(found.spot.place, found.kind, found.tensors, why, block, role, form)
+    form = vocabulary.decide("forms", found.spot)
+    return Leaf(found.spot.place, found.kind, found.tensors, why, block, role, form.entry.target if form else "plain")
 
 
 def split(found: Found, vocabulary: Vocabulary) -> Iterable[Found]:

@@ -134,6 +134,7 @@ class Overrides:
     names: Mapping[str, str] = field(default_factory=dict)  # pattern -> role path; "/..." starts at the root
     kinds: Mapping[str, str] = field(default_factory=dict)  # pattern -> leaf kind
     transposed: Sequence[str] = ()  # Linear layers whose weight is stored [in, out]
+    forms: Mapping[str, str] = field(default_factory=dict)  # pattern -> form of a leaf ("offset")
     unused: Mapping[str, str] = field(default_factory=dict)  # pattern -> why
     origin: str = "the family"  # as messages name it
 
@@ -144,7 +145,9 @@ class Overrides:
         for pattern, kind in self.kinds.items():
             yield Entry("kinds", kind, "any", (pattern,), origin=self.origin)
         for pattern in self.transposed:
-            yield Entry("transposed", "transposed", "any", (pattern,), origin=self.origin)
+            yield Entry("forms", "transposed", "any", (pattern,), origin=self.origin)
+        for pattern, form in self.forms.items():
+            yield Entry("forms", form, "any", (pattern,), origin=self.origin)
         for pattern, why in self.unused.items():
             yield Entry("unused", why, "any", (pattern,), origin=self.origin)
 
@@ -154,7 +157,7 @@ class Vocabulary:
 
     def __init__(self, files: Iterable[VocabularyFile], overrides: Overrides | None = None):
         self.files = tuple(files)
-        self.tries = {section: Trie() for section in (*SECTIONS, "transposed", "unused")}
+        self.tries = {section: Trie() for section in (*SECTIONS, "forms", "unused")}
         self.block_kinds: dict[str, str] = {}
         self.roles_of: dict[str, str] = {}
         self.tensors: dict[str, str] = {}  # tensor name -> purpose
