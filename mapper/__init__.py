@@ -12,9 +12,10 @@ checkpoint never imports torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in typing, whose import takes as long as the rest of this file tenfold
 if TYPE_CHECKING:
+    from typing import Any
+
     from mapper._api import generate, inspect
     from mapper._build import build
     from mapper._verify import verify

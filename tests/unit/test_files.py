@@ -30,7 +30,7 @@ def test_a_new_file_may_be_read_by_whom_the_user_lets(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_and_a_folder_in_the_way_are_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no folder .*missing; make it first"):
+    with pytest.raises(SourceError, match=r"no folder .*missing; make it first"):
         write_text(tmp_path / "missing" / "model.py", "")
     with pytest.raises(SourceError, match="is a folder"):
         write_text(tmp_path, "")

@@ -45,7 +45,7 @@ def test_dir_shows_what_is_public() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'mapper' has no attribute 'open'"):
-        mapper.open  # noqa: B018
+        mapper.open
 
 
 def test_reading_a_checkpoint_never_imports_torch() -> None:
