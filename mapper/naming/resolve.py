@@ -78,13 +78,17 @@ def number_folders(readings: list[Reading], towers: Towers) -> None:
 def read(root: Node, vocabulary: Vocabulary) -> list[Reading]:
     """Steps and role of every leaf, before towers."""
     reader = _Reader(vocabulary)
-    return [reading for leaf in find_leaves(root, vocabulary) for reading in _told_apart(leaf, reader, vocabulary)]
+    return [
+        reading for leaf in find_leaves(root, vocabulary) for reading in _told_apart(leaf, reader, vocabulary)
+    ]
 
 
 def _told_apart(found: Found, reader: _Reader, vocabulary: Vocabulary) -> list[Reading]:
     """A leaf's readings: one for each of its indices that a pattern tells from the others, if they then differ."""
     readings = [reader.read(part) for part in split(found, vocabulary)]
-    meanings = {(reading.role, tuple(step.role for step in reading.steps), reading.found.kind) for reading in readings}
+    meanings = {
+        (reading.role, tuple(step.role for step in reading.steps), reading.found.kind) for reading in readings
+    }
     return readings if len(meanings) > 1 else [reader.read(found)]
 
 
@@ -97,7 +101,9 @@ def _leaf(
     found, match = reading.found, reading.match
     why = f"{found.why}; {match.entry.where}" if match and role else found.why
     form = vocabulary.decide("forms", found.spot)
-    return Leaf(found.spot.place, found.kind, found.tensors, why, block, role, form.entry.target if form else "plain")
+    return Leaf(
+        found.spot.place, found.kind, found.tensors, why, block, role, form.entry.target if form else "plain"
+    )
 
 
 def split(found: Found, vocabulary: Vocabulary) -> Iterable[Found]:
@@ -193,12 +199,8 @@ class _Reader:
         indices: tuple[int, ...] = element.place[-1]  # type: ignore[assignment]
         outer = self.chain(element, len(place))
         inside = outer[-1] if outer else None
-        if place and isinstance(place[-1], tuple):  # `blocks.{n}.{n}`
-            return (
-                (*outer, replace(inside, indices=indices, place=place))
-                if inside and inside.indices
-                else outer
-            )
+        if place and isinstance(place[-1], tuple):
+            return (*outer, *self.inner_element(element, inside))
         match = self.vocabulary.decide("lists", element.folder(len(place)))
         if match is None:
             return outer
@@ -211,3 +213,14 @@ class _Reader:
                 return outer  # the layers of a feed-forward are no layers of the model
             outer = tuple(step for step in outer if step.indices is not None)
         return (*outer, Step(role, indices, place, kind))
+
+    def inner_element(self, element: Spot, inside: Step | None) -> tuple[Step, ...]:
+        """A number below a number: a block by what it holds (`layers.0.1.to_q`), else a list in a list."""
+        for match in self.vocabulary.matches("blocks", element):
+            if match.length < 0 and match.entry.scope in ("any", "layer"):
+                role = match.entry.target
+                return (Step(role, None, element.place, self.vocabulary.block_kind(role)),)
+        indices: tuple[int, ...] = element.place[-1]  # type: ignore[assignment]
+        return (
+            (replace(inside, indices=indices, place=element.place[:-1]),) if inside and inside.indices else ()
+        )

@@ -1,0 +1,79 @@
+"""Names to a tree: nothing is lost, equal parts are one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mapper.checkpoint import TensorInfo
+from mapper.naming.tree import grow, listing, walk
+
+ONE = TensorInfo((1,), "F32")
+HOSTILE = [
+    "",
+    ".",
+    "..",
+    "a.",
+    ".a",
+    "a",
+    "a.weight",
+    "a.weight.b",
+    "a..b",
+    "." * 4000,
+    "é.ü",
+    "a/b",
+    "0",
+    "0.0",
+    "00.1",
+]
+
+
+def test_equal_folders_are_the_same_object():
+    root = grow({f"layer.{at}.{word}.weight": ONE for at in range(3) for word in ("key", "query")})
+    assert root.at("layer", "0") is root.at("layer", "2")
+    assert root.at("layer", "0", "key") is root.at("layer", "1", "query")
+
+
+def test_folders_of_other_shapes_are_not():
+    root = grow(
+        {
+            "layer.0.weight": ONE,
+            "layer.1.weight": TensorInfo((2,), "F32"),
+            "layer.2.weight": TensorInfo((1,), "F16"),
+        }
+    )
+    assert len({id(root.at("layer", str(at))) for at in range(3)}) == 3
+
+
+def test_numbers_are_ordered_by_value_before_words():
+    root = grow(dict.fromkeys(["l.10", "l.9", "l.a", "l.010"], ONE))
+    assert list(root.at("l").children) == ["9", "10", "010", "a"]
+
+
+def test_equal_elements_fold_and_others_stand_apart():
+    names = {f"layer.{at}.weight": TensorInfo((2 if at == 3 else 1,), "F32") for at in range(6)}
+    assert listing(grow(names)) == ["layer.{0,1,2,4,5}.weight [1]", "layer.3.weight [2]"]
+
+
+def test_a_list_is_a_folder_of_numbers():
+    root = grow(dict.fromkeys(["a.0", "a.1", "b.0", "b.x", "c.01"], ONE))
+    assert [root.at(word).is_list for word in "abc"] == [True, False, False]
+
+
+def test_hostile_names_are_kept_to_the_letter():
+    root = grow(dict.fromkeys(HOSTILE, ONE))
+    assert sorted(place.first() for place, node in walk(root) if node.info) == sorted(HOSTILE)
+
+
+@pytest.mark.parametrize("word", ["²", "٣", "1e3", "-1", "9" * 40])
+def test_only_plain_numbers_are_indices(word):
+    assert not grow({f"a.{word}.w": ONE}).at("a").is_list
+
+
+def test_a_hundred_thousand_tensors_take_less_than_three_seconds():
+    names = {f"layers.{at}.experts.{expert}.up.weight": ONE for at in range(50) for expert in range(2000)}
+    start = time.perf_counter()
+    root = grow(names)
+    assert len(list(walk(root))) == 7
+    assert time.perf_counter() - start < 3

@@ -1,0 +1,84 @@
+"""Finding, caching and replacing rule files."""
+
+from __future__ import annotations
+
+import pytest
+
+from mapper.errors import RuleError
+from mapper.rulebook.rulebook import Rulebook, rule_files, rule_folders
+
+WORDS = "vocabulary: attention\nroles:\n  attention.query: [my_query]\n"
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def write(folder, text, name="vocabulary/attention.yaml"):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_users_file_replaces_the_shipped_one_of_that_name(tmp_path):
+    path = write(tmp_path / "config" / "mapper" / "rules", WORDS)
+    assert path in rule_files("vocabulary")
+    assert [file.name for file in rule_files("vocabulary")].count("attention.yaml") == 1
+
+
+def test_a_given_folder_wins_over_the_users(tmp_path):
+    write(tmp_path / "config" / "mapper" / "rules", WORDS)
+    path = write(tmp_path / "given", WORDS)
+    assert path in rule_files("vocabulary", [tmp_path / "given"])
+
+
+def test_a_missing_folder_is_an_error(tmp_path):
+    with pytest.raises(RuleError, match="no such folder"):
+        rule_folders([tmp_path / "none"])
+
+
+def test_the_digest_changes_with_a_rule(tmp_path):
+    write(tmp_path / "given", WORDS)
+    before = Rulebook([tmp_path / "given"]).digest
+    write(tmp_path / "given", WORDS.replace("my_query", "your_query"))
+    assert Rulebook([tmp_path / "given"]).digest != before
+
+
+def test_cached_documents_are_the_same(tmp_path):
+    first = [(item.label, item.data, item.lines) for item in Rulebook().documents("vocabulary")]
+    assert list((tmp_path / "cache" / "mapper").glob("vocabulary-*.json"))
+    assert [(item.label, item.data, item.lines) for item in Rulebook().documents("vocabulary")] == first
+
+
+def test_a_broken_cache_is_ignored(tmp_path):
+    expected = [item.data for item in Rulebook().documents("vocabulary")]
+    for path in (tmp_path / "cache" / "mapper").glob("*.json"):
+        path.write_text("[[1", encoding="utf-8")
+    assert [item.data for item in Rulebook().documents("vocabulary")] == expected
+
+
+def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert Rulebook().documents("vocabulary")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vocabulary: x\nrolls: {}\n", "x.yaml:2: rolls: unknown field 'rolls'; did you mean 'roles'?"),
+        ("vocabulary: x\nkinds:\n  Linnear: [a]\n", "x.yaml:3: kinds.Linnear: 'Linnear' is no leaf kind"),
+        ("vocabulary: x\nscope: lair\n", "x.yaml:2: scope: 'lair' is not one of"),
+        ("vocabulary: x\nroles:\n  a.b:\n    - {kind: Linear}\n", "neither names nor parts"),
+        ("vocabulary: x\nroles:\n  a.b: {names: [x]}\n", "expected a list of patterns"),
+        ("vocabulary: x\nblock_kinds:\n  lair: [x]\n", "'lair' is no block kind"),
+    ],
+)
+def test_the_schema_of_a_vocabulary_is_strict(tmp_path, text, message):
+    write(tmp_path / "given", text, "vocabulary/x.yaml")
+    with pytest.raises(RuleError) as caught:
+        Rulebook([tmp_path / "given"]).vocabulary  # noqa: B018
+    assert message in str(caught.value)
