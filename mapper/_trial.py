@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 EXTENTS = {"batch": 1, "height": 224, "width": 224, "samples": 16_000, "frames": 100}
 OTHER_EXTENT = 8
 FIRST_ID, IDS = 2, 8  # past the padding ids 0 and 1; every vocabulary has ten
+LENGTH = 11  # odd, and longer than the padding
+PADDED = 4
 
 
 def made_up_inputs(architecture: Architecture, model: nn.Module) -> dict[str, torch.Tensor]:
@@ -23,16 +26,46 @@ def made_up_inputs(architecture: Architecture, model: nn.Module) -> dict[str, to
     required = {name: spec for name, spec in architecture.inputs.items() if not spec.get("optional")}
     inputs = {}
     for name, spec in required.items():
-        made = _made_up(spec)
+        made = _made_up(spec, EXTENTS | _sizes(architecture.checkpoint.config))
         inputs[name] = made if like is None else made.to(like if made.is_floating_point() else like.device)
     return inputs
 
 
-def _made_up(spec: dict[str, Any]) -> torch.Tensor:
+def input_cases(architecture: Architecture, model: nn.Module) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
+    """Inputs for a comparison: two rows, the same with the second padded on the right and on the left, one row."""
+    import torch
+
+    extents = EXTENTS | _sizes(architecture.checkpoint.config) | {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2}
+    declared = architecture.inputs
+    plain = {name: _made_up(spec, extents) for name, spec in declared.items() if not spec.get("optional")}
+    if "input_ids" in plain:
+        plain["input_ids"] = (torch.arange(2 * LENGTH).view(2, LENGTH) * 7 % 23) % IDS + FIRST_ID
+    device = next(iter(model.parameters())).device
+    plain = {name: value.to(device) for name, value in plain.items()}
+    yield "plain", plain
+    if "attention_mask" in declared and "input_ids" in plain:
+        mask = torch.ones_like(plain["input_ids"])
+        mask[1, -PADDED:] = 0
+        yield "right padding", {**plain, "attention_mask": mask}
+        yield "left padding", {**plain, "attention_mask": mask.flip(1)}
+    yield "one row", {name: value[:1] for name, value in plain.items()}
+
+
+def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
+    """The image size that a config names, its own or that of a part: learned positions take no other."""
+    for part in (config or {}, *(value for value in (config or {}).values() if isinstance(value, Mapping))):
+        size = part.get("image_size")
+        sides = size if isinstance(size, list) else [size, size]
+        if len(sides) == 2 and all(isinstance(side, int) and 0 < side <= 4096 for side in sides):
+            return {"height": sides[0], "width": sides[1], "channels": int(part.get("num_channels", 3))}
+    return {"channels": 3}
+
+
+def _made_up(spec: dict[str, Any], extents: Mapping[str, int]) -> torch.Tensor:
     import torch
 
     shape = [
-        extent if isinstance(extent, int) else EXTENTS.get(extent, OTHER_EXTENT) for extent in spec["shape"]
+        extent if isinstance(extent, int) else extents.get(extent, OTHER_EXTENT) for extent in spec["shape"]
     ]
     dtype = getattr(torch, spec["dtype"])
     if dtype.is_floating_point:

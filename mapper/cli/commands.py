@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 import mapper
@@ -9,6 +11,8 @@ from mapper.cli import options
 from mapper.cli.options import Command
 from mapper.cli.output import paint, working
 from mapper.report.text import as_text, first_line
+
+DIFFERS = 3  # exit code: a comparison that was asked for found a difference
 
 
 @click.command(
@@ -85,13 +89,43 @@ def generate(
     cls=Command,
     examples="""
     mapper verify distilbert-base-uncased
-    mapper verify model.py --against transformers
+    mapper verify ./checkpoint --against transformers
+    mapper verify distilbert/model.py
+    mapper verify model.py --weights ./checkpoint --against original.py
     """,
 )
-@click.argument("source", metavar="SRC|FILE.py")
-@click.option("--against", metavar="transformers|onnxruntime|FILE", help="The reference to compare with.")
+@click.argument("source", metavar="SRC|FILE.py", shell_complete=options.complete_files)
+@click.option(
+    "--against",
+    metavar="transformers|FILE.py",
+    shell_complete=options.complete_files,
+    help="The reference; transformers where it is installed when left out.",
+)
+@click.option("--weights", metavar="SRC", help="Where a FILE's tensors are; its folder when left out.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 @options.facts
+@options.rule_folders
 @options.revision
-def verify(source: str, against: str | None, hints: dict[str, str], revision: str | None) -> None:
-    """Compare the model, block by block, with a reference implementation. Exit code 3 where they differ."""
-    raise NotImplementedError
+@options.quiet
+def verify(
+    source: str,
+    against: str | None,
+    weights: str | None,
+    as_json: bool,
+    hints: dict[str, str],
+    rules: tuple[str, ...],
+    revision: str | None,
+    quiet: bool,
+) -> int:
+    """Compare a model, block by block, with a reference implementation. Exit code 3 where they differ.
+
+    A FILE.py is a generated file, edited or not: it is Python, and it is run. Without a reference the model's own
+    checks run: loading, finiteness, causality, padding.
+    """
+    with working("comparing"):
+        found = mapper.verify(source, against, hints, weights=weights, revision=revision, rules=rules)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+    elif not quiet:
+        click.echo(found)
+    return 0 if found.passed else DIFFERS

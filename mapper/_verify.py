@@ -1,0 +1,247 @@
+"""A model against the reference implementation; where there is none, against what every sound model fulfils."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from mapper._build import build_architecture, compile_source, renamed
+from mapper._compare import Difference, Trace, compare, difference, trace
+from mapper._trial import input_cases
+from mapper.errors import MapperError, SourceError, shorten
+
+if TYPE_CHECKING:
+    from mapper._api import Source
+    from mapper.architecture import Architecture
+
+TOLERANCE = 1e-4  # of max(1, largest value): float32 on different kernels, layers deep
+
+
+@dataclass
+class Verification:
+    """What a comparison found; `equal` is None where nothing could be compared and only the model's own checks ran."""
+
+    source: str
+    against: str | None
+    outputs: list[Difference] = field(default_factory=list)  # largest over all inputs tried
+    blocks: list[Difference] = field(default_factory=list)
+    checks: list[tuple[str, bool, str]] = field(default_factory=list)  # name, passed, what was seen
+    notes: list[str] = field(default_factory=list)
+    tolerance: float = TOLERANCE
+
+    @property
+    def equal(self) -> bool | None:
+        if self.against is None:
+            return None
+        return bool(self.outputs) and all(item.value <= self.tolerance for item in self.outputs)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing that was asked for differs or fails."""
+        return self.equal is not False and all(passed for _, passed, _ in self.checks)
+
+    @property
+    def first_departure(self) -> Difference | None:
+        """The first block, in order of computation, whose output departs from the reference's."""
+        return next((item for item in self.blocks if item.value > self.tolerance), None)
+
+    def __str__(self) -> str:
+        rows = [f"{self.source} against {self.against or 'nothing: no reference implementation is at hand'}"]
+        rows += [f"  {item.name:24} {item.value:.1e}{'  ' + item.note if item.note else ''}" for item in self.outputs]
+        if self.equal is False and self.first_departure:
+            rows.append(f"  first block that departs: {self.first_departure.name} ({self.first_departure.value:.1e})")
+        rows += [f"  {'ok  ' if passed else 'FAIL'} {name}: {seen}" for name, passed, seen in self.checks]
+        rows += [f"  note: {note}" for note in self.notes]
+        if self.equal is not None:
+            rows.append(f"  {'equal' if self.equal else 'different'} within {self.tolerance:.0e} of max(1, largest value)")
+        return "\n".join(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `mapper verify --json` prints."""
+        first = self.first_departure if self.equal is False else None
+        return {
+            "source": self.source, "against": self.against, "equal": self.equal, "passed": self.passed, "tolerance": self.tolerance,
+            "outputs": {item.name: _finite(item.value) for item in self.outputs},
+            "blocks": {item.name: _finite(item.value) for item in self.blocks},
+            "first_departure": first.name if first else None,
+            "checks": [{"name": name, "passed": passed, "seen": seen} for name, passed, seen in self.checks],
+            "notes": self.notes,
+        }  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    return value if value != float("inf") else None
+
+
+def verify(
+    source: Source,
+    against: str | None = None,
+    hints: Mapping[str, Any] | None = None,
+    *,
+    weights: Source | None = None,
+    revision: str | None = None,
+    rules: Sequence[str | Path] = (),
+    tolerance: float = TOLERANCE,
+) -> Verification:
+    """Compares a model with a reference on made-up inputs: plain, padded on either side, one row.
+
+    `source` is a checkpoint, or a generated file (then `weights` says where its tensors are; the folder of the file
+    unless given). `against` is "transformers" or another generated file; without it transformers is used where it is
+    installed and knows the class. A generated file is Python and is run.
+
+        print(mapper.verify("distilbert-base-uncased"))
+    """
+    from mapper._api import describe
+
+    file = Path(source) if isinstance(source, (str, Path)) and str(source).endswith(".py") else None
+    place = source if file is None else weights if weights is not None else file.parent
+    architecture = describe(place, hints, purpose="weights", revision=revision, rules=rules)
+    if architecture.checkpoint.read is None:
+        raise SourceError(f"{architecture.checkpoint.source}: a manifest has no weights, so there is nothing to compare")
+    if architecture.reading == "skeleton" and file is None:
+        why = architecture.missing[0] if architecture.missing else "no flow fits its names"
+        raise SourceError(f"{architecture.checkpoint.source}: a skeleton does not run: {why}")
+    candidate = build_architecture(architecture, dtype=torch.float32) if file is None else load_file(file, architecture)
+    found = Verification(file.name if file else architecture.checkpoint.source, None, tolerance=tolerance)
+    reference = _reference(against, architecture, found)
+    if reference is not None:
+        _compare(found, candidate, reference, architecture)
+    else:
+        _check(found, candidate, architecture)
+    return found
+
+
+def load_file(file: Path, architecture: Architecture) -> nn.Module:
+    """The model of a generated file, edited or not, with a checkpoint's weights."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{shorten(str(file))}: cannot be read: {error}") from None
+    try:
+        module = compile_source(text, file.name)
+    except Exception as error:  # an edited file may fail in any way; the user needs to know which
+        raise SourceError(f"{file.name}: does not run: {type(error).__name__}: {error}") from None
+    if not hasattr(module, "Model"):
+        raise SourceError(f"{file.name}: defines no class Model")
+    checkpoint = architecture.checkpoint
+    assert checkpoint.read is not None
+    tensors = checkpoint.read(checkpoint.tensors)
+    model: nn.Module = module.Model()
+    renames = getattr(module, "RENAMED", {})
+    try:
+        model.load_state_dict({renamed(key, renames): tensor for key, tensor in tensors.items()}, strict=True)
+    except RuntimeError as error:
+        raise SourceError(f"{file.name}: does not take the weights: {' '.join(str(error).split())[:300]}") from None
+    return model.float().eval()
+
+
+def _reference(against: str | None, architecture: Architecture, found: Verification) -> nn.Module | None:
+    if against is not None and against.endswith(".py"):
+        found.against = Path(against).name
+        return load_file(Path(against), architecture)
+    if against not in (None, "transformers"):
+        raise SourceError(f"{shorten(str(against))} is no reference: it is transformers or a generated file")
+    reason = _why_no_transformers(architecture)
+    if reason is None:
+        reason = _from_transformers(architecture, found)
+        if not isinstance(reason, str):
+            return reason
+    if against is not None:
+        raise SourceError(f"{architecture.checkpoint.source}: {reason}")
+    found.notes.append(reason)
+    return None
+
+
+def _why_no_transformers(architecture: Architecture) -> str | None:
+    checkpoint = architecture.checkpoint
+    if importlib.util.find_spec("transformers") is None:
+        return "transformers is not installed: pip install transformers to compare with it"
+    names = (checkpoint.config or {}).get("architectures")
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        return "the config names no class, so transformers cannot load it"
+    if not checkpoint.weights:
+        return "the weights are in no local file that transformers could read"
+    return None
+
+
+def _from_transformers(architecture: Architecture, found: Verification) -> nn.Module | str:
+    """The reference model in float32 with the plain attention implementation, or why there is none."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    checkpoint = architecture.checkpoint
+    name = (checkpoint.config or {})["architectures"][0]
+    kind = getattr(transformers, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
+        return f"transformers {transformers.__version__} has no class {shorten(name)}"
+    folder = Path(checkpoint.weights[0]).parent
+    try:
+        model = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True)
+    except Exception as error:  # whatever stops the reference is a note, not our failure
+        return f"transformers cannot load it: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}"
+    found.against = f"transformers {transformers.__version__} {name}"
+    return model.eval()
+
+
+def _run(model: nn.Module, inputs: Mapping[str, Tensor], name: str) -> Trace:
+    try:
+        return trace(model, inputs)
+    except Exception as error:  # the model is the user's: say what failed
+        raise MapperError(f"{name}: the forward fails: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}") from error
+
+
+def _compare(found: Verification, candidate: nn.Module, reference: nn.Module, architecture: Architecture) -> None:
+    outputs: dict[str, Difference] = {}
+    blocks: dict[str, Difference] = {}
+    for _, inputs in input_cases(architecture, candidate):
+        other = _run(reference, inputs, str(found.against))
+        mine = _run(candidate, inputs, found.source)
+        for worst, items in zip((outputs, blocks), compare(mine, other, inputs.get("attention_mask")), strict=True):
+            for item in items:
+                if item.name not in worst or worst[item.name].value < item.value:
+                    worst[item.name] = item
+    found.outputs, found.blocks = list(outputs.values()), list(blocks.values())
+
+
+def _check(found: Verification, candidate: nn.Module, architecture: Architecture) -> None:
+    """Loading has succeeded; what else must hold for any model of its kind."""
+    found.checks.append(("weights load strictly", True, f"{len(architecture.checkpoint.tensors)} tensors"))
+    cases = dict(input_cases(architecture, candidate))
+    plain = cases["plain"]
+    result = _run(candidate, plain, found.source)
+    wrong = [name for name, value in result.outputs.items() if not torch.isfinite(value).all()]
+    found.checks.append(("outputs are finite", not wrong, ", ".join(wrong) or ", ".join(result.outputs)))
+    if "right padding" in cases:
+        _check_padding(found, candidate, cases["right padding"])
+    if "input_ids" in plain and any(fact.name == "attention.causal" and fact.value is True for fact in architecture.facts):
+        _check_causality(found, candidate, plain)
+
+
+def _check_padding(found: Verification, candidate: nn.Module, inputs: Mapping[str, Tensor]) -> None:
+    """What stands in padded places must not change the others."""
+    mask = inputs["attention_mask"]
+    changed = {**inputs, "input_ids": torch.where(mask.bool(), inputs["input_ids"], inputs["input_ids"] + 1)}
+    worst = _largest(_run(candidate, inputs, found.source), _run(candidate, changed, found.source), mask)
+    found.checks.append(("padding changes nothing", worst <= found.tolerance, f"{worst:.1e}"))
+
+
+def _check_causality(found: Verification, candidate: nn.Module, inputs: Mapping[str, Tensor]) -> None:
+    """The last token must not change what stands before it."""
+    ids = inputs["input_ids"].clone()
+    ids[:, -1] += 1
+    earlier = torch.ones_like(ids)
+    earlier[:, -1] = 0
+    worst = _largest(_run(candidate, inputs, found.source), _run(candidate, {**inputs, "input_ids": ids}, found.source), earlier)
+    found.checks.append(("later tokens change nothing before them", worst <= found.tolerance, f"{worst:.1e}"))
+
+
+def _largest(one: Trace, other: Trace, mask: Tensor) -> float:
+    values = [difference(name, one.outputs[name], value, mask) for name, value in other.outputs.items() if value.shape[:2] == mask.shape]
+    return max((item.value for item in values), default=0.0)
