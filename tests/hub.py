@@ -3,7 +3,7 @@
     with Hub({"owner/name": {"config.json": b"{}", "model.safetensors": data}}) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.address)
 
-Files of `LARGE` bytes and more are served as the hub serves large files: by a redirect to another host, here `localhost`.
+Files of `LARGE` bytes and more are served by a redirect to another host, here `localhost`, as the hub does.
 """
 
 from __future__ import annotations

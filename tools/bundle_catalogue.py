@@ -2,9 +2,9 @@
 
     python tools/bundle_catalogue.py MANIFESTS [--index top_models.yaml]
 
-A manifest is `{"repo", "evidence", "config", "tensors": {name: {"shape", "dtype"}}}`, as .json or .json.gz. The index, if
-given, is a list of entries with `repo` and what is known about the evidence of each; mapper/catalogue/README.md has the fields.
-The same manifests give the same bytes.
+A manifest is `{"repo", "evidence", "config", "tensors": {name: {"shape", "dtype"}}}`, as .json or .json.gz.
+The index, if given, is a list of entries with `repo` and what is known about the evidence of each;
+mapper/catalogue/README.md has the fields. The same manifests give the same bytes.
 """
 
 from __future__ import annotations

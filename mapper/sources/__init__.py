@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 PURPOSES = ("headers", "weights")
 PACKAGE = "package:"
 FILE_SUFFIXES = (
-    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".gz", ".onnx", ".npz", ".gguf", ".msgpack", ".h5",
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".gz", ".onnx", ".npz", ".gguf", ".msgpack",
+    ".h5",
 )  # fmt: skip
 
 
@@ -29,11 +30,11 @@ def open_source(
     revision: str | None = None,
     catalogue: bool = False,
 ) -> Checkpoint:
-    """The checkpoint that `source` names: a local path, `package:NAME`, a hub id, a parsed manifest, tensors, or a module.
+    """The checkpoint that `source` names: a path, `package:NAME`, a hub id, a manifest, tensors, or a module.
 
     `purpose` is "headers" (nothing but names, shapes and config is fetched) or "weights". A hub id, `name` or
-    `owner/name`, optionally `@revision`, is looked for in the cache, then on the hub, then, where `catalogue` allows it, among
-    the bundled headers. Raises SourceError and FormatError.
+    `owner/name`, optionally `@revision`, is looked for in the cache, then on the hub, then, where `catalogue`
+    allows it, among the bundled headers. Raises SourceError and FormatError.
 
     >>> open_source({"lm_head.weight": [50257, 768]}, purpose="headers").parameters
     38597376
@@ -86,12 +87,14 @@ def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool) -> 
     name, at, given = text.partition("@")
     if at and revision is not None and given != revision:
         raise SourceError(
-            f"{shorten(text, SHOWN)}: names one revision, and {shorten(revision)} is asked for; give one of them"
+            f"{shorten(text, SHOWN)}: names one revision, and {shorten(revision)} is asked for; "
+            "give one of them"
         )
     revision = given if at else revision
     if not hub.is_id(name) or (revision is not None and not hub.is_revision(revision)):
         raise SourceError(
-            f"{shorten(text, SHOWN)}: no such file or directory, and not the id of a model on the hub (owner/name)"
+            f"{shorten(text, SHOWN)}: no such file or directory, and not the id of a model on the "
+            "hub (owner/name)"
         )
     try:
         return hub.open_hub(name, purpose, revision)

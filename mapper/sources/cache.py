@@ -26,7 +26,7 @@ def cache_folder() -> Path:
 
 
 def find_snapshot(repo: str, revision: str | None) -> Path | None:
-    """The folder of the cached files of `repo`, or None. A name without owner may be cached under its full id."""
+    """The folder of the cached files of `repo`, or None. A short name may be cached under its full id."""
     folder = cache_folder()
     candidates = [folder / (PREFIX + repo.replace("/", "--"))]
     if "/" not in repo and folder.is_dir():

@@ -68,7 +68,8 @@ def choose(names: Iterable[str], source: str) -> Choice:
     if later:
         word = next(word for suffix, word in LATER_SUFFIXES.items() if later[0].lower().endswith(suffix))
         raise SourceError(
-            f"{source}: its weights, {listed(later)}, are in the format {word}, which is recognised but not read yet"
+            f"{source}: its weights, {listed(later)}, are in the format {word}, which is "
+            "recognised but not read yet"
         )
     hint = (
         "config.json alone does not say which tensors there are"
@@ -94,7 +95,8 @@ def _choose_one_format(files: list[str], indices: list[str], standard: str, sour
     parts = sharded.numbered(files)
     if parts is None:
         raise SourceError(
-            f"{source}: {len(files)} weight files and none is called {standard}: {listed(files)}; name the one to read"
+            f"{source}: {len(files)} weight files and none is called {standard}: {listed(files)}; "
+            "name the one to read"
         )
     return Choice(parts)
 
@@ -115,7 +117,7 @@ def open_directory(path: str | Path, source: str) -> Checkpoint:
 
 
 def directory_name(path: str | Path) -> str:
-    """What a directory is called in reports: its base name, or the hub id where it is a snapshot of the hub's cache."""
+    """What a directory is called in reports: its base name, or the hub id where it is a cached snapshot."""
     full = Path(os.path.abspath(path))
     repo = full.parent.parent.name
     if full.parent.name == "snapshots" and repo.startswith("models--"):
@@ -157,7 +159,7 @@ def open_shard(path: str | Path) -> Shard:
 
 
 def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
-    """The table of an open weight file, by what its first bytes say it is. Without `offsets` it cannot be read from."""
+    """The table of an open weight file, by its first bytes. Without `offsets` it cannot be read from."""
     from mapper.sources import torch_legacy, torch_zip
 
     start = file.read(SNIFFED)

@@ -16,7 +16,7 @@ from mapper.sources.files import SNIFFED, base_name, open_regular, refuse_impost
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """No cyclic garbage collection inside: over a header of 100,000 tensors it takes half of the time and finds nothing."""
+    """No cyclic garbage collection inside: on a big header it takes half of the time and finds nothing."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -62,7 +62,7 @@ def read_document(path: str | Path, limit: int = limits.CONFIG_BYTES) -> dict[st
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """The config at `path`. Checked are size, depth and text; what the fields mean is the reader's business."""
+    """The config at `path`. Checked are size, depth and text; what the fields mean is not."""
     config = read_document(path)
     check_config(config, base_name(path))
     return config

@@ -15,8 +15,10 @@ SNIFFED = 512  # bytes that tell what a file is
 # Containers that have a name but no reader yet, by their first bytes and by suffix.
 LATER_MAGIC = {b"GGUF": "GGUF", b"\x89HDF\r\n\x1a\n": "HDF5", b"ARROW1": "Arrow"}
 LATER_SUFFIXES = {
-    ".gguf": "GGUF", ".onnx": "ONNX", ".npz": "npz", ".msgpack": "Flax msgpack", ".h5": "HDF5", ".keras": "HDF5",
-    ".tflite": "TFLite", ".pb": "TensorFlow", ".mlmodel": "Core ML", ".ot": "rust-bert", ".ckpt.index": "TensorFlow",
+    ".gguf": "GGUF", ".onnx": "ONNX", ".npz": "npz", ".msgpack": "Flax msgpack", ".h5": "HDF5", ".keras":
+    "HDF5",
+    ".tflite": "TFLite", ".pb": "TensorFlow", ".mlmodel": "Core ML", ".ot": "rust-bert", ".ckpt.index":
+    "TensorFlow",
 }  # fmt: skip
 
 
@@ -31,7 +33,7 @@ def printable(text: str, limit: int = SHOWN) -> str:
 
 
 def open_regular(path: str | Path) -> tuple[BinaryIO, int]:
-    """The file at `path`, open for reading, and its size in bytes. A pipe or device is refused before it is opened."""
+    """The file at `path`, open for reading, and its size in bytes. Pipes and devices are never opened."""
     name = base_name(path)
     try:
         status = os.stat(path)
@@ -52,7 +54,7 @@ def open_regular(path: str | Path) -> tuple[BinaryIO, int]:
 
 
 def refuse_impostor(start: bytes, size: int, name: str) -> None:
-    """Raise FormatError if the first bytes belong to something that stands in a checkpoint's place by mistake."""
+    """Raise FormatError if the first bytes are those of something commonly taken for a checkpoint."""
     if size == 0:
         raise FormatError(f"{name}: the file is empty; download it again")
     if start.startswith(b"version https://git-lfs"):
@@ -91,5 +93,6 @@ def refuse_later(start: bytes, name: str) -> None:
         )
     if container is not None:
         raise SourceError(
-            f"{name}: a file of the format {container}, which is recognised but not read yet; give a safetensors file"
+            f"{name}: a file of the format {container}, which is recognised but not read yet; give "
+            "a safetensors file"
         )

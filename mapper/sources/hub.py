@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub, through its client: the cache first, headers by ranges, weights only where they are needed."""
+"""Models on the Hugging Face hub, through its client: the cache first, headers by ranges."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def _remote_shard(repo: Repo, file: str) -> Shard:
 
 
 def _get_range(url: str, headers: dict[str, str], start: int, end: int) -> tuple[bytes, int]:
-    """The bytes from `start` up to `end`, and the size of the whole file. Never more is read, even if the server sends all."""
+    """The bytes from `start` up to `end`, and the size of the whole file. Never more is read."""
     from huggingface_hub.utils import hf_raise_for_status, http_stream_backoff  # type: ignore[attr-defined]
 
     options: dict[str, Any] = {"timeout": READ_SECONDS, "follow_redirects": True, "max_retries": RETRIES}
@@ -282,7 +282,8 @@ def _get_range(url: str, headers: dict[str, str], start: int, end: int) -> tuple
         )
         if total is None or not total.isdecimal():
             raise SourceError(
-                f"the hub does not say how long the file is ({url.rpartition('/')[2]}); download it and give its path"
+                f"the hub does not say how long the file is ({url.rpartition('/')[2]}); download "
+                "it and give its path"
             )
         data = bytearray()
         for chunk in response.iter_raw():

@@ -1,7 +1,7 @@
 """Manifests: a checkpoint's header as JSON, without weights.
 
-`{"repo": ..., "evidence": ..., "config": {...}, "tensors": {name: {"shape": [...], "dtype": "F32"}}}`, plain or gzipped; the
-shape alone may stand for an entry, and the table of tensors for the whole document.
+`{"repo": ..., "evidence": ..., "config": {...}, "tensors": {name: {"shape": [...], "dtype": "F32"}}}`, plain
+or gzipped; the shape alone may stand for an entry, and the table of tensors for the whole document.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ from mapper.sources.shards import check_names, check_shape
 GZIP = b"\x1f\x8b"
 ASSUMED_DTYPE = "F32"
 DTYPE_NAMES = {
-    "float64": "F64", "double": "F64", "float32": "F32", "float": "F32", "float16": "F16", "half": "F16", "bfloat16": "BF16",
-    "int64": "I64", "long": "I64", "int32": "I32", "int": "I32", "int16": "I16", "short": "I16", "int8": "I8", "uint8": "U8",
-    "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL", "complex64": "C64", "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float64": "F64", "double": "F64", "float32": "F32", "float": "F32", "float16": "F16", "half": "F16",
+    "bfloat16": "BF16",
+    "int64": "I64", "long": "I64", "int32": "I32", "int": "I32", "int16": "I16", "short": "I16", "int8":
+    "I8", "uint8": "U8",
+    "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL", "complex64": "C64", "float8_e4m3fn":
+    "F8_E4M3",
+    "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
     "float4_e2m1fn_x2": "F4",
 }  # fmt: skip
 
@@ -105,6 +109,7 @@ def dtype_name(dtype: object, key: str, name: str) -> str:
     text = DTYPE_NAMES.get(text, text)
     if text not in DTYPE_BYTES:
         raise FormatError(
-            f"{name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are {', '.join(DTYPE_BYTES)}"
+            f"{name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are "
+            f"{', '.join(DTYPE_BYTES)}"
         )
     return text

@@ -18,11 +18,12 @@ WEIGHTS = (".safetensors", *TORCH_SUFFIXES, INDEX_SUFFIX)
 
 
 def open_package(name: str) -> Checkpoint:
-    """The checkpoint in the installed package `name`, which may go on to a folder in it: `package.folder` or `package/folder`."""
+    """The checkpoint in the package `name`, or in a folder of it: `package.folder`, `package/folder`."""
     words = name.replace("/", ".").split(".")
     if not all(word.replace("-", "_").isidentifier() for word in words):
         raise SourceError(
-            f"{PREFIX}{shorten(name)[1:-1]}: not the name of a package; expected package:NAME or package:NAME.FOLDER"
+            f"{PREFIX}{shorten(name)[1:-1]}: not the name of a package; expected package:NAME or "
+            "package:NAME.FOLDER"
         )
     roots = _roots(words)
     if not roots:
@@ -43,7 +44,7 @@ def open_package(name: str) -> Checkpoint:
 
 
 def _roots(words: list[str]) -> list[Path]:
-    """The folders that the dotted name stands for: an import package, or all that a distribution of this name installed."""
+    """The folder that the dotted name stands for: of an import package, else of a distribution."""
     for top in _import_folders(words[0].replace("-", "_")) or _distribution_folders(words[0]):
         below = _descend(top, words[1:])
         if below is not None:
@@ -52,7 +53,7 @@ def _roots(words: list[str]) -> list[Path]:
 
 
 def _import_folders(name: str) -> list[Path]:
-    """Where the top-level package `name` lies. To find it runs nothing of it; a dotted name would import its parents."""
+    """Where the top-level package `name` lies. Nothing of it runs; a dotted name would import its parents."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):  # a module that is being replaced, or has no spec

@@ -1,7 +1,7 @@
 """The restricted pickle interpreter: what a pickle says, without doing it.
 
-A pickle is a program that may import and call anything. This machine runs its opcodes over plain values; a name is never
-looked up, and a call is an entry of `_MEANINGS`, which makes a plain value too, or an `Opaque` that holds nothing.
+A pickle is a program that may import and call anything. This machine runs its opcodes over plain values; a
+name is never looked up, and a call is an entry of `_MEANINGS`, which makes a plain value too, or an `Opaque`.
 
 https://github.com/python/cpython/blob/main/Lib/pickletools.py has the opcodes, `torch.save` the few names.
 """
@@ -17,12 +17,17 @@ from mapper.errors import FormatError, shorten
 
 STOP = ord(".")
 DTYPES = {
-    "DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16", "LongStorage": "I64",
-    "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8", "BoolStorage": "BOOL",
+    "DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16",
+    "LongStorage": "I64",
+    "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8", "BoolStorage":
+    "BOOL",
     "ComplexFloatStorage": "C64", "UntypedStorage": "U8",
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32", "int16": "I16",
-    "int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL", "complex64": "C64",
-    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32":
+    "I32", "int16": "I16",
+    "int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL",
+    "complex64": "C64",
+    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz":
+    "F8_E4M3FNUZ",
     "float8_e5m2fnuz": "F8_E5M2FNUZ",
 }  # fmt: skip
 
@@ -65,7 +70,7 @@ class Opaque:
 
 
 def interpret(data: bytes, name: str, start: int = 0) -> tuple[Any, int, list[StoredTensor]]:
-    """The value of the pickle in `data` at `start`, where it ends, and every tensor that it makes. `name` is for errors."""
+    """The value of the pickle in `data` at `start`, its end, and all tensors made. `name` is for errors."""
     machine = _Machine(data, name, start)
     return machine.run(), machine.position, machine.tensors
 
@@ -168,7 +173,7 @@ class _Machine:
         return items
 
     def set_items(self, items: list[Any]) -> None:
-        """Enter keys and values, in turn, into the table on top of the stack; other objects have no items here."""
+        """Enter keys and values, in turn, into the table on top of the stack; other objects take none."""
         table = self.stack[-1]
         if not isinstance(table, dict):
             return
@@ -215,14 +220,16 @@ class _Machine:
             raise self.damaged("a storage has no key or size")
         if len(identity) > 5 and identity[5] is not None:
             raise FormatError(
-                f"{self.name}: storage {shorten(key)} is a view of another; load it with torch and save it again"
+                f"{self.name}: storage {shorten(key)} is a view of another; load it with torch and "
+                "save it again"
             )
         self.push(Storage(key, DTYPES.get(kind.name, "") if isinstance(kind, Global) else "", count))
 
     def integer(self, size: int) -> None:
         if size > limits.PICKLE_INTEGER_BYTES:
             raise FormatError(
-                f"{self.name}: an integer of {size:,} bytes in the pickle, at most {limits.PICKLE_INTEGER_BYTES} are read"
+                f"{self.name}: an integer of {size:,} bytes in the pickle, at most "
+                f"{limits.PICKLE_INTEGER_BYTES} are read"
             )
         self.push(int.from_bytes(self.take(size), "little", signed=True))
 
@@ -240,7 +247,8 @@ class _Machine:
 
     def refuse(self) -> None:
         raise FormatError(
-            f"{self.name}: the pickle uses opcode {self.data[self.position - 1]:#04x}, which torch.save never writes"
+            f"{self.name}: the pickle uses opcode {self.data[self.position - 1]:#04x}, which "
+            "torch.save never writes"
         )
 
 
@@ -312,8 +320,8 @@ _MEANINGS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_sparse_csr_tensor": _unread("is sparse"),
     "torch._utils._rebuild_nested_tensor": _unread("is a nested tensor"),
     "torch._utils._rebuild_meta_tensor_no_storage": _unread("is on the meta device and has no data"),
-    "torch._utils._rebuild_device_tensor_from_numpy": _unread("was saved from a device that torch cannot map"),
-    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _unread("was saved from a device that torch cannot map"),
+    "torch._utils._rebuild_device_tensor_from_numpy": _unread("was saved from another device"),
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _unread("was saved from another device"),
 }  # fmt: skip
 
 _OPCODES: dict[str | int, Callable[[_Machine], Any]] = {

@@ -5,6 +5,7 @@ https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -17,7 +18,7 @@ from mapper.sources.shards import Shard, check_names, check_shape
 
 
 def has_header(start: bytes) -> bool:
-    """Whether a file that starts with these bytes is a safetensors file; a JSON text would give an impossible length."""
+    """Whether a file that starts so is a safetensors file; a JSON text would give an impossible length."""
     return start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= limits.HEADER_BYTES
 
 
@@ -39,7 +40,8 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
         )
     if length > size - 8:
         raise FormatError(
-            f"{name}: its header should have {length:,} bytes but the file ends after {size - 8:,}; download it again"
+            f"{name}: its header should have {length:,} bytes but the file ends after "
+            f"{size - 8:,}; download it again"
         )
     header = start[8 : 8 + length]
     if len(header) < length:
@@ -118,7 +120,7 @@ def _malformed(file: str, key: str, entry: Any) -> FormatError:
 
 
 def _check_spans(spans: list[tuple[int, int, str]], name: str, base: int, size: int) -> None:
-    """Raise FormatError unless the spans, in order, fill the file from `base` to `size` without gap or overlap."""
+    """Raise FormatError unless the spans fill the file from `base` to `size` without gap or overlap."""
     position = 0
     before = ""
     for start, end, key in sorted(spans):
@@ -141,8 +143,8 @@ def _unique(name: str) -> Any:
     def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
         if len(table) != len(pairs):
-            seen: set[str] = set()
-            twice = [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+            counts = Counter(key for key, _ in pairs)
+            twice = [key for key, count in counts.items() if count > 1]
             raise FormatError(f"{name}: {listed(twice)} more than once in its header")
         return table
 

@@ -23,7 +23,8 @@ def shard_names(index: dict[str, Any], name: str) -> dict[str, list[str]]:
     for key, file in table.items():
         if not isinstance(file, str) or not _is_inside(file):
             raise FormatError(
-                f"{name}: tensor {shorten(key)} is said to be in {shorten(str(file))}, which is no file beside the index"
+                f"{name}: tensor {shorten(key)} is said to be in {shorten(str(file))}, which is no "
+                "file beside the index"
             )
         files.setdefault(file, []).append(key)
     if len(files) > limits.SHARDS:
@@ -54,7 +55,8 @@ def open_index(path: str | Path, open_shard: Callable[[str], Shard]) -> list[Sha
     missing = [file for file in files if not os.path.lexists(os.path.join(directory, file))]
     if missing:
         raise SourceError(
-            f"{name}: {len(missing)} of {len(files)} shards are missing: {listed(missing)}; download them again"
+            f"{name}: {len(missing)} of {len(files)} shards are missing: {listed(missing)}; "
+            "download them again"
         )
     shards = []
     for file, keys in files.items():
@@ -66,11 +68,12 @@ def open_index(path: str | Path, open_shard: Callable[[str], Shard]) -> list[Sha
 
 
 def check_against_index(shard: Shard, keys: list[str], index: str) -> None:
-    """Raise FormatError if the shard lacks a key that the index gives to it; note the keys that only the shard has."""
+    """Raise FormatError if the shard lacks a key of the index; note the keys that only the shard has."""
     absent = [key for key in keys if key not in shard.tensors]
     if absent:
         raise FormatError(
-            f"{index}: {listed(absent)} should be in {shard.name}, which lacks {'it' if len(absent) == 1 else 'them'}"
+            f"{index}: {listed(absent)} should be in {shard.name}, which lacks "
+            f"{'it' if len(absent) == 1 else 'them'}"
         )
     extra = len(shard.tensors) - len(keys)
     if extra:
@@ -80,7 +83,7 @@ def check_against_index(shard: Shard, keys: list[str], index: str) -> None:
 
 
 def refuse_escape(directory: str, file: str, index: str) -> None:
-    """Raise FormatError if `file` is a link out of `directory`; the blobs of a hub cache are the cache's own links."""
+    """Raise FormatError if `file` links out of `directory`; the links of a hub cache to its blobs do not."""
     real = os.path.realpath(os.path.join(directory, file))
     allowed = [os.path.realpath(directory)]
     snapshots = os.path.dirname(allowed[0])

@@ -45,7 +45,8 @@ def check_name(key: object, file: str) -> None:
     """Raise FormatError for a key that no later stage could print or address."""
     if not isinstance(key, str) or not key:
         raise FormatError(
-            f"{file}: a tensor has {'an empty name' if key == '' else f'the name {shorten(str(key))}, not a text'}"
+            f"{file}: a tensor has "
+            f"{'an empty name' if key == '' else f'the name {shorten(str(key))}, not a text'}"
         )
     if len(key) > limits.NAME_CHARACTERS:
         limit = f"at most {limits.NAME_CHARACTERS:,} are read"
@@ -87,7 +88,8 @@ def joined(
         twice = tensors.keys() & shard.tensors.keys()
         if twice:
             raise FormatError(
-                f"{shard.name}: {listed(sorted(twice))} also in an earlier shard; the shards contradict each other"
+                f"{shard.name}: {listed(sorted(twice))} also in an earlier shard; the shards "
+                "contradict each other"
             )
         tensors.update(shard.tensors)
     if len(tensors) > limits.TENSORS:

@@ -27,7 +27,7 @@ WRAPPERS = (
 
 
 def take_tensors(value: Any, made: list[StoredTensor], shard: Shard) -> dict[str, StoredTensor]:
-    """Enter the tensors in the unpickled `value` into `shard`; returns where each of them lies in its storage.
+    """Enter the tensors in the unpickled `value` into `shard`; returns each one's place in its storage.
 
     `made` are the tensors that the pickle makes: those that no name leads to are counted in a note.
     """
@@ -36,7 +36,8 @@ def take_tensors(value: Any, made: list[StoredTensor], shard: Shard) -> dict[str
     for key, tensor in _walk(inner, shard.name):
         if isinstance(tensor, Opaque):
             raise SourceError(
-                f"{shard.name}: tensor {shorten(key)} {tensor.unread}; load it with torch and save a plain tensor"
+                f"{shard.name}: tensor {shorten(key)} {tensor.unread}; load it with torch and save "
+                "a plain tensor"
             )
         check_name(key, shard.name)
         if key in found:

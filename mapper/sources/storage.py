@@ -13,15 +13,18 @@ from mapper.sources.files import open_regular
 from mapper.sources.shards import Shard
 
 TORCH_NAMES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32", "I16": "int16",
-    "I8": "int8", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64", "BOOL": "bool", "C64": "complex64",
-    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32":
+    "int32", "I16": "int16",
+    "I8": "int8", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64", "BOOL": "bool", "C64":
+    "complex64",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ":
+    "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
 }  # fmt: skip
 
 
 def map_tensors(shard: Shard, names: list[str]) -> dict[str, torch.Tensor]:
-    """The named tensors of one file, each a view of one private mapping: nothing is read before it is used."""
+    """The named tensors of one file, views of one private mapping: nothing is read before it is used."""
     if not names:
         return {}
     assert shard.path is not None
@@ -29,7 +32,8 @@ def map_tensors(shard: Shard, names: list[str]) -> dict[str, torch.Tensor]:
     with file:
         if size != shard.size:
             raise FormatError(
-                f"{shard.name}: has {size:,} bytes and had {shard.size:,} when its header was read; open it again"
+                f"{shard.name}: has {size:,} bytes and had {shard.size:,} when its header was "
+                "read; open it again"
             )
         mapped = _map(file.fileno(), size)
     return {name: _tensor(mapped, shard, name) for name in names}
@@ -73,6 +77,7 @@ def torch_dtype(name: str, key: str) -> torch.dtype:
     dtype = getattr(torch, TORCH_NAMES[name], None)
     if not isinstance(dtype, torch.dtype):
         raise SourceError(
-            f"tensor {shorten(key)} has the dtype {name}, which torch {torch.__version__} lacks; install a newer torch"
+            f"tensor {shorten(key)} has the dtype {name}, which torch {torch.__version__} lacks; "
+            "install a newer torch"
         )
     return dtype

@@ -27,7 +27,8 @@ def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -
     (_, protocol, system, value, keys), end, made = _pickles(file, size, name)
     if protocol != 1001 or not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise FormatError(
-            f"{name}: a legacy torch file of unknown layout {shorten(str(protocol)[:80])}; save it again with torch"
+            f"{name}: a legacy torch file of unknown layout {shorten(str(protocol)[:80])}; save it "
+            "again with torch"
         )
     if isinstance(system, dict) and system.get("little_endian") is False:
         raise SourceError(f"{name}: written by a big-endian machine; save it again with safetensors")
@@ -38,14 +39,15 @@ def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -
         for key, tensor in found.items():
             if tensor.storage.key not in starts:
                 raise FormatError(
-                    f"{name}: the bytes of tensor {shorten(key)}, storage {shorten(tensor.storage.key)}, are missing"
+                    f"{name}: the bytes of tensor {shorten(key)}, storage "
+                    f"{shorten(tensor.storage.key)}, are missing"
                 )
             shard.offsets[key] = starts[tensor.storage.key] + int(tensor.offset * DTYPE_BYTES[tensor.dtype])
     return shard
 
 
 def _pickles(file: BinaryIO, size: int, name: str) -> tuple[list[Any], int, list[StoredTensor]]:
-    """The five values, where they end, and the tensors made. How long a pickle is shows only when it has been read."""
+    """The five values, where they end, and the tensors made. Only reading shows how long a pickle is."""
     read = BLOCK
     while True:
         file.seek(0)
@@ -75,12 +77,14 @@ def _starts(
         count = int.from_bytes(file.read(COUNT_BYTES), "little")
         if storage is None or not storage.dtype or count != storage.elements:
             raise FormatError(
-                f"{name}: storage {shorten(key)} at byte {position:,} is not the one that the pickle describes"
+                f"{name}: storage {shorten(key)} at byte {position:,} is not the one that the "
+                "pickle describes"
             )
         starts[key] = position + COUNT_BYTES
         position = starts[key] + int(count * DTYPE_BYTES[storage.dtype])
         if position > size:
             raise FormatError(
-                f"{name}: storage {shorten(key)} ends at byte {position:,} but the file has {size:,}; download it again"
+                f"{name}: storage {shorten(key)} ends at byte {position:,} but the file has "
+                f"{size:,}; download it again"
             )
     return starts

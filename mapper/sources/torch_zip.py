@@ -18,7 +18,7 @@ SMALL = 64  # bytes of the record that names the byte order
 
 
 def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
-    """The table of the zip `file` of `size` bytes: its directory and its pickle are read, and with `offsets` the records' headers."""
+    """The table of the zip `file`: its directory and pickle, with `offsets` the records' headers too."""
     try:
         archive = zipfile.ZipFile(file)
         records = _records(archive, name)
@@ -63,7 +63,8 @@ def _prefix(records: dict[str, zipfile.ZipInfo], name: str) -> str:
     if not pickles:
         if any(record.endswith(".npy") for record in records):
             raise SourceError(
-                f"{name}: a file of the format npz, which is recognised but not read yet; give a safetensors file"
+                f"{name}: a file of the format npz, which is recognised but not read yet; give a "
+                "safetensors file"
             )
         if any(record.rpartition("/")[2] == "archive_format" for record in records):
             raise SourceError(
@@ -73,7 +74,8 @@ def _prefix(records: dict[str, zipfile.ZipInfo], name: str) -> str:
     prefix = pickles[0].removesuffix("data.pkl")
     if prefix + "constants.pkl" in records:
         raise SourceError(
-            f"{name}: a TorchScript archive, recognised but not read yet; save the state dict of torch.jit.load(...)"
+            f"{name}: a TorchScript archive, recognised but not read yet; save the state dict of "
+            "torch.jit.load(...)"
         )
     return prefix
 
@@ -119,7 +121,7 @@ def _check_record(record: zipfile.ZipInfo | None, key: str, tensor: StoredTensor
 
 
 def _start(file: BinaryIO, record: zipfile.ZipInfo, size: int, name: str) -> int:
-    """Where the record's bytes start. Its local header may be longer than the directory says: torch pads it to align the data."""
+    """Where the record's bytes start: torch pads its local header, to align the data."""
     file.seek(record.header_offset)
     header = file.read(LOCAL_HEADER_BYTES)
     if len(header) < LOCAL_HEADER_BYTES or not header.startswith(MAGIC):
