@@ -19,7 +19,6 @@ from mapper.cli.output import error_line
 from mapper.cli.rules import rules
 from mapper.errors import MapperError
 
-DIFFERS = 3  # a comparison that was asked for found a difference
 BUG = 1
 USER = 2  # what a user or a file caused
 INTERRUPTED = 130  # 128 + SIGINT, as shells count

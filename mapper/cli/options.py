@@ -39,7 +39,9 @@ class Group(_WithExamples, click.Group):
         return list(self.commands)
 
 
-def _files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_files(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -60,7 +62,7 @@ def _facts(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 
 def source(function: Function) -> Function:
-    return click.argument("source", metavar="SRC", shell_complete=_files)(function)
+    return click.argument("source", metavar="SRC", shell_complete=complete_files)(function)
 
 
 def facts(function: Function) -> Function:
