@@ -194,3 +194,23 @@ def test_rules_check_reports_line_and_count(capsys: Captured, tmp_path: Path) ->
     out, err = capsys.readouterr()
     assert "mine.yaml:2: " in out and "surprise" in out
     assert err == "error: 1 problem in 1 rule file\n"
+
+
+def test_verify_finds_a_model_equal_to_its_reference(bert: str, capsys: Captured) -> None:
+    found = json.loads(answer(capsys, "verify", bert, "--json"))
+    assert found["equal"] is True and found["against"].startswith("transformers ")
+
+
+def test_verify_of_an_edited_file_is_exit_code_three(bert: str, capsys: Captured, tmp_path: Path) -> None:
+    text = mapper.generate(bert)
+    edited = text.replace("x + attention", "x - attention").replace(
+        "x + self.attention", "x - self.attention"
+    )
+    assert edited != text
+    (tmp_path / "edited.py").write_text(edited)
+    out = answer(capsys, "verify", str(tmp_path / "edited.py"), "--weights", bert, code=3)
+    assert "first block that departs: " in out
+
+
+def test_verify_names_a_reference_that_is_none(bert: str, capsys: Captured) -> None:
+    assert "'tensorflow' is no reference" in refusal(capsys, "verify", bert, "--against", "tensorflow")
