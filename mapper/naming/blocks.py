@@ -61,7 +61,7 @@ class _Draft:
 
 def common_folder(places: Sequence[Place]) -> Place:
     """The lowest folder that holds all of the leaves at these places."""
-    shared = places[0][:-1]
+    shared = places[0][:-1] if places else ()
     for place in places[1:]:
         length = 0
         for one, other in zip(shared, place, strict=False):

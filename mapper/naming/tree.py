@@ -26,11 +26,6 @@ class Node:
         self._words: dict[str, list[Node]] | None = None
         self._held: dict[tuple[str, ...], bool] = {}
 
-    @property
-    def is_list(self) -> bool:
-        """Whether every child is a number."""
-        return bool(self.children) and all(map(is_index, self.children))
-
     def distinct(self) -> list[tuple[str | tuple[int, ...], Node]]:
         """Each different child once: a word, or the indices of all numbered children that are the same."""
         found: dict[int, tuple[list[int], Node]] = {}
@@ -147,8 +142,3 @@ def walk(root: Node) -> Iterator[tuple[Place, Node]]:
         place, node = waiting.pop()
         yield place, node
         waiting.extend((place.child(part), child) for part, child in reversed(node.distinct()))
-
-
-def listing(root: Node) -> list[str]:
-    """The folded names with shapes, one line each: `layer.{0..5}.attention.query.weight [768, 768]`."""
-    return [f"{place} {list(node.info.shape)}" for place, node in walk(root) if node.info is not None]

@@ -191,6 +191,11 @@ class Vocabulary:
             if fits(match, spot, kind):
                 yield match
 
+    def verdicts(self, section: str, spot: Spot, kind: str | None = None) -> list[tuple[Match, str]]:
+        """Every entry whose pattern fits, the strongest first, with the condition that forbids it or ""."""
+        matches = self.tries[section].matches(spot.words)
+        return [(match, next(unmet(match, spot, kind), "")) for match in matches]
+
     def decide(self, section: str, spot: Spot, kind: str | None = None) -> Match | None:
         """The entry that wins here."""
         return next(self.matches(section, spot, kind), None)
@@ -211,22 +216,22 @@ def unmet(match: Match, spot: Spot, kind: str | None) -> Iterator[str]:
     """The conditions of an entry that do not hold where its pattern fits."""
     entry = match.entry
     if entry.kinds and kind not in entry.kinds:
-        yield f"kind: {', '.join(entry.kinds)}"
+        yield f"not of kind {', '.join(entry.kinds)}"
     if entry.not_parts and not parts(last_word(spot.words)).isdisjoint(entry.not_parts):
-        yield f"not_parts: {', '.join(entry.not_parts)}"
+        yield f"has a part of {', '.join(entry.not_parts)}"
     if entry.holds and not any_path([spot.node], entry.holds):
-        yield f"holds: {', '.join(entry.holds)}"
+        yield f"holds none of {', '.join(entry.holds)}"
     if entry.not_holds and any_path([spot.node], entry.not_holds):
-        yield f"not_holds: {', '.join(entry.not_holds)}"
+        yield f"holds one of {', '.join(entry.not_holds)}"
     left = spot.words[: len(spot.words) - max(match.length, 1)]
     if entry.within and not is_within(left, entry.within):
-        yield f"within: {', '.join(entry.within)}"
+        yield f"within none of {', '.join(entry.within)}"
     if entry.not_within and is_within(left, entry.not_within):
-        yield f"not_within: {', '.join(entry.not_within)}"
+        yield f"within one of {', '.join(entry.not_within)}"
     if entry.beside and not any_path(_around(match, spot), entry.beside):
-        yield f"beside: {', '.join(entry.beside)}"
+        yield f"beside none of {', '.join(entry.beside)}"
     if entry.not_beside and any_path(_around(match, spot), entry.not_beside):
-        yield f"not_beside: {', '.join(entry.not_beside)}"
+        yield f"beside one of {', '.join(entry.not_beside)}"
 
 
 def _around(match: Match, spot: Spot) -> list[Node]:

@@ -87,7 +87,9 @@ def explain_checkpoint(checkpoint: Checkpoint, rulebook: Rulebook) -> Explanatio
 
 def list_rules(rulebook: Rulebook) -> list[RuleRow]:
     """Every rule file in use, by kind."""
-    families = [RuleRow("family", item.name, item.file, ", ".join(item.model_types)) for item in rulebook.families]
+    families = [
+        RuleRow("family", item.name, item.file, ", ".join(item.model_types)) for item in rulebook.families
+    ]
     flows = [RuleRow("flow", item.name, item.file, item.doc) for item in rulebook.flows.values()]
     words = [
         RuleRow("vocabulary", str(document.data.get("vocabulary")), document.label, _about(document.data))
@@ -112,21 +114,30 @@ def _leaves(checkpoint: Checkpoint, rulebook: Rulebook, family: str | None) -> I
     spots = {str(reading.found.spot.place): reading.found for reading in read(tree, vocabulary)}
     for leaf in resolve(tree, vocabulary):
         found = spots.get(str(leaf.place))
-        matches = list(vocabulary.matches("roles", found.spot, found.kind)) if found else []
-        fitting = [f"{match.entry.where}: {match.entry.target}" for match in matches]
-        lost = tuple(text for text in fitting if text.partition(": ")[0] not in leaf.why)
+        verdicts = vocabulary.verdicts("roles", found.spot, found.kind) if found else []
+        candidates = [
+            (match.entry.where, f"{match.entry.target}{verdict and f' ({verdict})'}")
+            for match, verdict in verdicts
+        ]
+        lost = tuple(f"{where}: {target}" for where, target in candidates if where not in leaf.why)
         yield LeafExplanation(str(leaf.place), leaf.kind, role_path(leaf.block, leaf.role), leaf.why, lost)
 
 
-def _families(checkpoint: Checkpoint, rulebook: Rulebook, architecture: Architecture) -> Iterator[FamilyExplanation]:
+def _families(
+    checkpoint: Checkpoint, rulebook: Rulebook, architecture: Architecture
+) -> Iterator[FamilyExplanation]:
     from mapper.inference.names import Names
     from mapper.naming.tree import grow
 
     names = Names(grow(checkpoint.tensors))
     for family in rulebook.families:
-        lacking = tuple(item for item in family.recognise if not names.has(item, family.recognise_shapes.get(item)))
+        lacking = tuple(
+            item for item in family.recognise if not names.has(item, family.recognise_shapes.get(item))
+        )
         foreign = tuple(item for item in family.absent if names.has(item))
-        yield FamilyExplanation(family.name, family.file, family.name == architecture.family, lacking, foreign)
+        yield FamilyExplanation(
+            family.name, family.file, family.name == architecture.family, lacking, foreign
+        )
 
 
 def _flows(block: Block, path: tuple[str, ...], rulebook: Rulebook) -> Iterator[FlowExplanation]:

@@ -119,7 +119,7 @@ class _Reader:
         return data
 
     def node(self, event: Any, line: int | None = None, depth: int = 0) -> Any:
-        self.marks.append(line or event.start_mark.line + 1)
+        self.marks.append(line or _line(event))
         if isinstance(event, yaml.AliasEvent) or event.anchor:
             raise self.error(event, "anchors (&) and aliases (*) are not allowed; write the value out")
         if event.tag:
@@ -146,10 +146,10 @@ class _Reader:
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.anchor or event.tag:
                 raise self.error(event, "a key must be plain text")
-            key = event.value  # verbatim: `on` as a key is the word "on", `1` the text "1"
+            key: str = event.value  # verbatim: `on` as a key is the word "on", `1` the text "1"
             if key in items:
                 raise self.error(event, f"the key {shorten(key)} stands twice, first in line {lines[key]}")
-            lines[key] = event.start_mark.line + 1
+            lines[key] = _line(event)
             items[key] = self.node(next(self.events), lines[key], depth)
         return items
 
@@ -162,7 +162,11 @@ class _Reader:
             raise self.error(event, str(error)) from None
 
     def error(self, event: Any, message: str) -> RuleError:
-        return RuleError(f"{self.label}:{event.start_mark.line + 1}: {message}")
+        return RuleError(f"{self.label}:{_line(event)}: {message}")
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
 def plain_value(text: str) -> Any:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mapper.architecture import Leaf
 from mapper.checkpoint import TensorInfo
 from mapper.naming.blocks import build_blocks
 from mapper.naming.resolve import resolve
@@ -36,9 +37,9 @@ def read(shapes_by_name):
     tensors = {name: TensorInfo(tuple(shape), "F32") for name, shape in shapes_by_name.items()}
     leaves = resolve(grow(tensors), VOCABULARY)
     build_blocks(leaves, VOCABULARY)
-    keys = [key for leaf in leaves for key in leaf.keys()]
-    assert sorted(keys) == sorted(tensors)
-    return {key: (leaf.kind, leaf.block, leaf.role) for leaf in leaves for key in leaf.keys()}
+    keys = [(key, leaf) for leaf in leaves for key in Leaf.keys(leaf)]
+    assert sorted(key for key, _ in keys) == sorted(tensors)
+    return {key: (leaf.kind, leaf.block, leaf.role) for key, leaf in keys}
 
 
 @given(st.permutations(list(MODEL)))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
+from mapper.architecture import Leaf
 from mapper.checkpoint import TensorInfo
 from mapper.naming.resolve import resolve
 from mapper.naming.tree import grow
@@ -19,7 +22,7 @@ def files():
 def kinds(files, shapes, overrides=None):
     tensors = {name: TensorInfo(tuple(shape), "F32") for name, shape in shapes.items()}
     leaves = resolve(grow(tensors), Vocabulary(files, overrides))
-    assert sorted(key for leaf in leaves for key in leaf.keys()) == sorted(shapes)
+    assert sorted(chain.from_iterable(map(Leaf.keys, leaves))) == sorted(shapes)
     return {str(leaf.place): leaf.kind for leaf in leaves}
 
 

@@ -80,5 +80,5 @@ def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path, monkeypatch):
 def test_the_schema_of_a_vocabulary_is_strict(tmp_path, text, message):
     write(tmp_path / "given", text, "vocabulary/x.yaml")
     with pytest.raises(RuleError) as caught:
-        Rulebook([tmp_path / "given"]).vocabulary  # noqa: B018
+        Rulebook([tmp_path / "given"]).vocabulary
     assert message in str(caught.value)
