@@ -25,7 +25,7 @@ METHODS = frozenset({
     "repeat", "repeat_interleave", "roll", "T", "mT", "t", "size", "sqrt", "neg", "masked_fill", "clamp", "argmax", "max", "pow", "rsqrt",
     "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "item_count", "append", "items",
 })  # fmt: skip
-SPECIAL = frozenset({"has", "fact", "output", "activation", "zip", "enumerate", "range", "len", "tuple"})
+SPECIAL = frozenset({"has", "fact", "option", "output", "activation", "zip", "enumerate", "range", "len", "tuple"})
 MODULES = frozenset({"F", "torch"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
 

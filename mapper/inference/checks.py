@@ -17,10 +17,10 @@ def check_config(facts: Facts) -> None:
     for scope, name, known in list(facts.used.values()):
         _check(facts, scope, name, known)
     for scope in _towers(facts):
-        known = scope.solved.get("layers")
-        if isinstance(known, Known):
-            facts.use(scope, "layers", known)
-            _check(facts, scope, "layers", known)
+        counted = scope.solved.get("layers")
+        if counted:
+            facts.use(scope, "layers", counted)
+            _check(facts, scope, "layers", counted)
 
 
 def _towers(facts: Facts) -> list[Scope]:
@@ -33,21 +33,32 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
         if said.problem:
             raise ArchitectureError(said.problem)
         if known.evidence in _SHOWN and said.value != known.value:
-            shown = f"the names show {known.value}" if known.evidence == "name" else f"the checkpoint shows {known.value}"
-            raise ArchitectureError(f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})")
+            shown = (
+                f"the names show {known.value}"
+                if known.evidence == "name"
+                else f"the checkpoint shows {known.value}"
+            )
+            raise ArchitectureError(
+                f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})"
+            )
 
 
 def check_widths(root: Scope) -> None:
     """ArchitectureError where the blocks of one stack have different sizes for what they pass on."""
     seen: dict[tuple[int, str], Known] = {}
     for scope in (root, *root.below()):
-        stack = next((outer for outer in scope.up() if outer is outer.tower or outer.block.role.startswith("stages")), None)
+        stack = next(
+            (outer for outer in scope.up() if outer is outer.tower or outer.block.role.startswith("stages")),
+            None,
+        )
         for name, known in scope.solved.items():
-            if "." in name or not isinstance(known, Known) or known.evidence != "shape" or stack is None:
+            if "." in name or known.evidence != "shape" or stack is None:
                 continue
             first = seen.setdefault((id(stack), name), known)
             if first.value != known.value:
-                raise ArchitectureError(f"{name} is {first.value} in {first.source}, but {known.value} in {known.source}")
+                raise ArchitectureError(
+                    f"{name} is {first.value} in {first.source}, but {known.value} in {known.source}"
+                )
 
 
 def unread_fields(config: Config, family: Family | None) -> list[str]:

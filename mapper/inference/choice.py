@@ -62,7 +62,10 @@ def _most_specific(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Cho
     fitting = sorted((rule for rule in rules if not misfit[rule.name]), key=specificity, reverse=True)
     if not fitting:
         nearest = sorted(misfit.values(), key=len)[:2]
-        return Choice(reasons=[reason for reasons in nearest for reason in reasons] or [f"there is no flow for {scope.topic}"])
+        return Choice(
+            reasons=[reason for reasons in nearest for reason in reasons]
+            or [f"there is no flow for {scope.topic}"]
+        )
     equal = [rule.name for rule in fitting if specificity(rule) == specificity(fitting[0])]
     if len(equal) > 1:
         return Choice(reasons=[f"{listed(equal)} fit equally; a family must say which"])

@@ -67,7 +67,9 @@ class Config:
             yield "", rule.config
             for part in self._only_part() if tower in (None, "tower") else ():
                 yield part, rule.config
-        elif any("." in key for key in rule.config):  # a family writes the whole way: `text_config.hidden_act`
+        elif any(
+            "." in key for key in rule.config
+        ):  # a family writes the whole way: `text_config.hidden_act`
             yield "", tuple(key for key in rule.config if "." in key)
 
     def parts(self, tower: str | None) -> Iterator[str]:
@@ -90,7 +92,9 @@ class Config:
             value = value.get(word, _ABSENT) if isinstance(value, Mapping) else _ABSENT
         return None if value is _ABSENT else Found(name, value)
 
-    def unread(self, irrelevant: Iterable[str] = (), harmless: Mapping[str, tuple[Any, ...]] | None = None) -> list[str]:
+    def unread(
+        self, irrelevant: Iterable[str] = (), harmless: Mapping[str, tuple[Any, ...]] | None = None
+    ) -> list[str]:
         """Fields that no fact came from and no rule calls irrelevant, in order."""
         ignored = self.vocabulary.irrelevant.union(irrelevant)
         allowed = {**self.vocabulary.harmless, **(harmless or {})}

@@ -17,7 +17,12 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
 }  # fmt: skip
-_FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {"log": math.log, "sqrt": math.sqrt, "floor": math.floor, "ceil": math.ceil}
+_FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "log": math.log,
+    "sqrt": math.sqrt,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
 
 
 @lru_cache(maxsize=4096)
@@ -47,7 +52,12 @@ def _check(node: ast.expr, text: str) -> None:
         _check(node.right, text)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         _check(node.operand, text)
-    elif isinstance(node, ast.Call) and _name(node.func) in _FUNCTIONS and len(node.args) == 1 and not node.keywords:
+    elif (
+        isinstance(node, ast.Call)
+        and _name(node.func) in _FUNCTIONS
+        and len(node.args) == 1
+        and not node.keywords
+    ):
         _check(node.args[0], text)
     elif not _name(node) and not (isinstance(node, ast.Constant) and type(node.value) in (int, float)):
         raise ValueError(f"{text!r} is not arithmetic over facts: names, numbers and + - * / // % **")
@@ -109,7 +119,7 @@ def _apply(function: Callable[[Any, Any], Any], left: Value, right: Value) -> Va
         rights = right if isinstance(right, list) else [right] * len(left)
         if len(lefts) != len(rights):
             raise ValueError("lists of different lengths")
-        return [_apply(function, one, other) for one, other in zip(lefts, rights)]
+        return [_apply(function, one, other) for one, other in zip(lefts, rights, strict=False)]
     for item in (left, right):
         if isinstance(item, bool) or not isinstance(item, (int, float)) or abs(item) > _LARGEST:
             raise ValueError(f"{item!r} is no number to calculate with")
@@ -121,7 +131,9 @@ def _apply(function: Callable[[Any, Any], Any], left: Value, right: Value) -> Va
         raise ValueError(str(error)) from None
     if isinstance(value, complex) or abs(value) > _LARGEST:
         raise ValueError("out of range")
-    return int(value) if function is operator.truediv and value == int(value) and _whole(left, right) else value
+    return (
+        int(value) if function is operator.truediv and value == int(value) and _whole(left, right) else value
+    )
 
 
 def _whole(*values: Any) -> bool:
@@ -129,7 +141,7 @@ def _whole(*values: Any) -> bool:
 
 
 def solve(node: ast.expr, target: int, known: Mapping[str, Value]) -> tuple[str, int] | None:
-    """The one unknown name and its value if sums and products give it; None where they do not (yet).
+    """The one unknown name and its value if sums, products and squares give it; None where they do not (yet).
 
     ValueError where no whole number fits: `3 * head_dim = 32`.
     """
@@ -155,4 +167,8 @@ def _inverse(op: ast.operator, target: int, rest: Value, first: bool) -> int | N
         return target - rest
     if isinstance(op, ast.Sub):
         return target + rest if first else rest - target
+    if isinstance(op, ast.Pow) and first and rest == 2:
+        if target < 0 or math.isqrt(target) ** 2 != target:
+            raise ValueError(f"{target} is no square")
+        return math.isqrt(target)
     return None

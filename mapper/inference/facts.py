@@ -26,12 +26,22 @@ if TYPE_CHECKING:
 class Facts:
     """Answers what is known about a block; remembers what it answered."""
 
-    def __init__(self, rulebook: Rulebook, family: Family | None, config: Config, names: Names, extra: Iterable[str] = ()):
+    def __init__(
+        self,
+        rulebook: Rulebook,
+        family: Family | None,
+        config: Config,
+        names: Names,
+        extra: Iterable[str] = (),
+    ):
         self.config, self.names = config, names
         self.given: Sequence[Given] = ()
         self.own: Mapping[str, tuple[FactRule, ...]] = family.facts if family else {}
         self.common = rulebook.config_vocabulary.facts
-        self.types = {name: fact_type(name, self.own.get(name, ()), self.common.get(name, ())) for name in (*self.common, *self.own)}
+        self.types = {
+            name: fact_type(name, self.own.get(name, ()), self.common.get(name, ()))
+            for name in (*self.common, *self.own)
+        }
         for name in extra:  # facts that only flows name
             self.types.setdefault(name, "any")
         self.used: dict[tuple[int, str], tuple[Scope, str, Known]] = {}

@@ -17,7 +17,11 @@ from mapper.inference.sizes import Sizes
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
 
-_LEAF_FACTS = {"Norm": ("eps", "groups"), "Conv": ("stride", "padding", "dilation", "groups"), "Transpose": ("output_padding",)}
+_LEAF_FACTS = {
+    "Norm": ("eps", "groups"),
+    "Conv": ("stride", "padding", "dilation", "groups"),
+    "Transpose": ("output_padding",),
+}
 _REQUIRED = ("norm.eps",)
 _PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
 
@@ -98,7 +102,9 @@ class Filler:
             if known.evidence == "config":
                 for other in self.facts.from_config(scope, name):
                     if not other.problem and other.value != known.value:
-                        found[f"config {known.source} says {name} is {known.value!r}, config {other.source} says {other.value!r}"] = None
+                        found[
+                            f"config {known.source} says {name} is {known.value!r}, config {other.source} says {other.value!r}"
+                        ] = None
         return list(found)
 
     def report(self) -> list[Fact]:

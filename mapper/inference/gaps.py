@@ -24,7 +24,9 @@ def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
     alike: dict[tuple[str, ...], list[Leaf]] = {}
     for leaf in leaves:
         if "" not in leaf.tensors and leaf.place and isinstance(leaf.place[-1], str):
-            alike.setdefault(tuple(part if isinstance(part, str) else "*" for part in leaf.place), []).append(leaf)
+            alike.setdefault(tuple(part if isinstance(part, str) else "*" for part in leaf.place), []).append(
+                leaf
+            )
     return [line for group in alike.values() if len(group) > 1 for line in _unequal(group)]
 
 
@@ -40,7 +42,12 @@ def _unequal(group: list[Leaf]) -> Iterator[str]:
 def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
     """A line for what an element of a list has not, and another element with a flow has."""
     for other in every:
-        if other is not scope and other.words == scope.words and other.block.flow and other.parent is not None:
+        if (
+            other is not scope
+            and other.words == scope.words
+            and other.block.flow
+            and other.parent is not None
+        ):
             for role, value in other.block.roles.items():
                 if role not in scope.block.roles:
                     place = _first_leaf(value)

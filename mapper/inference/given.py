@@ -34,7 +34,11 @@ def _hint(key: Any, value: Any, types: Mapping[str, str]) -> Given:
     at, _, name = key.rpartition(":")
     if name not in types:
         close = get_close_matches(name, types, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else f"known facts: {', '.join(sorted(types)[:12])} and more"
+        advice = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else f"known facts: {', '.join(sorted(types)[:12])} and more"
+        )
         raise HintError(f"there is no fact {shorten(name)}; {advice}")
     try:
         return Given(name, at, parsed(value, types[name]), f"--set {key}={value}")
@@ -48,4 +52,6 @@ def check_scopes(given: Iterable[Given], root: Scope) -> None:
     for item in given:
         if item.at and not any(scope.matches(item.at) for scope in every):
             words = sorted({word for scope in every for word in scope.words})
-            raise HintError(f"--set {item.at}:{item.name}: no part is called {shorten(item.at)}; parts: {', '.join(words[:12])}")
+            raise HintError(
+                f"--set {item.at}:{item.name}: no part is called {shorten(item.at)}; parts: {', '.join(words[:12])}"
+            )

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
 
 def infer(
-    checkpoint: Checkpoint, rulebook: Rulebook, *, hints: Mapping[str, Any] | None = None, use_families: bool = True
+    checkpoint: Checkpoint,
+    rulebook: Rulebook,
+    *,
+    hints: Mapping[str, Any] | None = None,
+    use_families: bool = True,
 ) -> Architecture:
     """What a checkpoint is, with the evidence for everything that is said.
 
@@ -53,9 +57,11 @@ def infer(
     told = type_finding(families, match, names, model_type)
 
     def read(match: FamilyMatch | None, refused: str = "") -> Architecture:
-        return _Reading(checkpoint, rulebook, tree, names, match, hints, refused, [told] if told else []).run()
+        return _Reading(
+            checkpoint, rulebook, tree, names, match, hints, refused, [told] if told else []
+        ).run()
 
-    if match and match.by_type or model_type is None:
+    if (match and match.by_type) or model_type is None:
         return read(match)
     return _first_fit(read, match)
 
@@ -79,7 +85,9 @@ def words_of(rulebook: Rulebook, family: Family | None) -> Vocabulary:
     common = rulebook.config_vocabulary.unused
     if family is None:
         return Vocabulary(rulebook.vocabulary, Overrides(unused=common))
-    overrides = Overrides(family.names, family.kinds, family.transposed, family.forms, {**common, **family.unused})
+    overrides = Overrides(
+        family.names, family.kinds, family.transposed, family.forms, {**common, **family.unused}
+    )
     return Vocabulary(rulebook.vocabulary, overrides)
 
 
@@ -97,7 +105,6 @@ class _Reading:
     findings: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
-    called: dict[Flow, set[str]] = field(default_factory=dict)  # names that a flow calls, whatever its guards say
 
     @property
     def family(self) -> Family | None:
@@ -132,7 +139,7 @@ class _Reading:
             rules=self.rulebook.digest,
             facts=filler.report(),
             lost=filler.lost,
-            unused=[(key, _why_unused(leaf, vocabulary)) for leaf in unused for key in leaf.keys()],
+            unused=[(key, _why_unused(leaf, vocabulary)) for leaf in unused for key in Leaf.keys(leaf)],
             rulebook=self.rulebook,
         )
         self.finish(architecture, unused, complete)
@@ -171,19 +178,28 @@ class _Reading:
             if rule is not None:
                 self.flows[id(scope)] = self.rulebook_flow(rule.name)
                 scope.block.flow = rule.name
-        lacking = [scope for scope in (self.root, *self.root.below()) if id(scope) not in self.flows and self.is_called(scope)]
+        lacking = [
+            scope
+            for scope in (self.root, *self.root.below())
+            if id(scope) not in self.flows and self.is_called(scope)
+        ]
         every = [self.root, *self.root.below()]
         for scope in lacking:
             self.gap(lacking_roles(scope, every))
             where = f" at '{scope.block.home}'" if scope.block.home else ""
-            self.missing.append(f"no flow fits {scope.block.role}{where}: {'; '.join(choices[id(scope)].reasons[:4])}")
+            self.missing.append(
+                f"no flow fits {scope.block.role}{where}: {'; '.join(choices[id(scope)].reasons[:4])}"
+            )
         self.findings += differing_roles(every, self.family.varies if self.family else ())
         return not lacking
 
     def gap(self, lines: list[str]) -> None:
         """What is missing is fatal where it is clear what the checkpoint should be."""
-        if lines and (self.match and self.match.by_type or self.facts.config.model_type is None and self.match):
-            raise ArchitectureError(lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more like it")
+        match = self.match
+        if lines and match and (match.by_type or self.facts.config.model_type is None):
+            raise ArchitectureError(
+                lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more like it"
+            )
         self.findings += lines
 
     def take(self, scope: Scope, rule: FlowRule | None) -> None:
@@ -213,10 +229,11 @@ class _Reading:
 
     def is_called(self, scope: Scope) -> bool:
         """Whether a block must have a flow: the one around it calls it, or has none itself."""
-        flow = self.flows.get(id(scope.parent)) if scope.parent else None
-        if flow is None:
-            return scope.parent is None or scope.topic in ("layer", "attention", "feed_forward")
-        return scope.block.role in Needs(flow, _has(scope.parent.block), self.lookup(scope.parent)).bare
+        outer = scope.parent
+        flow = self.flows.get(id(outer)) if outer else None
+        if outer is None or flow is None:
+            return outer is None or scope.topic in ("layer", "attention", "feed_forward")
+        return scope.block.role in Needs(flow, _has(outer.block), self.lookup(outer)).bare
 
     def solve_sizes(self, complete: bool) -> dict[int, Sizes]:
         """Sizes of every block with a flow; what contradicts is fatal where the model would be built."""
@@ -268,11 +285,15 @@ class _Reading:
                 self.missing.append(str(error))
         aside = {id(leaf) for leaf in unused}
         idle = [leaf for leaf in idle if id(leaf) not in aside]
-        inner = [str(leaf.place) for leaf in idle if leaf.kind != "Buffer" and any(indices for _, indices in leaf.block)]
+        inner = [
+            str(leaf.place)
+            for leaf in idle
+            if leaf.kind != "Buffer" and any(indices for _, indices in leaf.block)
+        ]
         if complete and inner:  # what stands in every layer is read by the model, whatever it is
             complete = False
             self.missing.append(f"no flow reads {listed(inner)}")
-        architecture.unmapped = [key for leaf in idle for key in leaf.keys()]
+        architecture.unmapped = [key for leaf in idle for key in Leaf.keys(leaf)]
         if complete:
             self.findings += unread_fields(self.facts.config, self.family)
         architecture.findings, architecture.missing = self.findings, self.missing
@@ -289,7 +310,9 @@ class _Reading:
         declared = self.rulebook.inputs
         for name in names:
             if name not in declared:
-                raise FlowError(f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares")
+                raise FlowError(
+                    f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares"
+                )
         return {
             name: {"shape": list(rule.shape), "dtype": rule.dtype, "optional": rule.optional}
             for name, rule in declared.items()
@@ -299,10 +322,6 @@ class _Reading:
 
 def _has(block: Block) -> Any:
     return lambda role: has_role(block, role)
-
-
-def _nothing(name: str) -> Any:
-    raise KeyError(name)
 
 
 def _why_unused(leaf: Leaf, vocabulary: Vocabulary) -> str:

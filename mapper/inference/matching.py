@@ -43,9 +43,9 @@ def match_family(families: Sequence[Family], names: Names, model_type: str | Non
 
 def is_recognised(family: Family, names: Names) -> bool:
     """Whether every pattern of the family occurs, and none that must not."""
-    return all(names.has(pattern, family.recognise_shapes.get(pattern)) for pattern in family.recognise) and not any(
-        names.has(pattern) for pattern in family.absent
-    )
+    return all(
+        names.has(pattern, family.recognise_shapes.get(pattern)) for pattern in family.recognise
+    ) and not any(names.has(pattern) for pattern in family.absent)
 
 
 def _strength(match: FamilyMatch) -> tuple[bool, int, int]:
@@ -53,13 +53,19 @@ def _strength(match: FamilyMatch) -> tuple[bool, int, int]:
     return match.by_type, len(patterns), sum(len(pattern_words(pattern)) for pattern in patterns)
 
 
-def type_finding(families: Sequence[Family], match: FamilyMatch | None, names: Names, model_type: str | None) -> str | None:
+def type_finding(
+    families: Sequence[Family], match: FamilyMatch | None, names: Names, model_type: str | None
+) -> str | None:
     """What to say where the config's model_type and the names do not go together."""
-    if model_type is None or match is not None and match.by_type:
+    if model_type is None or (match is not None and match.by_type):
         return None
     listing = next((family for family in families if model_type in family.model_types), None)
     if listing is not None:
-        lacking = [pattern for pattern in listing.recognise if not names.has(pattern, listing.recognise_shapes.get(pattern))]
+        lacking = [
+            pattern
+            for pattern in listing.recognise
+            if not names.has(pattern, listing.recognise_shapes.get(pattern))
+        ]
         return f"config model_type {shorten(model_type)} is family {listing.name!r}, but the names lack {listed(lacking, 3)}"
     if match is not None:
         return f"config model_type {shorten(model_type)} is listed by no family; the names are those of {match.family.name!r}"

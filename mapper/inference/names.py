@@ -32,7 +32,8 @@ class Names:
         wanted = pattern_words(pattern)
         last = NUMBER if wanted[-1].isdigit() else wanted[-1]
         return any(
-            _ends(words, wanted) and (shape is None or _shaped(node, shape)) for words, node in self._by_last.get(last, ())
+            _ends(words, wanted) and (shape is None or _shaped(node, shape))
+            for words, node in self._by_last.get(last, ())
         )
 
     def fit(self, has: Iterable[str], lacks: Iterable[str]) -> bool:
@@ -47,12 +48,12 @@ def _ends(words: Sequence[str | tuple[int, ...]], wanted: Sequence[str]) -> bool
 def _same(word: str | tuple[int, ...], wanted: str) -> bool:
     if isinstance(word, str):
         return word == wanted
-    return wanted == NUMBER or wanted.isdigit() and int(wanted) in word
+    return wanted == NUMBER or (wanted.isdigit() and int(wanted) in word)
 
 
 def _shaped(node: Node, shape: Sequence[Any]) -> bool:
     if node.info is None or len(node.info.shape) != len(shape):
         return False
-    return all(wanted is None or wanted == extent for wanted, extent in zip(shape, node.info.shape))
-
-
+    return all(
+        wanted is None or wanted == extent for wanted, extent in zip(shape, node.info.shape, strict=False)
+    )

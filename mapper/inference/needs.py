@@ -19,7 +19,9 @@ class Needs:
     def __init__(self, flow: Flow, has: Has, lookup: Lookup):
         self.has, self.lookup = has, lookup
         self.facts: dict[str, None] = {}
-        self.bare: set[str] = set()  # names that stand alone, not before a dot: what is called or passed on whole
+        self.bare: set[str] = (
+            set()
+        )  # names that stand alone, not before a dot: what is called or passed on whole
         self._block(flow.statements)
         self.facts.update(dict.fromkeys(sorted(flow.leaf_facts)))
 
@@ -93,5 +95,3 @@ def _compares(operator: ast.cmpop, left: Any, right: Any) -> bool:
     if isinstance(left, bool) or not isinstance(left, (int, float)):
         return False
     return left > right if isinstance(operator, ast.Gt) else left < right
-
-

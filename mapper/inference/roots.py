@@ -41,18 +41,24 @@ def choose_root(
             raise HintError(f"{stated.source} does not go with the heads: {'; '.join(choice.reasons[:3])}")
     choice = _by_heads(root, flows, family, facts)
     if task and choice.flow:
-        findings.append(f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}")
+        findings.append(
+            f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}"
+        )
     return choice
 
 
 def _by_heads(root: Scope, flows: Mapping[str, FlowRule], family: Family | None, facts: Facts) -> Choice:
     named = named_flows(root, family)
-    rules = [flows[name] for name in named if name in flows] or [rule for rule in flows.values() if rule.topic == "root"]
-    reasons = {rule.name: [reason for reason in misfits(root, rule, facts, (TASK,))] for rule in rules}
+    rules = [flows[name] for name in named if name in flows] or [
+        rule for rule in flows.values() if rule.topic == "root"
+    ]
+    reasons = {rule.name: list(misfits(root, rule, facts, (TASK,))) for rule in rules}
     fitting = [rule for rule in rules if not reasons[rule.name]]
     if not fitting:
         nearest = sorted(reasons.values(), key=len)[:2]
-        return Choice(reasons=[reason for group in nearest for reason in group] or ["there is no flow for a root"])
+        return Choice(
+            reasons=[reason for group in nearest for reason in group] or ["there is no flow for a root"]
+        )
     best = max(map(_closeness, fitting))
     fitting = [rule for rule in fitting if _closeness(rule) == best]
     headless = facts.config.vocabulary.headless
@@ -60,7 +66,11 @@ def _by_heads(root: Scope, flows: Mapping[str, FlowRule], family: Family | None,
         fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
     if len(fitting) > 1:
         tasks = list(dict.fromkeys(str(task) for rule in fitting for task in rule.when.get(TASK, ())))
-        return Choice(reasons=[f"task is unknown: the heads allow {', '.join(tasks)}; say --set task={tasks[0] if tasks else '...'}"])
+        return Choice(
+            reasons=[
+                f"task is unknown: the heads allow {', '.join(tasks)}; say --set task={tasks[0] if tasks else '...'}"
+            ]
+        )
     rule = fitting[0]
     if TASK in rule.when:
         heads = [role for role in root.block.roles if role in rule.roles]

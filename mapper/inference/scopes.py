@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mapper.architecture import Block, Leaf, Place
+from mapper.inference.known import Known
 from mapper.rulebook.flows import FlowRule
 
 TOWER_LISTS = ("layers", "stages")
@@ -20,7 +21,9 @@ class Scope:
     words: tuple[str, ...]  # role path without indices: ("encoder", "layers", "attention")
     tower: Scope | None  # the innermost tower around it, itself included
     children: list[Scope] = field(default_factory=list)
-    solved: dict[str, object] = field(default_factory=dict)  # full name of a size -> Known, filled by `sizes`
+    solved: dict[str, Known] = field(
+        default_factory=dict
+    )  # full name of a size -> what shapes show, filled by `sizes`
 
     def up(self) -> Iterator[Scope]:
         """The block itself and those around it, innermost first."""
@@ -67,8 +70,10 @@ class Scope:
 
 def is_tower(block: Block) -> bool:
     """Whether the block holds a list of layers or stages, and is no stage itself."""
-    return block.role != "root" and not _is_list(block.role) and any(
-        isinstance(value, list) and _is_list(role) for role, value in block.roles.items()
+    return (
+        block.role != "root"
+        and not _is_list(block.role)
+        and any(isinstance(value, list) and _is_list(role) for role, value in block.roles.items())
     )
 
 

@@ -16,7 +16,14 @@ from mapper.inference.scopes import Scope, leaves_at
 from mapper.rulebook.flows import FlowRule
 
 _ANY = "_"  # an extent that a flow leaves open
-_WEIGHTS = ("weight", "gamma", "g", "kernel", "scale", "")  # names of the tensor whose shape a flow writes; "" is a bare Parameter
+_WEIGHTS = (
+    "weight",
+    "gamma",
+    "g",
+    "kernel",
+    "scale",
+    "",
+)  # names of the tensor whose shape a flow writes; "" is a bare Parameter
 _CANDIDATES = 12
 
 
@@ -37,7 +44,9 @@ class Sizes:
         self.scope, self.rule, self.facts = scope, rule, facts
         self.equations = list(_equations(scope, rule))
         self.names = {
-            name: facts.full_name(scope, name) for equation in self.equations for name in expressions.names(equation.node)
+            name: facts.full_name(scope, name)
+            for equation in self.equations
+            for name in expressions.names(equation.node)
         }
         self.known: dict[str, Known] = {}  # by the name that the flow uses
 
@@ -133,15 +142,23 @@ class Sizes:
     def _contradiction(self, equation: Equation, what: str) -> ArchitectureError | HintError:
         """The error that names the tensor, the numbers, and where the other numbers come from."""
         used = [name for name in dict.fromkeys(expressions.names(equation.node)) if name in self.known]
-        sources = ", ".join(f"{name} = {self.known[name].value} ({_evidence(self.known[name])})" for name in used)
-        text = f"{equation.key} is {equation.extent} = {equation.text}, but {what}" + (f"; {sources}" if sources else "")
+        sources = ", ".join(
+            f"{name} = {self.known[name].value} ({_evidence(self.known[name])})" for name in used
+        )
+        text = f"{equation.key} is {equation.extent} = {equation.text}, but {what}" + (
+            f"; {sources}" if sources else ""
+        )
         is_given = any(self.known[name].evidence == "given" for name in used)
         return HintError(text) if is_given else ArchitectureError(text)
 
     def _candidates(self, name: str) -> list[int]:
         for equation in self.equations:
             node = equation.node
-            if name in expressions.names(node) and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            if (
+                name in expressions.names(node)
+                and isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Mult)
+            ):
                 return _divisors(equation.extent)[:_CANDIDATES]
         return []
 
@@ -162,8 +179,10 @@ def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[E
     place = str(leaf.place)
     key = f"{place}.{name} {list(info.shape)}" if name else f"{place} {list(info.shape)}"
     if len(shape) != len(extents):
-        raise ArchitectureError(f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]")
-    for text, extent in zip(extents, shape):
+        raise ArchitectureError(
+            f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]"
+        )
+    for text, extent in zip(extents, shape, strict=False):
         if text != _ANY:
             yield Equation(text, expressions.parse_rule(text, rule.file, rule.line), extent, key)
 

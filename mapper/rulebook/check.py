@@ -39,7 +39,9 @@ class FileCheck:
 def check_rules(rulebook: Rulebook, files: Iterable[Path] = ()) -> list[FileCheck]:
     """Check these rule files beside the rest of the rule set, or every file of it."""
     chosen = [_document(Path(file), rulebook) for file in files]
-    documents = chosen or [(kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)]
+    documents = chosen or [
+        (kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)
+    ]
     return [_check(kind, document, rulebook, bool(chosen)) for kind, document in documents]
 
 
@@ -50,11 +52,11 @@ def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
             if document.path.resolve() == path.resolve():
                 return kind, document
     document = load_yaml(path)
-    kind = next((kind for key, kind in _KINDS.items() if isinstance(document.data, dict) and key in document.data), None)
-    if kind is None:
+    kinds = [kind for key, kind in _KINDS.items() if isinstance(document.data, dict) and key in document.data]
+    if not kinds:
         raise RuleError(f"{document.label}:1: no rule file: it starts with none of {', '.join(_KINDS)}")
-    rulebook.documents(kind).insert(0, document)
-    return kind, document
+    rulebook.documents(kinds[0]).insert(0, document)
+    return kinds[0], document
 
 
 def _check(kind: str, document: Document, rulebook: Rulebook, alone: bool) -> FileCheck:
@@ -97,7 +99,9 @@ def _check_family(document: Document, rulebook: Rulebook, found: FileCheck, alon
     found.problems += _family_problems(family, rulebook)
     for example in family.examples:
         differences = check_example(example, family, rulebook)
-        found.problems += [f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences]
+        found.problems += [
+            f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences
+        ]
     if alone:
         found.problems += _stolen(family, rulebook)
 
@@ -132,7 +136,11 @@ def _stolen(family: Family, rulebook: Rulebook) -> Iterator[str]:
                 continue
             checkpoint = header(example)
             try:
-                match = match_family(rulebook.families, Names(grow(checkpoint.tensors)), (checkpoint.config or {}).get("model_type"))
+                match = match_family(
+                    rulebook.families,
+                    Names(grow(checkpoint.tensors)),
+                    (checkpoint.config or {}).get("model_type"),
+                )
             except MapperError as error:
                 yield f"{example.file}:{example.line}: example {example.name!r}: {error}"
                 continue

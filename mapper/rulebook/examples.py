@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d{1,6})\.\.(\d{1,6})")
 _NAMES = 100_000  # tensors in one example
-EXPECTED = ("match", "family", "reading", "facts", "roles", "flows", "unmapped", "missing", "findings", "unused", "inputs")
+EXPECTED = (
+    "match",
+    "family",
+    "reading",
+    "facts",
+    "roles",
+    "flows",
+    "unmapped",
+    "missing",
+    "findings",
+    "unused",
+    "inputs",
+)
 
 
 def expand(pattern: str) -> Iterator[str]:
@@ -40,8 +52,12 @@ def header(example: Example) -> Checkpoint:
     """The checkpoint that an example describes. Raises RuleError."""
     tensors: dict[str, TensorInfo] = {}
     for pattern, shape in example.tensors.items():
-        if not isinstance(shape, list) or not all(isinstance(extent, int) and extent >= 0 for extent in shape):
-            raise RuleError(f"{example.file}:{example.line}: {shorten(pattern)} needs a shape such as [64, 64]")
+        if not isinstance(shape, list) or not all(
+            isinstance(extent, int) and extent >= 0 for extent in shape
+        ):
+            raise RuleError(
+                f"{example.file}:{example.line}: {shorten(pattern)} needs a shape such as [64, 64]"
+            )
         for name in expand(pattern):
             tensors[name] = TensorInfo(tuple(shape), "F32")
             if len(tensors) > _NAMES:
@@ -110,7 +126,7 @@ def _texts(key: str, wanted: Any, seen: list[str]) -> Iterator[str]:
     """`missing: [attention.heads]`: as many lines as wanted, each with its text."""
     if wanted is None:
         return
-    if len(wanted) != len(seen) or any(text not in line for text, line in zip(wanted, seen)):
+    if len(wanted) != len(seen) or any(text not in line for text, line in zip(wanted, seen, strict=False)):
         yield f"{key} is {seen}, expected {wanted}"
 
 

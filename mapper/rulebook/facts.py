@@ -29,7 +29,9 @@ class FactRule:
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
     at: str | None = None  # words of a path or of a role path: the rule holds below it alone
-    when: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # it holds where other facts have these values
+    when: dict[str, tuple[Any, ...]] = field(
+        default_factory=dict
+    )  # it holds where other facts have these values
     has: tuple[str, ...] = ()  # names that must be in the checkpoint for `value`: then the evidence is "name"
     lacks: tuple[str, ...] = ()  # names that must not be
     value: Any = UNSET  # a constant of the published code
@@ -88,7 +90,9 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         type=fields.any("type"),
         doc=fields.text("doc", ""),
         config=fields.words("config"),
-        towers={key: _as_words(fields, "towers", key, value) for key, value in fields.mapping("towers").items()},
+        towers={
+            key: _as_words(fields, "towers", key, value) for key, value in fields.mapping("towers").items()
+        },
         map=fields.mapping("map"),
         nullable=fields.flag("nullable"),
         per=fields.any("per"),
@@ -114,7 +118,9 @@ def read_facts(fields: Fields, key: str) -> dict[str, tuple[FactRule, ...]]:
     facts = {}
     for name, value in fields.mapping(key).items():
         if isinstance(value, list):
-            facts[name] = tuple(read_fact(fields.inner(item, key, name, at), name) for at, item in enumerate(value))
+            facts[name] = tuple(
+                read_fact(fields.inner(item, key, name, at), name) for at, item in enumerate(value)
+            )
         else:
             facts[name] = (read_fact(fields.inner(value, key, name), name),)
     return facts
@@ -147,7 +153,9 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         headless = headless or fields.any("headless")
         irrelevant.update(fields.words("irrelevant"))
         harmless = fields.mapping("harmless")
-        _merge(found.harmless, {key: tuple(v) if isinstance(v, list) else (v,) for key, v in harmless.items()})
+        _merge(
+            found.harmless, {key: tuple(v) if isinstance(v, list) else (v,) for key, v in harmless.items()}
+        )
         _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
         fields.done()
     return replace(found, headless=headless, irrelevant=frozenset(irrelevant))

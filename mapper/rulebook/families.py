@@ -12,6 +12,7 @@ from mapper.rulebook.facts import FactRule, fields_of, read_facts
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document
 
+
 @dataclass(frozen=True)
 class Example:
     """One checkpoint header in a rule file, and what must be read from it."""
@@ -58,7 +59,9 @@ def read_families(documents: Iterable[Document]) -> list[Family]:
     for document in documents:
         family = read_family(document)
         if family.name in families:
-            raise document.error(f"the family {family.name!r} is already in {families[family.name].file}", "family")
+            raise document.error(
+                f"the family {family.name!r} is already in {families[family.name].file}", "family"
+            )
         families[family.name] = family
     return [_inherited(family, families) for family in families.values()]
 
@@ -85,7 +88,9 @@ def read_family(document: Document) -> Family:
         facts=read_facts(fields, "facts"),
         unused=_texts(fields, "unused"),
         irrelevant=fields.words("irrelevant"),
-        harmless={k: tuple(v) if isinstance(v, list) else (v,) for k, v in fields.mapping("harmless").items()},
+        harmless={
+            k: tuple(v) if isinstance(v, list) else (v,) for k, v in fields.mapping("harmless").items()
+        },
         examples=tuple(_example(fields, at, item) for at, item in enumerate(fields.sequence("examples"))),
         file=document.label,
         line=fields.line("family"),
@@ -162,7 +167,11 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
     for key in ("transposed", "irrelevant", "requires", "varies"):
         changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))
     if not family.recognise:
-        changes |= {"recognise": base.recognise, "recognise_shapes": base.recognise_shapes, "absent": base.absent}
+        changes |= {
+            "recognise": base.recognise,
+            "recognise_shapes": base.recognise_shapes,
+            "absent": base.absent,
+        }
     return replace(family, **changes)
 
 

@@ -28,8 +28,12 @@ class FlowRule:
     body: str
     file: str  # as printed in messages: "flows/layer/post_norm.yaml"
     line: int  # of the body's first line in the file
-    parts: tuple[str, ...] = ()  # topics of flows without leaves that this one calls, each chosen by its facts alone
-    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # public inputs that vocabulary/inputs.yaml does not declare
+    parts: tuple[
+        str, ...
+    ] = ()  # topics of flows without leaves that this one calls, each chosen by its facts alone
+    inputs: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # public inputs that vocabulary/inputs.yaml does not declare
 
     @property
     def topic(self) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 from mapper.errors import shorten
 from mapper.limits import EXTENT
 
-TYPES = ("count", "natural", "number", "flag", "text", "activation", "counts", "list", "any")
+TYPES = ("count", "side", "natural", "number", "flag", "text", "activation", "counts", "list", "any")
 _WORDS = {
     "count": "a whole number from 1",
+    "side": "a whole number from 1, or a list that repeats one",
     "natural": "a whole number from 0",
     "number": "a finite number",
     "flag": "true or false",
@@ -26,6 +27,8 @@ def checked(value: Any, kind: str) -> Any:
     """`value` as a fact of this type holds it; ValueError, with what was seen and what is allowed, if it is none."""
     if kind in ("count", "natural"):
         return _whole(value, kind)
+    if kind == "side":
+        return _side(value)
     if kind == "number" and _is_number(value):
         return value
     if kind == "flag" and isinstance(value, bool):
@@ -53,7 +56,12 @@ def parsed(text: Any, kind: str) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < EXTENT and math.isfinite(value)
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) < EXTENT
+        and math.isfinite(value)
+    )
 
 
 def _whole(value: Any, kind: str) -> int:
@@ -61,6 +69,14 @@ def _whole(value: Any, kind: str) -> int:
     if _is_number(value) and value == int(value) and value >= lowest:
         return int(value)
     raise ValueError(f"{shorten(_shown(value))} is not {_WORDS[kind]}")
+
+
+def _side(value: Any) -> int:
+    """The side of a square: configs write it once or for each dimension."""
+    sides = value if isinstance(value, list) else [value]
+    if not sides or any(side != sides[0] for side in sides) or not _is_number(sides[0]):
+        raise ValueError(f"{shorten(_shown(value))} is not {_WORDS['side']}")
+    return _whole(sides[0], "count")
 
 
 def _shown(value: Any) -> str:

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+
+from mapper.architecture import Block, Place
+from mapper.errors import HintError
+from mapper.inference.config import Config
+from mapper.inference.expressions import evaluate, names, parse, solve
+from mapper.inference.given import read_hints
+from mapper.inference.scopes import Scope
+from mapper.rulebook.facts import ConfigVocabulary, FactRule, TowerConfig
+from mapper.rulebook.values import checked
+
+VOCABULARY = ConfigVocabulary(
+    facts={},
+    towers={"text": TowerConfig(("text_config",)), "vision": TowerConfig(("vision_config",))},
+    tasks={},
+    headless=None,
+    irrelevant=frozenset({"dropout"}),
+    harmless={"is_decoder": (False,)},
+    unused={},
+)
+HEADS = FactRule(
+    "attention.heads",
+    "f",
+    1,
+    config=("num_attention_heads", "n_heads"),
+    towers={"decoder": ("decoder_heads",)},
+)
+
+
+def scope_in(tower: str) -> Scope:
+    """The tower block itself, as inference sees it."""
+    layer = Block("layer", "layers", Place((tower, "layers", (0, 1))), (0, 1))
+    root = Scope(Block("other", "root", Place()), None, (), None)
+    block = Block("other", tower, Place((tower,)), None, {"layers": [layer]})
+    return Scope(block, root, (tower,), None)
+
+
+def found(config: dict[str, object], tower: str, rule: FactRule = HEADS) -> list[tuple[str, object]]:
+    return [(item.name, item.value) for item in Config(config, VOCABULARY).find(rule, scope_in(tower))]
+
+
+def test_a_product_with_one_unknown_is_solved() -> None:
+    assert solve(parse("heads * head_dim"), 384, {"heads": 12}) == ("head_dim", 32)
+
+
+def test_a_sum_of_products_is_solved() -> None:
+    fused = parse("(heads + 2 * kv_heads) * head_dim")
+    assert solve(fused, 96, {"heads": 8, "head_dim": 8}) == ("kv_heads", 2)
+
+
+def test_a_product_with_two_unknowns_waits() -> None:
+    assert solve(parse("heads * head_dim"), 384, {}) is None
+
+
+def test_a_product_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match="384 does not divide by 5"):
+        solve(parse("heads * head_dim"), 384, {"heads": 5})
+
+
+@pytest.mark.parametrize(
+    "text", ["f(x)", "[1]", "x if y else z", "'a'", "x.y()", "lambda: 1", "1 +", "a and b", "x" * 201]
+)
+def test_only_arithmetic_is_an_expression(text: str) -> None:
+    with pytest.raises(ValueError, match=r"arithmetic|characters"):
+        parse(text)
+
+
+def test_an_expression_names_facts_with_or_without_their_prefix() -> None:
+    assert list(names(parse("fact.kernel * attention.heads"))) == ["kernel", "attention.heads"]
+
+
+@pytest.mark.parametrize("text", ["10 ** 10 ** 10", "1 / 0", "2.0 ** 65", "log(0 - 1)"])
+def test_arithmetic_out_of_range_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        evaluate(parse(text), {})
+
+
+def test_whole_quotients_stay_whole() -> None:
+    assert evaluate(parse("hidden_size / heads"), {"hidden_size": 384, "heads": 12}) == 32
+    assert isinstance(evaluate(parse("hidden_size / heads"), {"hidden_size": 384, "heads": 12}), int)
+
+
+def test_lists_are_calculated_with_element_by_element() -> None:
+    assert evaluate(parse("(kernel - 1) // 2"), {"kernel": [3, 7]}) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "value", ["twelve", -1, 0, 1.5, True, None, [12], {}, float("nan"), float("inf"), 2**60]
+)
+def test_what_is_no_count_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        checked(value, "count")
+
+
+def test_a_whole_float_is_a_count() -> None:
+    assert checked(1200.0, "count") == 1200
+
+
+def test_the_first_field_that_is_there_wins_and_others_stay_visible() -> None:
+    assert found({"n_heads": 4, "num_attention_heads": 8}, "tower") == [
+        ("num_attention_heads", 8),
+        ("n_heads", 4),
+    ]
+
+
+def test_null_is_an_absence() -> None:
+    assert found({"num_attention_heads": None, "n_heads": 4}, "tower") == [("n_heads", 4)]
+
+
+def test_null_is_a_value_where_the_rule_says_so() -> None:
+    rule = FactRule("attention.window", "f", 1, config=("sliding_window",), nullable=True)
+    assert found({"sliding_window": None}, "tower", rule) == [("sliding_window", None)]
+
+
+def test_a_tower_reads_its_own_config_and_not_the_other_one() -> None:
+    config = {"text_config": {"n_heads": 4}, "vision_config": {"n_heads": 8}, "num_attention_heads": 99}
+    assert found(config, "vision") == [("vision_config.n_heads", 8)]
+
+
+def test_a_single_tower_reads_the_only_config_there_is() -> None:
+    assert found({"text_config": {"n_heads": 4}}, "tower") == [("text_config.n_heads", 4)]
+
+
+def test_fields_of_one_tower_come_first() -> None:
+    assert found({"decoder_heads": 2, "n_heads": 4}, "decoder")[0] == ("decoder_heads", 2)
+    assert found({"decoder_heads": 2, "n_heads": 4}, "tower") == [("n_heads", 4)]
+
+
+def test_unread_fields_are_listed_down_to_the_nested_one() -> None:
+    config = Config(
+        {"rope": {"theta": 1.0, "kind": "x"}, "dropout": 0.1, "is_decoder": False, "odd": 1, "none": None},
+        VOCABULARY,
+    )
+    config.use(config.find(FactRule("rotary.base", "f", 1, config=("rope.theta",)), scope_in("tower")))
+    assert config.unread() == ["rope.kind", "odd"]
+
+
+def test_a_harmless_field_with_another_value_is_not_harmless() -> None:
+    assert Config({"is_decoder": True}, VOCABULARY).unread() == ["is_decoder"]
+
+
+def test_a_hint_of_an_unknown_fact_names_the_close_one() -> None:
+    with pytest.raises(HintError, match=r"did you mean 'attention\.heads'"):
+        read_hints({"attention.head": 4}, {"attention.heads": "count", "norm.eps": "number"})
+
+
+def test_a_hint_is_checked_against_the_type() -> None:
+    with pytest.raises(HintError, match="whole number"):
+        read_hints({"attention.heads": "four"}, {"attention.heads": "count"})
+
+
+def test_hints_with_a_scope_come_before_those_for_everything() -> None:
+    given = read_hints({"attention.heads": "4", "text:attention.heads": 8}, {"attention.heads": "count"})
+    assert [(item.at, item.value) for item in given] == [("text", 8), ("", 4)]
