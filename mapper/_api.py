@@ -60,6 +60,7 @@ def generate(
     hints: Mapping[str, Any] | None = None,
     *,
     cache: bool = False,
+    hidden_states: bool = False,
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
 ) -> str:
@@ -71,4 +72,4 @@ def generate(
     """
     from mapper.emission import emit
 
-    return emit(describe(source, hints, revision=revision, rules=rules), cache=cache)
+    return emit(describe(source, hints, revision=revision, rules=rules), cache=cache, hidden_states=hidden_states)

@@ -28,6 +28,7 @@ def build(
     hints: Mapping[str, Any] | None = None,
     *,
     cache: bool = False,
+    hidden_states: bool = False,
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
 ) -> nn.Module:
@@ -43,7 +44,7 @@ def build(
     from mapper._api import describe
 
     architecture = describe(source, hints, purpose="weights", revision=revision, rules=rules)
-    return build_architecture(architecture, dtype=dtype, device=device, cache=cache)
+    return build_architecture(architecture, dtype=dtype, device=device, cache=cache, hidden_states=hidden_states)
 
 
 def build_architecture(
@@ -51,11 +52,12 @@ def build_architecture(
     dtype: torch.dtype | None = None,
     device: str | torch.device = "cpu",
     cache: bool = False,
+    hidden_states: bool = False,
 ) -> nn.Module:
     """The module of an architecture that has been read already."""
     from mapper.emission import emit
 
-    namespace = compile_source(emit(architecture, cache=cache), architecture.checkpoint.source)
+    namespace = compile_source(emit(architecture, cache=cache, hidden_states=hidden_states), architecture.checkpoint.source)
     with torch.device("meta"), _NothingDrawn():
         model: nn.Module = namespace.Model()
     renames: dict[str, str] = getattr(namespace, "RENAMED", {})

@@ -11,8 +11,11 @@ from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.language import parse_expression
 
 
-def emit(architecture: Architecture, *, cache: bool = False) -> str:
-    """The source of a model as one self-contained file; `cache` adds a key/value cache to decoders."""
+def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool = False) -> str:
+    """The source of a model as one self-contained file.
+
+    `cache` adds a key/value cache to decoders; `hidden_states` makes the output hold what went into each layer.
+    """
     from mapper.emission.guard import check_source
     from mapper.emission.source import emit_source
 
@@ -33,7 +36,7 @@ def emit(architecture: Architecture, *, cache: bool = False) -> str:
             raise FlowError(f"there is no activation {word!r}; vocabulary/activations.yaml lists those that there are")
         return _Argument(argument).visit(parse_expression(rule.expression, rule.file, rule.line))
 
-    text = emit_source(architecture, flow, activation, {"cache": cache})
+    text = emit_source(architecture, flow, activation, {"cache": cache, "hidden_states": hidden_states})
     check_source(text)
     return text
 

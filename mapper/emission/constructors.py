@@ -227,10 +227,17 @@ class Constructor:
         size = (one, two) if first == "in_channels" else (two, one)
         options = [self.option(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
         grouping = f"groups={self.value('groups', groups)}" if groups != 1 else None
-        kernel = self.value("kernel_size", self.kernel())
+        kernel = self.kernel_size(shape)
         if "weight_v" in self.leaf.tensors or "parametrizations.weight.original1" in self.leaf.tensors:
             return self.normed(size, kernel, options, grouping)
         return self.call(f"nn.{kind}", *size, f"kernel_size={kernel}", *options, grouping, self.no_bias())
+
+    def kernel_size(self, shape: tuple[int, ...]) -> str:
+        """One symbol where the flow declares the same for each side of the kernel."""
+        declared = set(self.where.shape[2:])
+        if len(declared) == 1 and len(set(shape[2:])) == 1:
+            return self.extent(2, shape, "kernel_size")
+        return self.value("kernel_size", self.kernel())
 
     def normed(self, size: tuple[str, str], kernel: str, options: list[str | None], grouping: str | None) -> str:
         plain = "weight_v" in self.leaf.tensors

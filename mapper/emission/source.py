@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ class _File:
     renames: dict[str, str]
     sizes: Sizes
     classes: list[ClassText] = field(default_factory=list)
-    outputs: dict[str, None] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)  # field of the output -> annotation
 
 
 def emit_source(
@@ -63,7 +62,9 @@ def _methods(file: _File, paths: Paths, activation: Activation) -> Callable[[Fol
         return lambda folder, draft: _refusal(file) if folder is file.root else []
     owners = assign_owners(file.root, program)
     order_children(file.root, program)
-    bodies = Bodies(program, owners, paths, Types(program, _annotations(file.architecture)), activation)
+    types = Types(program, _annotations(file.architecture))
+    file.outputs = types.outputs
+    bodies = Bodies(program, owners, paths, types, activation)
 
     def methods(folder: Folder, draft: Draft) -> list[str]:
         text: list[str] = []
@@ -164,7 +165,7 @@ class _Writer:
         program = self.file.program
         if program is None:
             return ""
-        fields = _output_fields(program)
+        fields = self.file.outputs
         rows = ["@dataclass", "class Output:", '    """What the model returns."""', ""]
         rows += [f"    {name}: {annotation}" for name, annotation in fields.items()]
         return "\n".join([*rows, "", "", "torch.export.register_dataclass(Output)"])
@@ -239,12 +240,6 @@ def _annotation(value: object) -> str:
         kinds = dict.fromkeys(type(item).__name__ if item is not None else "None" for item in value)
         return f"tuple[{' | '.join(kinds)}, ...]" if kinds else "tuple[()]"
     return type(value).__name__
-
-
-def _output_fields(program: Program) -> dict[str, str]:
-    node = program.root.statements[-1]
-    assert isinstance(node, ast.Return) and isinstance(node.value, ast.Call)
-    return {str(keyword.arg): "Tensor" for keyword in node.value.keywords}
 
 
 def _reading(architecture: Architecture) -> list[str]:

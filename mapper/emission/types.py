@@ -22,6 +22,7 @@ class Types:
         self.operations = frozenset(operation_names())
         self.parameters: dict[tuple[int, str], str] = {}
         self.results: dict[int, str] = {}
+        self.outputs: dict[str, str] = {}  # fields of the root's output
         for _ in range(3):  # a value can pass three levels before its own type is settled
             self.visit(program.root, dict(inputs))
 
@@ -137,6 +138,8 @@ class _Walk:
         if reference is not None and not reference.rest:
             return self.module(node, tuple(item for item in reference.items if isinstance(item, Block)))
         name = dotted(node.func)
+        if name == "output" and self.piece is self.types.program.root:
+            self.types.outputs = {str(keyword.arg): self.type(keyword.value) for keyword in node.keywords}
         self.type(node.func)
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             self.type(argument)

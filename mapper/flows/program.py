@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from mapper.architecture import Architecture, Block, Leaf
 from mapper.errors import FlowError
 from mapper.flows.flow import Flow, known_names
+from mapper.flows.hidden import STATES, collect_states, give_states
 from mapper.flows.language import MODULES, dotted, targets
 from mapper.flows.references import Item, Reference, chain, has_role, refer
 from mapper.flows.specialise import specialise
@@ -64,9 +65,29 @@ def _link(block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece], 
     flow = flows(block.flow)
     passed = frozenset(name for inner in block.blocks() if id(inner) in pieces for name in pieces[id(inner)].context)
     statements = specialise(flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed, options)
+    if options.get(STATES):
+        statements = _with_states(block, flow, statements, pieces)
     piece = pieces[id(block)] = Piece(block, flow, statements)
     _Linker(piece, pieces).run()
     return piece
+
+
+def _with_states(block: Block, flow: Flow, statements: list[ast.stmt], pieces: dict[int, Piece]) -> list[ast.stmt]:
+    """Towers collect their hidden states, the root gives them back."""
+    if flow.rule.topic == "tower":
+        return collect_states(statements) or statements
+    if flow.rule.topic != "root":
+        return statements
+    inner = {role: value for role, value in block.roles.items() if isinstance(value, Block) and id(value) in pieces}
+    towers = {role: value for role, value in inner.items() if _gives_states(pieces[id(value)])}
+    return give_states(statements, towers)
+
+
+def _gives_states(piece: Piece) -> bool:
+    last = piece.statements[-1]
+    return (
+        isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple) and dotted(last.value.elts[-1]) == STATES
+    )
 
 
 def _share_context(elements: list[Piece]) -> None:
