@@ -21,9 +21,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
     groups = q.shape[1] // k.shape[1]
-    if (
-        groups > 1 and mask is not None and q.is_cuda
-    ):  # CUDA's fast kernels take shared heads without a mask only
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
         k, v = repeat_heads(k, groups), repeat_heads(v, groups)
     shared = k.shape[1] != q.shape[1]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)

@@ -52,13 +52,15 @@ def operation_signature(name: str) -> Signature:
 
 def operations_needed(names: list[str]) -> tuple[str, ...]:
     """The names and all that they need, each after what it calls."""
-    ordered: dict[str, None] = {}
+    ordered: list[str] = []
+    seen: set[str] = set()
 
     def add(name: str) -> None:
-        for other in operation_calls(name):
-            if other not in ordered:
+        if name not in seen:
+            seen.add(name)
+            for other in operation_calls(name):
                 add(other)
-        ordered.setdefault(name)
+            ordered.append(name)
 
     for name in names:
         add(name)

@@ -25,8 +25,7 @@ def selective_scan(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Te
     x, dt, a, b, c = x.float(), dt.float(), a.float(), b.float(), c.float()
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         return selective_scan_steps(x, dt, a, b, c).to(dtype)
-    h = linear_scan(dt[..., None] * a, (dt * x)[..., None] * b[:, :, None], levels=2)
-    return (h @ c[..., None]).squeeze(-1).to(dtype)
+    return selective_scan_chunks(x, dt, a, b, c).to(dtype)
 
 
 def selective_scan_steps(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
@@ -47,25 +46,62 @@ def selective_step(
     return h, (h @ c[..., None]).squeeze(-1)
 
 
+def selective_scan_chunks(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """selective_scan in chunks of 16 side by side: first where each ends, then all of it from its start."""
+    steps = split_chunks(dt)
+    factors = torch.exp(steps[..., None] * a).unbind(2)  # 16 of (B, n, I, N)
+    inputs = (split_chunks(dt * x)[..., None] * split_chunks(b)[..., None, :]).unbind(2)
+    h = chunk_ends(factors, inputs)
+    h = F.pad(linear_scan(steps.sum(dim=2)[..., None] * a, h, levels=1), (0, 0, 0, 0, 1, -1))
+    outputs = []
+    for factor, u, w in zip(factors, inputs, split_chunks(c)[..., None].unbind(2), strict=True):
+        h = factor * h + u
+        outputs.append(h @ w)
+    return join_chunks(outputs, x.shape[1]).squeeze(-1)
+
+
 def linear_scan(decay: Tensor, x: Tensor, levels: int) -> Tensor:
     """h_t = exp(decay_t) * h_(t-1) + x_t for all t at once. decay <= 0 and x (B, T, I, N) -> (B, T, I, N)
 
-    Chunks of 32 by doubling, then their ends by the same means; at the last level, where one element is
-    32 ** levels positions, all pairs of elements. Padding by 63 leaves two chunks or more: a count that may
-    be 1 cannot be exported. A negative pad cuts the end off: a slice would need a proof that it is there.
+    In chunks of 16; at the last level, where one element is 16 ** levels positions, as all pairs of elements.
     """
     if levels == 0:
         return linear_scan_pairs(decay, x)
-    padding = (0, 0, 0, 0, 0, 63)
-    decays = F.pad(decay, padding).unfold(1, 32, 32)  # (B, chunks, I, N, 32)
-    h, kept = F.pad(x, padding).unfold(1, 32, 32), decays.exp()
-    for reach in (1, 2, 4, 8, 16):
-        h = h + kept * F.pad(h, (reach, -reach))
-        kept = kept * F.pad(kept, (reach, -reach), value=1.0)
-    ends = linear_scan(decays.sum(dim=-1), h[..., -1], levels - 1)
-    before = F.pad(ends, (0, 0, 0, 0, 1, -1))[..., None]
-    h = (h + kept * before).movedim(-1, 2).flatten(1, 2)
-    return F.pad(h, (0, 0, 0, 0, 0, x.shape[1] - h.shape[1]))
+    steps = split_chunks(decay)
+    factors, inputs = steps.exp().unbind(2), split_chunks(x).unbind(2)
+    h = F.pad(linear_scan(steps.sum(dim=2), chunk_ends(factors, inputs), levels - 1), (0, 0, 0, 0, 1, -1))
+    states = []
+    for factor, u in zip(factors, inputs, strict=True):
+        h = factor * h + u
+        states.append(h)
+    return join_chunks(states, x.shape[1])
+
+
+def chunk_ends(factors: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> Tensor:
+    """State at the end of each chunk that starts from nothing. 16 of (B, n, I, N) each -> (B, n, I, N)"""
+    h = inputs[0]
+    for factor, u in zip(factors[1:], inputs[1:], strict=True):
+        h = factor * h + u
+    return h
+
+
+def split_chunks(x: Tensor) -> Tensor:
+    """Chunks of 16 positions: two or more, as a count that may be 1 cannot be exported, the last of padding.
+
+    x (B, T, ...) -> (B, n, 16, ...)
+    """
+    length = x.shape[1]
+    x = F.pad(x, (0, 0) * (x.dim() - 2) + (0, 16 * (length // 16 + 2) - length))
+    return x.unfold(1, 16, 16).movedim(-1, 2)
+
+
+def join_chunks(parts: list[Tensor], length: int) -> Tensor:
+    """Undoes split_chunks, from a list over the 16. 16 of (B, n, ...) -> (B, length, ...)
+
+    A negative pad cuts the end off: a slice would need a proof that there is one.
+    """
+    x = torch.stack(parts, dim=2).flatten(1, 2)
+    return F.pad(x, (0, 0) * (x.dim() - 2) + (0, length - x.shape[1]))
 
 
 def linear_scan_pairs(decay: Tensor, x: Tensor) -> Tensor:

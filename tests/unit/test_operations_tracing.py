@@ -209,7 +209,7 @@ def test_it_compiles_in_one_graph(kind):
     torch._dynamo.reset()
     block = made(kind)
     compiled = torch.compile(block, backend="eager", fullgraph=True)
-    for size, length in ((2, 7), (3, 5), (1, 21)):
+    for size, length in ((2, 7), (3, 5)):
         x, mask = batch(size, length)
         torch.testing.assert_close(compiled(x, mask), block(x, mask), rtol=1e-5, atol=1e-5)
 

@@ -1,0 +1,19 @@
+"""Patches of an image as a sequence: tokens that stand before them or in their place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def prepend_token(token: Tensor, x: Tensor) -> Tensor:
+    """One learned vector before each sequence. token (..., W), x (B, T, W) -> (B, 1 + T, W)"""
+    return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
+
+
+def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
+    """Puts the token where `masked` is true; None masks nothing.
+
+    x (B, T, W), token (..., W), masked (B, T) -> (B, T, W)
+    """
+    return x if masked is None else torch.where(masked[..., None].bool(), token, x)
