@@ -1,0 +1,1 @@
+"""Names, shapes and dtypes to leaves and blocks: tree, leaf kinds, vocabulary, towers."""
