@@ -43,12 +43,14 @@ class Bodies:
         name = block.role if block.role not in words else f"{block.role}_forward"
         return name if len(same) == 1 else f"{name}_{same.index(block) + 1}"
 
-
     def is_inlined(self, block: Block) -> bool:
-        """Whether calls are replaced by the body: one expression over the caller's own names, not worth a method."""
+        """Whether calls are replaced by the body: one expression without leaves of its own, each argument read once."""
         piece = self.program.piece(block)
-        is_method = self.owners[id(block)].block is not block
-        return is_method and not piece.takes and len(piece.statements) == 1 and isinstance(piece.statements[0], ast.Return)
+        if self.owners[id(block)].block is block or len(piece.statements) != 1:
+            return False
+        read = [node.id for node in ast.walk(piece.statements[0]) if isinstance(node, ast.Name)]
+        once = all(read.count(name) <= 1 for name in piece.takes)
+        return isinstance(piece.statements[0], ast.Return) and once and not (piece.takes and block.roles)
 
 
 class Body:
@@ -200,8 +202,8 @@ class _Spell(ast.NodeTransformer):
         function = self.value(reference)
         if isinstance(item, Block) and not reference.rest:
             piece = self.body.bodies.program.piece(item)
-            if not keywords and self.body.bodies.is_inlined(item) and self.body.bodies.owners[id(item)].place == self.body.owner:
-                return self.inlined(piece)
+            if self.body.bodies.is_inlined(item) and self.body.bodies.owners[id(item)].place == self.body.owner:
+                return self.inlined(piece, {**dict(zip(piece.takes, arguments, strict=False)), **keywords})
             method = self.body.bodies.method_name(item)
             function = function if method == "forward" else f"{function}.{method}"
             for name in (*piece.takes[len(arguments) :], *piece.context):
@@ -210,11 +212,23 @@ class _Spell(ast.NodeTransformer):
                 raise FlowError(f"{self.body.piece.flow.rule.name} passes {name!r} to {piece.flow.rule.name}, which does not read it")
         return ast.Call(_raw(function), arguments, [ast.keyword(key, value) for key, value in keywords.items()])
 
-
-    def inlined(self, piece: Piece) -> ast.expr:
+    def inlined(self, piece: Piece, given: dict[str, ast.expr]) -> ast.expr:
         node = piece.statements[0]
         assert isinstance(node, ast.Return) and node.value is not None
-        return _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(copy.deepcopy(node.value))  # type: ignore[no-any-return]
+        places: dict[str, ast.expr] = {name: ast.Name(f"\0{name}") for name in given}  # no name of the caller's is one
+        value = _Given(places).visit(copy.deepcopy(node.value))
+        spelled = _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(value)
+        return _Given({f"\0{name}": argument for name, argument in given.items()}).visit(spelled)  # type: ignore[no-any-return]
+
+
+class _Given(ast.NodeTransformer):
+    """Puts arguments where an inlined body reads its parameters."""
+
+    def __init__(self, given: dict[str, ast.expr]):
+        self.given = given
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.given.get(node.id, node)
 
 
 def _raw(text: str) -> ast.expr:

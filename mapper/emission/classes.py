@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from mapper.architecture import Block, Fact, Leaf, Place
 from mapper.emission.constructors import Constructor, Setting, setting
 from mapper.emission.drafts import Argument, ClassText, Draft, resolve
+from mapper.emission.merge import merge_options
 from mapper.emission.modules import Folder, Key
 from mapper.emission.names import RESERVED_IN_DICT
 from mapper.emission.paths import Paths, is_number, list_folder
@@ -52,7 +53,7 @@ class Classes:
             for folder in levels[level]:
                 draft = self.draft(folder)
                 groups.setdefault(draft.key(), []).append(draft)
-            for drafts in groups.values():
+            for drafts in merge_options(list(groups.values())):
                 self.finish(drafts)
         return self.finished
 
@@ -174,11 +175,15 @@ class Classes:
         order = [by_index[index] for index in sorted(by_index)]
         varying = [name for name in order[0] if any(arguments[name].value != order[0][name].value for arguments in order)]
         given = {name: name for name in varying}
+        if [[arguments[name].value for arguments in order] for name in varying] == [[True] + [False] * (len(order) - 1)]:
+            given = {varying[0]: "index == 0"}  # a child of the first element alone
         call = self.call(draft, first, order[0], given)
         if len(order) == 1:
             return f"[{call}]"
         if not varying:
             return f"{call} for _ in range({self.count(draft, folder, len(order))})"
+        if "index == 0" in given.values():
+            return f"{call} for index in range({self.count(draft, folder, len(order))})"
         marks = [draft.place(Argument(f"{_word(folder)}_{name}", tuple(a[name].value for a in order))) for name in varying]
         if len(varying) == 1:
             return f"{call} for {varying[0]} in {marks[0]}"

@@ -15,6 +15,7 @@ from mapper.emission.sizes import evaluate, names_in
 from mapper.emission.text import literal
 from mapper.flows.flow import Flow
 from mapper.flows.language import parse_expression
+from mapper.rulebook.flows import aligned
 
 TORCH_DTYPES = {
     "F64": "torch.float64", "F32": "torch.float32", "F16": "torch.float16", "BF16": "torch.bfloat16", "I64": "torch.int64",
@@ -115,7 +116,8 @@ class Constructor:
 
     def extent(self, axis: int, shape: tuple[int, ...], hint: str) -> str:
         """One extent of the weight, as the flow declares it if that gives the value the file has."""
-        declared = self.where.shape[axis] if axis < len(self.where.shape) and len(self.where.shape) == len(shape) else None
+        extents = aligned(self.where.shape, len(shape))
+        declared = extents[axis] if len(extents) == len(shape) else None
         node = parse_expression(declared, "shapes", 1) if declared and not declared.isdigit() else None
         return self.value(hint, shape[axis], node if node is not None and self.agrees(node, shape[axis]) else None)
 

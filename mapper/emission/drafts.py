@@ -41,6 +41,7 @@ class Draft:
     symbols: dict[str, Fact] = field(default_factory=dict)
     attributes: dict[str, str] = field(default_factory=dict)  # self.NAME that the methods read -> line that sets it
     needs_config: bool = False  # a child takes the config
+    options: dict[str, str] = field(default_factory=dict)  # line that not every instance has -> mark of its switch
 
     def place(self, argument: Argument) -> str:
         """The mark that stands for an argument in a line."""

@@ -205,7 +205,10 @@ class _Writer:
             return []
         text = lines(f"def __init__({', '.join(parameters)}):", 4)
         for row in rows:
-            text += lines(self.fill(done, row), 8)
+            if row in draft.options:
+                text += lines(f"if {self.fill(done, draft.options[row])}:", 8) + lines(self.fill(done, row), 12)
+            else:
+                text += lines(self.fill(done, row), 8)
         return text
 
     def casts(self, draft: Draft) -> list[str]:

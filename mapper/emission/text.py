@@ -124,7 +124,8 @@ def lines(text: str, indent: int) -> list[str]:
     pad = " " * indent
     if indent + len(text) <= WIDTH:
         return [pad + text]
-    for start, end in _brackets(text):
+    brackets = _brackets(text)
+    for start, end in brackets[::-1] if text.startswith("def ") else brackets:
         head, body, tail = text[: start + 1], text[start + 1 : end], text[end:]
         if indent + len(head) > WIDTH or not body:
             continue

@@ -1,0 +1,78 @@
+"""Classes that differ in a child alone, which their forward never mentions, are one class with a switch for it."""
+
+from __future__ import annotations
+
+import re
+
+from mapper.emission.drafts import CLOSE, OPEN, Argument, Draft
+
+_MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
+
+
+def merge_options(groups: list[list[Draft]]) -> list[list[Draft]]:
+    """Groups of equal drafts, those joined whose longer one has all lines of the shorter ones and the same methods."""
+    merged: list[list[Draft]] = []
+    for group in sorted(groups, key=lambda group: -len(group[0].lines)):
+        into = next((other for other in merged if _includes(other[0], group[0])), None)
+        if into is None:
+            merged.append(group)
+        else:
+            _join(into, group)
+    return merged
+
+
+def _plain(draft: Draft, row: str) -> str:
+    """A line with what its arguments are, not which numbers they have in this draft."""
+    return _MARK.sub(lambda match: f"<{draft.arguments[int(match[1])].key()}>", row)
+
+
+def _rows(draft: Draft) -> list[str]:
+    return [_plain(draft, row) for row in draft.lines]
+
+
+def _includes(longer: Draft, shorter: Draft) -> bool:
+    if longer.base != shorter.base or longer.base != "nn.Module" or longer.methods != shorter.methods or not longer.methods:
+        return False
+    if [_plain(longer, row) for row in longer.attributes.values()] != [_plain(shorter, row) for row in shorter.attributes.values()]:
+        return False
+    rows = iter(_rows(longer))
+    return all(row in rows for row in _rows(shorter))  # in order: `in` moves the iterator on
+
+
+def _join(into: list[Draft], group: list[Draft]) -> None:
+    """Give the shorter drafts the numbering of the longer one, and both a switch for every line that only it has."""
+    model = into[0]
+    present = set(_rows(group[0]))
+    options = {row: _child(row) for row in model.lines if _plain(model, row) not in present and row not in model.options}
+    for draft in into:
+        for row, name in options.items():
+            draft.options[row] = draft.place(Argument(f"has_{name}", True))
+    for draft in group:
+        aligned = _aligned(model, draft)
+        draft.lines, draft.attributes, draft.arguments = model.lines, model.attributes, aligned
+        draft.options = dict(model.options)
+        _switch_off(draft, set(options), present, model)
+    into += group
+
+
+def _child(row: str) -> str:
+    return row.removeprefix("self.").partition(" =")[0].strip()
+
+
+def _aligned(model: Draft, draft: Draft) -> list[Argument]:
+    """The draft's arguments in the model's order; where it has none, the model's, which its switch leaves unread."""
+    own: dict[str, list[Argument]] = {}
+    for row in (*draft.attributes.values(), *draft.lines):
+        own[_plain(draft, row)] = [draft.arguments[int(number)] for number in _MARK.findall(row)]
+    aligned = list(model.arguments)
+    for row in (*model.attributes.values(), *model.lines):
+        for number, argument in zip(_MARK.findall(row), own.get(_plain(model, row), [])):
+            aligned[int(number)] = argument
+    return aligned
+
+
+def _switch_off(draft: Draft, absent: set[str], present: set[str], model: Draft) -> None:
+    for row, mark in draft.options.items():
+        number = int(_MARK.findall(mark)[0])
+        there = row not in absent and _plain(model, row) in present
+        draft.arguments[number] = Argument(draft.arguments[number].hint, there)
