@@ -119,7 +119,8 @@ def _assign(block: Block, owner: Folder, root: Folder, owners: dict[int, Folder]
     homes = [child.home for child in children]
     for child in children:
         inner = tower or child.role
-        own = child.home != owner.place and homes.count(child.home) == 1 and child.home.within(owner.place) and root.at(child.home)
+        alone = bool(child.roles) and homes.count(child.home) == 1  # a part without leaves is a method of its user
+        own = alone and child.home != owner.place and child.home.within(owner.place) and root.at(child.home)
         folder = root.find(child.home) if own else owner
         if own and folder.block is None:
             folder.block, folder.tower = child, inner
