@@ -83,7 +83,8 @@ def _check_flow(document: Document, rulebook: Rulebook, found: FileCheck) -> Non
     rule = read_flow(document.data, document.label, lambda keys: document.line(*keys))
     for extents in rule.shapes.values():
         for text in extents:
-            parse_rule(text, rule.file, document.line("shapes"))
+            if text not in ("...", "_"):  # extents left open
+                parse_rule(text, rule.file, document.line("shapes"))
     found.combinations = check_flow(rule)
     try:
         check_context({**rulebook.flows, rule.name: rule}, rulebook.inputs)
