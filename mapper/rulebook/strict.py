@@ -8,14 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from mapper.errors import RuleError, shorten
 from mapper.limits import RULE_FILE_BYTES
 
 KeyPath = tuple[str | int, ...]  # ("roles", "attention.query", 2): the third item of that list
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster where it was built
 _DEPTH = 32  # nested lists and mappings in a rule file; the deepest shipped file has 7
 _TRUTH = {"true": True, "false": False}
 _NULLS = {"null", "~", ""}
@@ -65,6 +62,8 @@ def load_yaml(path: Path, label: str | None = None) -> Document:
 
 def parse_yaml(text: str, label: str, path: Path | None = None) -> Document:
     """The same for a text that is in memory already."""
+    import yaml  # here, because cached rules are read without it: half of the time that importing rules takes
+
     reader = _Reader(text, label)
     try:
         data = reader.document()
@@ -105,46 +104,50 @@ class _Reader:
     def __init__(self, text: str, label: str):
         self.label = label
         self.marks: list[int] = []
-        self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+        import yaml
+
+        self.yaml = yaml
+        # the C parser is ten times faster where it was built
+        self.events: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
     def document(self) -> Any:
         next(self.events)  # start of the stream
-        if isinstance(next(self.events), yaml.StreamEndEvent):
+        if isinstance(next(self.events), self.yaml.StreamEndEvent):
             raise RuleError(f"{self.label}:1: the file is empty")
         data = self.node(next(self.events))
         next(self.events)  # end of the document
         after = next(self.events)
-        if not isinstance(after, yaml.StreamEndEvent):
+        if not isinstance(after, self.yaml.StreamEndEvent):
             raise self.error(after, "a second document; a rule file holds one")
         return data
 
     def node(self, event: Any, line: int | None = None, depth: int = 0) -> Any:
         self.marks.append(line or _line(event))
-        if isinstance(event, yaml.AliasEvent) or event.anchor:
+        if isinstance(event, self.yaml.AliasEvent) or event.anchor:
             raise self.error(event, "anchors (&) and aliases (*) are not allowed; write the value out")
         if event.tag:
             raise self.error(event, f"the tag {shorten(event.tag)} is not allowed")
         if depth > _DEPTH:
             raise self.error(event, f"nested more than {_DEPTH} levels")
-        if isinstance(event, yaml.ScalarEvent):
+        if isinstance(event, self.yaml.ScalarEvent):
             return self.scalar(event)
         return (
             self.sequence(depth + 1)
-            if isinstance(event, yaml.SequenceStartEvent)
+            if isinstance(event, self.yaml.SequenceStartEvent)
             else self.mapping(depth + 1)
         )
 
     def sequence(self, depth: int) -> list[Any]:
         items: list[Any] = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+        while not isinstance(event := next(self.events), self.yaml.SequenceEndEvent):
             items.append(self.node(event, depth=depth))
         return items
 
     def mapping(self, depth: int) -> dict[str, Any]:
         items: dict[str, Any] = {}
         lines: dict[str, int] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            if not isinstance(event, yaml.ScalarEvent) or event.anchor or event.tag:
+        while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
+            if not isinstance(event, self.yaml.ScalarEvent) or event.anchor or event.tag:
                 raise self.error(event, "a key must be plain text")
             key: str = event.value  # verbatim: `on` as a key is the word "on", `1` the text "1"
             if key in items:
