@@ -44,7 +44,9 @@ def build(
     from mapper._api import describe
 
     architecture = describe(source, hints, purpose="weights", revision=revision, rules=rules)
-    return build_architecture(architecture, dtype=dtype, device=device, cache=cache, hidden_states=hidden_states)
+    return build_architecture(
+        architecture, dtype=dtype, device=device, cache=cache, hidden_states=hidden_states
+    )
 
 
 def build_architecture(
@@ -57,7 +59,9 @@ def build_architecture(
     """The module of an architecture that has been read already."""
     from mapper.emission import emit
 
-    namespace = compile_source(emit(architecture, cache=cache, hidden_states=hidden_states), architecture.checkpoint.source)
+    namespace = compile_source(
+        emit(architecture, cache=cache, hidden_states=hidden_states), architecture.checkpoint.source
+    )
     with torch.device("meta"), _NothingDrawn():
         model: nn.Module = namespace.Model()
     renames: dict[str, str] = getattr(namespace, "RENAMED", {})
@@ -95,7 +99,7 @@ def compile_source(text: str, name: str) -> ModuleType:
     module.__file__ = file
     sys.modules[label] = module  # dataclasses look their module up there
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102  the text holds checked identifiers and literals alone
+    exec(compile(text, file, "exec"), module.__dict__)
     return module
 
 

@@ -30,7 +30,9 @@ class Trace:
 def trace(model: nn.Module, inputs: Mapping[str, Any]) -> Trace:
     """One forward without gradients; the first tensor that each module returned, the last time it ran."""
     blocks: dict[str, Tensor] = {}
-    handles = [module.register_forward_hook(_keeper(blocks, name)) for name, module in model.named_modules() if name]
+    handles = [
+        module.register_forward_hook(_keeper(blocks, name)) for name, module in model.named_modules() if name
+    ]
     try:
         with torch.no_grad():
             out = model(**inputs)
@@ -69,7 +71,9 @@ def tensors(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
 def difference(name: str, mine: Tensor, other: Tensor, mask: Tensor | None = None) -> Difference:
     """The largest difference where `mask` (B, T) is 1, if the tensors have its batch and length."""
     if mine.shape != other.shape:
-        return Difference(name, float("inf"), f"shape {tuple(mine.shape)}, the reference has {tuple(other.shape)}")
+        return Difference(
+            name, float("inf"), f"shape {tuple(mine.shape)}, the reference has {tuple(other.shape)}"
+        )
     mine, other = mine.float().cpu(), other.float().cpu()
     if mask is not None and mine.shape[:2] == mask.shape:
         keep = mask.bool().cpu()
@@ -84,7 +88,9 @@ def difference(name: str, mine: Tensor, other: Tensor, mask: Tensor | None = Non
     return Difference(name, float((mine - other).abs().max()) / scale if other.numel() else 0.0)
 
 
-def compare(mine: Trace, other: Trace, mask: Tensor | None = None) -> tuple[list[Difference], list[Difference]]:
+def compare(
+    mine: Trace, other: Trace, mask: Tensor | None = None
+) -> tuple[list[Difference], list[Difference]]:
     """Differences of the outputs that the reference returned, and of the blocks that both have, in order."""
     outputs = [
         difference(name, mine.outputs[name], other.outputs[name], mask)

@@ -53,13 +53,20 @@ class Verification:
 
     def __str__(self) -> str:
         rows = [f"{self.source} against {self.against or 'nothing: no reference implementation is at hand'}"]
-        rows += [f"  {item.name:24} {item.value:.1e}{'  ' + item.note if item.note else ''}" for item in self.outputs]
+        rows += [
+            f"  {item.name:24} {item.value:.1e}{'  ' + item.note if item.note else ''}"
+            for item in self.outputs
+        ]
         if self.equal is False and self.first_departure:
-            rows.append(f"  first block that departs: {self.first_departure.name} ({self.first_departure.value:.1e})")
+            rows.append(
+                f"  first block that departs: {self.first_departure.name} ({self.first_departure.value:.1e})"
+            )
         rows += [f"  {'ok  ' if passed else 'FAIL'} {name}: {seen}" for name, passed, seen in self.checks]
         rows += [f"  note: {note}" for note in self.notes]
         if self.equal is not None:
-            rows.append(f"  {'equal' if self.equal else 'different'} within {self.tolerance:.0e} of max(1, largest value)")
+            rows.append(
+                f"  {'equal' if self.equal else 'different'} within {self.tolerance:.0e} of max(1, largest value)"
+            )
         return "\n".join(rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -103,11 +110,17 @@ def verify(
     place = source if file is None else weights if weights is not None else file.parent
     architecture = describe(place, hints, purpose="weights", revision=revision, rules=rules)
     if architecture.checkpoint.read is None:
-        raise SourceError(f"{architecture.checkpoint.source}: a manifest has no weights, so there is nothing to compare")
+        raise SourceError(
+            f"{architecture.checkpoint.source}: a manifest has no weights, so there is nothing to compare"
+        )
     if architecture.reading == "skeleton" and file is None:
         why = architecture.missing[0] if architecture.missing else "no flow fits its names"
         raise SourceError(f"{architecture.checkpoint.source}: a skeleton does not run: {why}")
-    candidate = build_architecture(architecture, dtype=torch.float32) if file is None else load_file(file, architecture)
+    candidate = (
+        build_architecture(architecture, dtype=torch.float32)
+        if file is None
+        else load_file(file, architecture)
+    )
     found = Verification(file.name if file else architecture.checkpoint.source, None, tolerance=tolerance)
     reference = _reference(against, architecture, found)
     if reference is not None:
@@ -137,7 +150,9 @@ def load_file(file: Path, architecture: Architecture) -> nn.Module:
     try:
         model.load_state_dict({renamed(key, renames): tensor for key, tensor in tensors.items()}, strict=True)
     except RuntimeError as error:
-        raise SourceError(f"{file.name}: does not take the weights: {' '.join(str(error).split())[:300]}") from None
+        raise SourceError(
+            f"{file.name}: does not take the weights: {' '.join(str(error).split())[:300]}"
+        ) from None
     return model.float().eval()
 
 
@@ -183,7 +198,9 @@ def _from_transformers(architecture: Architecture, found: Verification) -> nn.Mo
         return f"transformers {transformers.__version__} has no class {shorten(name)}"
     folder = Path(checkpoint.weights[0]).parent
     try:
-        model = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True)
+        model = kind.from_pretrained(
+            folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
+        )
     except Exception as error:  # whatever stops the reference is a note, not our failure
         return f"transformers cannot load it: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}"
     found.against = f"transformers {transformers.__version__} {name}"
@@ -194,16 +211,22 @@ def _run(model: nn.Module, inputs: Mapping[str, Tensor], name: str) -> Trace:
     try:
         return trace(model, inputs)
     except Exception as error:  # the model is the user's: say what failed
-        raise MapperError(f"{name}: the forward fails: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}") from error
+        raise MapperError(
+            f"{name}: the forward fails: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}"
+        ) from error
 
 
-def _compare(found: Verification, candidate: nn.Module, reference: nn.Module, architecture: Architecture) -> None:
+def _compare(
+    found: Verification, candidate: nn.Module, reference: nn.Module, architecture: Architecture
+) -> None:
     outputs: dict[str, Difference] = {}
     blocks: dict[str, Difference] = {}
     for _, inputs in input_cases(architecture, candidate):
         other = _run(reference, inputs, str(found.against))
         mine = _run(candidate, inputs, found.source)
-        for worst, items in zip((outputs, blocks), compare(mine, other, inputs.get("attention_mask")), strict=True):
+        for worst, items in zip(
+            (outputs, blocks), compare(mine, other, inputs.get("attention_mask")), strict=True
+        ):
             for item in items:
                 if item.name not in worst or worst[item.name].value < item.value:
                     worst[item.name] = item
@@ -220,7 +243,9 @@ def _check(found: Verification, candidate: nn.Module, architecture: Architecture
     found.checks.append(("outputs are finite", not wrong, ", ".join(wrong) or ", ".join(result.outputs)))
     if "right padding" in cases:
         _check_padding(found, candidate, cases["right padding"])
-    if "input_ids" in plain and any(fact.name == "attention.causal" and fact.value is True for fact in architecture.facts):
+    if "input_ids" in plain and any(
+        fact.name == "attention.causal" and fact.value is True for fact in architecture.facts
+    ):
         _check_causality(found, candidate, plain)
 
 
@@ -238,10 +263,18 @@ def _check_causality(found: Verification, candidate: nn.Module, inputs: Mapping[
     ids[:, -1] += 1
     earlier = torch.ones_like(ids)
     earlier[:, -1] = 0
-    worst = _largest(_run(candidate, inputs, found.source), _run(candidate, {**inputs, "input_ids": ids}, found.source), earlier)
+    worst = _largest(
+        _run(candidate, inputs, found.source),
+        _run(candidate, {**inputs, "input_ids": ids}, found.source),
+        earlier,
+    )
     found.checks.append(("later tokens change nothing before them", worst <= found.tolerance, f"{worst:.1e}"))
 
 
 def _largest(one: Trace, other: Trace, mask: Tensor) -> float:
-    values = [difference(name, one.outputs[name], value, mask) for name, value in other.outputs.items() if value.shape[:2] == mask.shape]
+    values = [
+        difference(name, one.outputs[name], value, mask)
+        for name, value in other.outputs.items()
+        if value.shape[:2] == mask.shape
+    ]
     return max((item.value for item in values), default=0.0)

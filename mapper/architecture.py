@@ -84,10 +84,14 @@ class Leaf:
     kind: str  # one of LEAF_KINDS
     tensors: dict[str, TensorInfo]
     why: str  # what decided the kind: "vocabulary/attention.yaml: q_lin", "shape"
-    block: tuple[tuple[str, tuple[int, ...] | None], ...] = ()  # role path of its block: (("layers", (0, 1)), ("attention", None))
+    block: tuple[
+        tuple[str, tuple[int, ...] | None], ...
+    ] = ()  # role path of its block: (("layers", (0, 1)), ("attention", None))
     role: str | None = None  # its role in that block; None: unmapped
     form: str = "plain"  # "transposed" ([in, out] weight), "offset" (a norm that scales by 1 + weight), ...
-    facts: dict[str, Fact] = field(default_factory=dict)  # constructor arguments no shape shows: eps, stride, ...
+    facts: dict[str, Fact] = field(
+        default_factory=dict
+    )  # constructor arguments no shape shows: eps, stride, ...
 
     def keys(self) -> Iterator[str]:
         """Checkpoint keys of every instance."""
@@ -106,10 +110,16 @@ class Block:
     kind: str  # one of BLOCK_KINDS
     role: str  # its role in the enclosing block; "root" for the whole model
     home: Place
-    indices: tuple[int, ...] | None = None  # positions in the enclosing block's list role, if it is an element
-    roles: dict[str, Leaf | Block | list[Block] | list[Leaf]] = field(default_factory=dict)  # a list role: one element per signature
+    indices: tuple[int, ...] | None = (
+        None  # positions in the enclosing block's list role, if it is an element
+    )
+    roles: dict[str, Leaf | Block | list[Block] | list[Leaf]] = field(
+        default_factory=dict
+    )  # a list role: one element per signature
     flow: str | None = None  # name of the rule, "layer/post_norm"
-    facts: dict[str, Fact] = field(default_factory=dict)  # by the name that the flow uses: "head_dim", "rotary.base", or a size symbol
+    facts: dict[str, Fact] = field(
+        default_factory=dict
+    )  # by the name that the flow uses: "head_dim", "rotary.base", or a size symbol
 
     def blocks(self) -> Iterator[Block]:
         """Every block below, not this one, depth first."""
@@ -140,10 +150,18 @@ class Architecture:
     reading: str = "skeleton"
     rules: str = ""  # digest of the rule set
     facts: list[Fact] = field(default_factory=list)
-    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # name: {"shape": ["batch", "length"], "dtype": "int64", "optional": bool}
+    inputs: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # name: {"shape": ["batch", "length"], "dtype": "int64", "optional": bool}
     findings: list[str] = field(default_factory=list)
     unused: list[tuple[str, str]] = field(default_factory=list)  # (key, why)
     unmapped: list[str] = field(default_factory=list)  # keys without a role in the chosen flow
-    lost: list[Fact] = field(default_factory=list)  # what else was said about a fact of `facts`, of the same name and scope, and did not win
-    rulebook: Any = field(default=None, repr=False, compare=False)  # the rules it was read by; emission takes its flows from there
-    missing: list[str] = field(default_factory=list)  # what forbids a flow: unknown facts, roles without a leaf (skeletons)
+    lost: list[Fact] = field(
+        default_factory=list
+    )  # what else was said about a fact of `facts`, of the same name and scope, and did not win
+    rulebook: Any = field(
+        default=None, repr=False, compare=False
+    )  # the rules it was read by; emission takes its flows from there
+    missing: list[str] = field(
+        default_factory=list
+    )  # what forbids a flow: unknown facts, roles without a leaf (skeletons)

@@ -44,7 +44,9 @@ class Checkpoint:
     tensors: dict[str, TensorInfo]
     config: dict[str, Any] | None = None
     read: Callable[[Iterable[str]], dict[str, torch.Tensor]] | None = None
-    notes: list[str] = field(default_factory=list)  # what a reader must know: "reconstructed header", "from the bundled catalogue"
+    notes: list[str] = field(
+        default_factory=list
+    )  # what a reader must know: "reconstructed header", "from the bundled catalogue"
     weights: list[str] = field(default_factory=list)  # local files that hold the tensors, in reading order
 
     @property

@@ -21,7 +21,9 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
 
     if architecture.missing and architecture.reading != "skeleton":
         more = len(architecture.missing) - 1
-        raise ArchitectureError(architecture.missing[0] + (f" (and {more} more: see inspect)" if more else ""))
+        raise ArchitectureError(
+            architecture.missing[0] + (f" (and {more} more: see inspect)" if more else "")
+        )
     rulebook = architecture.rulebook
     parsed: dict[str, Flow] = {}
 
@@ -33,7 +35,9 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
     def activation(word: str, argument: ast.expr) -> ast.expr:
         rule = rulebook.activations.get(word)
         if rule is None:
-            raise FlowError(f"there is no activation {word!r}; vocabulary/activations.yaml lists those that there are")
+            raise FlowError(
+                f"there is no activation {word!r}; vocabulary/activations.yaml lists those that there are"
+            )
         return _Argument(argument).visit(parse_expression(rule.expression, rule.file, rule.line))
 
     text = emit_source(architecture, flow, activation, {"cache": cache, "hidden_states": hidden_states})

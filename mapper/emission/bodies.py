@@ -65,7 +65,9 @@ class Body:
     def text(self) -> list[str]:
         """Signature and statements, without the class's indentation."""
         types = self.bodies.types
-        parameters = [f"{name}: {types.of(self.piece, name)}" for name in (*self.piece.takes, *self.piece.context)]
+        parameters = [
+            f"{name}: {types.of(self.piece, name)}" for name in (*self.piece.takes, *self.piece.context)
+        ]
         head = f"def {self.bodies.method_name(self.piece.block)}({', '.join(['self', *parameters])}) -> {types.returns(self.piece)}:"
         return [*lines(head, 0), *self.block(self.piece.statements, 4)]
 
@@ -84,7 +86,10 @@ class Body:
             return lines(self.expression(node.value), indent)
         if isinstance(node, ast.For):
             source = self.loop_source(node)
-            return [*lines(f"for {self.loop_target(node.target)} in {source}:", indent), *self.block(node.body, indent + 4)]
+            return [
+                *lines(f"for {self.loop_target(node.target)} in {source}:", indent),
+                *self.block(node.body, indent + 4),
+            ]
         raise TypeError(type(node).__name__)
 
     def loop_target(self, node: ast.expr) -> str:
@@ -105,7 +110,11 @@ class Body:
 
     def base_of(self, place: Place) -> Place:
         """The closest folder with a spelling that a place is in: a loop variable's element, or the class itself."""
-        inside = [element for element in self.elements.values() if place.within(element) and len(element) < len(place)]
+        inside = [
+            element
+            for element in self.elements.values()
+            if place.within(element) and len(element) < len(place)
+        ]
         return max(inside, key=len, default=self.owner)
 
     def expression(self, node: ast.expr) -> str:
@@ -116,7 +125,9 @@ class Body:
         place = place_of(reference.items[0])
         if reference.base is not None:
             element = self.elements[reference.base]
-            own = next(item for item in reference.base_items if place.within(Place(place_of(item)[: len(element)])))
+            own = next(
+                item for item in reference.base_items if place.within(Place(place_of(item)[: len(element)]))
+            )
             start = Place(place_of(own)[: len(element)])
             return self.bodies.paths.spell(reference.base, start, self.home(reference))
         return self.bodies.paths.spell("self", self.owner, self.home(reference))
@@ -137,7 +148,9 @@ class Body:
         meant = sum(len(place_of(item)[len(folder.place)]) for item in reference.items)
         there = sum(len(key) for key in folder.children)
         if meant != there:
-            raise FlowError(f"{meant} of the {there} elements of '{folder.place}' have the role that {self.piece.flow.rule.name} runs over")
+            raise FlowError(
+                f"{meant} of the {there} elements of '{folder.place}' have the role that {self.piece.flow.rule.name} runs over"
+            )
         return self.bodies.paths.elements(base, start, folder)
 
 
@@ -176,7 +189,9 @@ class _Spell(ast.NodeTransformer):
         try:
             fact = piece.block.facts[name]
         except KeyError:
-            raise FlowError(f"{piece.flow.rule.name} needs fact {name}, which is unknown at '{piece.block.home}'") from None
+            raise FlowError(
+                f"{piece.flow.rule.name} needs fact {name}, which is unknown at '{piece.block.home}'"
+            ) from None
         return _raw(self.body.draft.attribute(fact, piece.block.role))
 
     def call(self, node: ast.Call) -> ast.expr:
@@ -188,7 +203,9 @@ class _Spell(ast.NodeTransformer):
             word = str(self.body.piece.block.facts["activation"].value)
             return self.visit(self.body.bodies.activation(word, node.args[0]))
         if name == "output":
-            return ast.Call(ast.Name("Output"), [], [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])
+            return ast.Call(
+                ast.Name("Output"), [], [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
+            )
         if name is not None and name in self.body.bodies.types.operations:
             self.body.bodies.operations.setdefault(name)
         func = node.func if isinstance(node.func, ast.Name) else self.generic_visit(node.func)
@@ -202,20 +219,29 @@ class _Spell(ast.NodeTransformer):
         function = self.value(reference)
         if isinstance(item, Block) and not reference.rest:
             piece = self.body.bodies.program.piece(item)
-            if self.body.bodies.is_inlined(item) and self.body.bodies.owners[id(item)].place == self.body.owner:
+            if (
+                self.body.bodies.is_inlined(item)
+                and self.body.bodies.owners[id(item)].place == self.body.owner
+            ):
                 return self.inlined(piece, {**dict(zip(piece.takes, arguments, strict=False)), **keywords})
             method = self.body.bodies.method_name(item)
             function = function if method == "forward" else f"{function}.{method}"
             for name in (*piece.takes[len(arguments) :], *piece.context):
                 arguments.append(keywords.pop(name, None) or ast.Name(name))
             for name in keywords:
-                raise FlowError(f"{self.body.piece.flow.rule.name} passes {name!r} to {piece.flow.rule.name}, which does not read it")
-        return ast.Call(_raw(function), arguments, [ast.keyword(key, value) for key, value in keywords.items()])
+                raise FlowError(
+                    f"{self.body.piece.flow.rule.name} passes {name!r} to {piece.flow.rule.name}, which does not read it"
+                )
+        return ast.Call(
+            _raw(function), arguments, [ast.keyword(key, value) for key, value in keywords.items()]
+        )
 
     def inlined(self, piece: Piece, given: dict[str, ast.expr]) -> ast.expr:
         node = piece.statements[0]
         assert isinstance(node, ast.Return) and node.value is not None
-        places: dict[str, ast.expr] = {name: ast.Name(f"\0{name}") for name in given}  # no name of the caller's is one
+        places: dict[str, ast.expr] = {
+            name: ast.Name(f"\0{name}") for name in given
+        }  # no name of the caller's is one
         value = _Given(places).visit(copy.deepcopy(node.value))
         spelled = _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(value)
         return _Given({f"\0{name}": argument for name, argument in given.items()}).visit(spelled)  # type: ignore[no-any-return]

@@ -66,7 +66,9 @@ class Classes:
 
     def height(self, folder: Folder, levels: dict[int, list[Folder]]) -> int:
         """How many classes are nested below; folders that become classes are filed under it."""
-        below = [self.height(child, levels) for child in folder.children.values() if isinstance(child, Folder)]
+        below = [
+            self.height(child, levels) for child in folder.children.values() if isinstance(child, Folder)
+        ]
         height = max(below, default=0)
         if not self.is_class(folder):
             return height
@@ -78,7 +80,9 @@ class Classes:
             return True
         words = {self.paths.attribute(key) for key in folder.children if isinstance(key, str)}
         leaves = [child for child in folder.children.values() if isinstance(child, Leaf)]
-        only_parameters = len(leaves) == len(folder.children) and all(leaf.kind == "Parameter" for leaf in leaves)
+        only_parameters = len(leaves) == len(folder.children) and all(
+            leaf.kind == "Parameter" for leaf in leaves
+        )
         return bool(words & RESERVED_IN_DICT) or (folder.has_parameters() and not only_parameters)
 
     def draft(self, folder: Folder) -> Draft:
@@ -124,7 +128,13 @@ class Classes:
         done, index = self.draft_of[id(folder)]
         return {name: values[index] for name, values in done.parameters.items()}
 
-    def call(self, draft: Draft, folder: Folder, arguments: dict[str, Argument], given: dict[str, str] | None = None) -> str:
+    def call(
+        self,
+        draft: Draft,
+        folder: Folder,
+        arguments: dict[str, Argument],
+        given: dict[str, str] | None = None,
+    ) -> str:
         done, _ = self.draft_of[id(folder)]
         parts = ["config"] if done.takes_config else []
         draft.needs_config |= done.takes_config
@@ -147,7 +157,9 @@ class Classes:
         for key, child in folder.children.items():
             for name in [key] if isinstance(key, str) else map(str, key):
                 word = self.paths.attribute(name)
-                pairs.append(f"{literal(word)}: {self.child(draft, child, word if not is_number(word) else f'item_{word}')}")
+                pairs.append(
+                    f"{literal(word)}: {self.child(draft, child, word if not is_number(word) else f'item_{word}')}"
+                )
         return "{" + ", ".join(pairs) + "}"
 
     def sequence(self, draft: Draft, folder: Folder) -> str:
@@ -167,15 +179,28 @@ class Classes:
                 runs.append([key])
         return f"[{', '.join(_run(texts[run[0]], len(run)) for run in runs)}]"
 
-    def same_class(self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]) -> str:
+    def same_class(
+        self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]
+    ) -> str:
         """Elements of one class: a comprehension, over the values in which they differ."""
         first = groups[0][1]
         assert isinstance(first, Folder)
-        by_index = {index: self.arguments(child) for key, child in groups if isinstance(child, Folder) for index in key}
+        by_index = {
+            index: self.arguments(child)
+            for key, child in groups
+            if isinstance(child, Folder)
+            for index in key
+        }
         order = [by_index[index] for index in sorted(by_index)]
-        varying = [name for name in order[0] if any(arguments[name].value != order[0][name].value for arguments in order)]
+        varying = [
+            name
+            for name in order[0]
+            if any(arguments[name].value != order[0][name].value for arguments in order)
+        ]
         given = {name: name for name in varying}
-        if [[arguments[name].value for arguments in order] for name in varying] == [[True] + [False] * (len(order) - 1)]:
+        if [[arguments[name].value for arguments in order] for name in varying] == [
+            [True] + [False] * (len(order) - 1)
+        ]:
             given = {varying[0]: "index == 0"}  # a child of the first element alone
         call = self.call(draft, first, order[0], given)
         if len(order) == 1:
@@ -184,7 +209,10 @@ class Classes:
             return f"{call} for _ in range({self.count(draft, folder, len(order))})"
         if "index == 0" in given.values():
             return f"{call} for index in range({self.count(draft, folder, len(order))})"
-        marks = [draft.place(Argument(f"{_word(folder)}_{name}", tuple(a[name].value for a in order))) for name in varying]
+        marks = [
+            draft.place(Argument(f"{_word(folder)}_{name}", tuple(a[name].value for a in order)))
+            for name in varying
+        ]
         if len(varying) == 1:
             return f"{call} for {varying[0]} in {marks[0]}"
         return f"{call} for {', '.join(varying)} in zip({', '.join(marks)})"

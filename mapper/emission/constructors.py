@@ -25,7 +25,13 @@ TORCH_DTYPES = {
     "F8_E8M0": "torch.float8_e8m0fnu", "F4": "torch.float4_e2m1fn_x2",
 }  # fmt: skip
 FLOATS = ("F64", "F32", "F16", "BF16")
-_RANKS = {"Linear": 2, "Embedding": 2, "Conv1d": 3, "Conv2d": 4, "Conv3d": 5}  # extents of the matrix of a usual module
+_RANKS = {
+    "Linear": 2,
+    "Embedding": 2,
+    "Conv1d": 3,
+    "Conv2d": 4,
+    "Conv3d": 5,
+}  # extents of the matrix of a usual module
 _OPTIONAL = frozenset({"bias"})
 _NORMED: tuple[frozenset[str], ...] = (
     frozenset({"weight_g", "weight_v"}), frozenset({"parametrizations.weight.original0", "parametrizations.weight.original1"}),
@@ -37,7 +43,8 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
     "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"})),
     "BatchNorm": tuple(
-        _STATISTICS | extra for extra in (frozenset(), {"weight"}, {"num_batches_tracked"}, {"weight", "num_batches_tracked"})
+        _STATISTICS | extra
+        for extra in (frozenset(), {"weight"}, {"num_batches_tracked"}, {"weight", "num_batches_tracked"})
     ),
 }
 _CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
@@ -97,33 +104,51 @@ class Constructor:
 
     def loose_folder(self, folder: dict[str, Any]) -> str:
         if any(isinstance(item, dict) for item in folder.values()):
-            pairs = [f"{literal(word)}: {self.loose_folder(item)}" for word, item in folder.items() if isinstance(item, dict)]
+            pairs = [
+                f"{literal(word)}: {self.loose_folder(item)}"
+                for word, item in folder.items()
+                if isinstance(item, dict)
+            ]
             bare = {word: item for word, item in folder.items() if not isinstance(item, dict)}
             if bare:
-                pairs += [f"{literal(word)}: {self.loose_folder({word: item})}" for word, item in bare.items()]
+                pairs += [
+                    f"{literal(word)}: {self.loose_folder({word: item})}" for word, item in bare.items()
+                ]
             return f"nn.ModuleDict({{{', '.join(pairs)}}})"
         return f"nn.ParameterDict({{{', '.join(f'{literal(word)}: {self.zeros(word, info)}' for word, info in folder.items())}}})"
 
     def zeros(self, name: str, info: TensorInfo) -> str:
-        extents = ", ".join(self.value(f"{name}_size{axis}", extent) for axis, extent in enumerate(info.shape))
+        extents = ", ".join(
+            self.value(f"{name}_size{axis}", extent) for axis, extent in enumerate(info.shape)
+        )
         if info.dtype in FLOATS:
             return f"nn.Parameter(torch.zeros({extents or '()'}))"
         return f"nn.Parameter(torch.zeros({extents or '()'}, dtype={TORCH_DTYPES[info.dtype]}), requires_grad=False)"
 
     def value(self, hint: str, value: Any, node: ast.expr | None = None) -> str:
-        facts = {name: self.where.facts[name] for name in names_in(node)} if node is not None and self.where.facts else {}
-        return self.draft.size(f"{self.name}_{hint}", value, node if facts else None, facts, self.where.prefix)
+        facts = (
+            {name: self.where.facts[name] for name in names_in(node)}
+            if node is not None and self.where.facts
+            else {}
+        )
+        return self.draft.size(
+            f"{self.name}_{hint}", value, node if facts else None, facts, self.where.prefix
+        )
 
     def extent(self, axis: int, shape: tuple[int, ...], hint: str) -> str:
         """One extent of the weight, as the flow declares it if that gives the value the file has."""
         extents = aligned(self.where.shape, len(shape))
         declared = extents[axis] if len(extents) == len(shape) else None
         node = parse_expression(declared, "shapes", 1) if declared and not declared.isdigit() else None
-        return self.value(hint, shape[axis], node if node is not None and self.agrees(node, shape[axis]) else None)
+        return self.value(
+            hint, shape[axis], node if node is not None and self.agrees(node, shape[axis]) else None
+        )
 
     def agrees(self, node: ast.expr, value: int) -> bool:
         try:
-            return bool(evaluate(node, {name: fact.value for name, fact in (self.where.facts or {}).items()}) == value)
+            return bool(
+                evaluate(node, {name: fact.value for name, fact in (self.where.facts or {}).items()}) == value
+            )
         except (KeyError, TypeError, ZeroDivisionError, IndexError):
             return False
 
@@ -133,7 +158,9 @@ class Constructor:
         if fact is not None:
             if fact.value == default:
                 return None
-            symbol = self.draft.size(f"{self.name}_{name}", fact.value, ast.Name(name), {name: fact}, self.where.prefix)
+            symbol = self.draft.size(
+                f"{self.name}_{name}", fact.value, ast.Name(name), {name: fact}, self.where.prefix
+            )
             return f"{name}={symbol}"
         text = (self.where.arguments or {}).get(name)
         if text is None:
@@ -166,10 +193,17 @@ class Constructor:
     def make_linear(self) -> str:
         shape = self.weight()
         if self.is_transposed(shape):
-            self.where = replace(self.where, shape=self.where.shape[::-1])  # declared as torch has it: [out, in]
+            self.where = replace(
+                self.where, shape=self.where.shape[::-1]
+            )  # declared as torch has it: [out, in]
             size = (self.extent(0, shape, "in_features"), self.extent(1, shape, "out_features"))
             return self.call("LinearTransposed", *size, self.no_bias())
-        return self.call("nn.Linear", self.extent(1, shape, "in_features"), self.extent(0, shape, "out_features"), self.no_bias())
+        return self.call(
+            "nn.Linear",
+            self.extent(1, shape, "in_features"),
+            self.extent(0, shape, "out_features"),
+            self.no_bias(),
+        )
 
     def is_transposed(self, shape: tuple[int, ...]) -> bool:
         """Whether the weight is [in, out]: a family says so, or the bias has the length of the second extent alone."""
@@ -198,7 +232,9 @@ class Constructor:
         fact = self.leaf.facts.get("eps")
         if fact is None:
             return self.value("eps", 1e-5)
-        return self.draft.size(f"{self.name}_eps", fact.value, ast.Name("eps"), {"eps": fact}, self.where.prefix)
+        return self.draft.size(
+            f"{self.name}_eps", fact.value, ast.Name("eps"), {"eps": fact}, self.where.prefix
+        )
 
     def make_rmsnorm(self) -> str:
         size = self.extent(0, self.weight(), "size")
@@ -213,21 +249,36 @@ class Constructor:
         tensors = self.leaf.tensors
         affine = None if "weight" in tensors else "affine=False"
         if "num_batches_tracked" not in tensors and affine is None:
-            return self.call("FrozenBatchNorm", self.extent(0, self.weight(), "size"), self.option("eps", 1e-5))
-        return self.call(f"nn.BatchNorm{dimensions}d", self.extent(0, self.weight(), "size"), self.option("eps", 1e-5), affine)
+            return self.call(
+                "FrozenBatchNorm", self.extent(0, self.weight(), "size"), self.option("eps", 1e-5)
+            )
+        return self.call(
+            f"nn.BatchNorm{dimensions}d",
+            self.extent(0, self.weight(), "size"),
+            self.option("eps", 1e-5),
+            affine,
+        )
 
     def make_groupnorm(self) -> str:
         fact = self.leaf.facts.get("groups")
         groups = self.value("groups", fact.value if fact else 1)
-        return self.call("nn.GroupNorm", groups, self.extent(0, self.weight(), "size"), self.option("eps", 1e-5))
+        return self.call(
+            "nn.GroupNorm", groups, self.extent(0, self.weight(), "size"), self.option("eps", 1e-5)
+        )
 
     def convolution(self) -> str:
         shape, kind = self.weight(), self.leaf.kind
-        first, second = ("in_channels", "out_channels") if kind.startswith("ConvTranspose") else ("out_channels", "in_channels")
+        first, second = (
+            ("in_channels", "out_channels")
+            if kind.startswith("ConvTranspose")
+            else ("out_channels", "in_channels")
+        )
         groups = self.groups(shape)
         one, two = self.extent(0, shape, first), self.grouped(shape, second, groups)
         size = (one, two) if first == "in_channels" else (two, one)
-        options = [self.option(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
+        options = [
+            self.option(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
+        ]
         grouping = f"groups={self.value('groups', groups)}" if groups != 1 else None
         kernel = self.kernel_size(shape)
         if "weight_v" in self.leaf.tensors or "parametrizations.weight.original1" in self.leaf.tensors:
@@ -241,11 +292,15 @@ class Constructor:
             return self.extent(2, shape, "kernel_size")
         return self.value("kernel_size", self.kernel())
 
-    def normed(self, size: tuple[str, str], kernel: str, options: list[str | None], grouping: str | None) -> str:
+    def normed(
+        self, size: tuple[str, str], kernel: str, options: list[str | None], grouping: str | None
+    ) -> str:
         plain = "weight_v" in self.leaf.tensors
         length = self.leaf.tensors["weight_g" if plain else "parametrizations.weight.original0"].shape
         function = "Conv1dWeightNorm" if plain else "Conv1dParametrized"
-        return self.call(function, *size, kernel, self.value("length_shape", length), *options, grouping, self.no_bias())
+        return self.call(
+            function, *size, kernel, self.value("length_shape", length), *options, grouping, self.no_bias()
+        )
 
     def groups(self, shape: tuple[int, ...]) -> int:
         text = (self.where.arguments or {}).get("groups")
@@ -255,7 +310,12 @@ class Constructor:
         if text is None:
             return 1
         known = {key: item.value for key, item in (self.where.facts or {}).items()}
-        return int(_fold({**known, "kernel": self.kernel(), "channels": shape[0]}, parse_expression(str(text), "leaves", 1)))
+        return int(
+            _fold(
+                {**known, "kernel": self.kernel(), "channels": shape[0]},
+                parse_expression(str(text), "leaves", 1),
+            )
+        )
 
     def grouped(self, shape: tuple[int, ...], hint: str, groups: int) -> str:
         """The channels on the other side: the shape shows them divided by the groups."""
@@ -263,7 +323,9 @@ class Constructor:
 
     def recurrent(self) -> str:
         tensors = self.leaf.tensors
-        layers = sum(1 for name in tensors if name.startswith("weight_ih_l") and not name.endswith("_reverse"))
+        layers = sum(
+            1 for name in tensors if name.startswith("weight_ih_l") and not name.endswith("_reverse")
+        )
         gates = {"LSTM": 4, "GRU": 3}.get(self.leaf.kind, 1)
         hidden = tensors["weight_hh_l0"].shape[1] if "weight_hh_l0" in tensors else self.weight()[0] // gates
         options = [

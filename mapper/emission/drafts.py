@@ -39,9 +39,13 @@ class Draft:
     methods: list[str] = field(default_factory=list)  # finished text of each, dedented
     arguments: list[Argument] = field(default_factory=list)
     symbols: dict[str, Fact] = field(default_factory=dict)
-    attributes: dict[str, str] = field(default_factory=dict)  # self.NAME that the methods read -> line that sets it
+    attributes: dict[str, str] = field(
+        default_factory=dict
+    )  # self.NAME that the methods read -> line that sets it
     needs_config: bool = False  # a child takes the config
-    options: dict[str, str] = field(default_factory=dict)  # line that not every instance has -> mark of its switch
+    options: dict[str, str] = field(
+        default_factory=dict
+    )  # line that not every instance has -> mark of its switch
 
     def place(self, argument: Argument) -> str:
         """The mark that stands for an argument in a line."""
@@ -128,7 +132,9 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
     names: dict[str, str] = {}
     for symbol in first.symbols:
         facts = [argument.symbols[symbol] for argument in arguments]
-        fields = {field_of(fact, draft.folder.tower) for fact, draft in zip(facts, finished.drafts, strict=True)}
+        fields = {
+            field_of(fact, draft.folder.tower) for fact, draft in zip(facts, finished.drafts, strict=True)
+        }
         if len(fields) == 1 and None not in fields:
             names[symbol] = f"config.{fields.pop()}"
             finished.takes_config = True

@@ -6,7 +6,9 @@ import ast
 
 from mapper.errors import FlowError
 
-_MODULES = frozenset({"__future__", "math", "dataclasses", "pathlib", "torch", "torch.nn.functional", "safetensors.torch"})
+_MODULES = frozenset(
+    {"__future__", "math", "dataclasses", "pathlib", "torch", "torch.nn.functional", "safetensors.torch"}
+)
 _BUILTINS = frozenset({
     "super", "range", "len", "zip", "enumerate", "tuple", "list", "dict", "str", "int", "float", "bool", "None", "True", "False",
     "FileNotFoundError", "RuntimeError", "ValueError", "sorted", "min", "max", "sum", "isinstance", "reversed", "abs", "round", "set",

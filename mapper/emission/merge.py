@@ -31,9 +31,16 @@ def _rows(draft: Draft) -> list[str]:
 
 
 def _includes(longer: Draft, shorter: Draft) -> bool:
-    if longer.base != shorter.base or longer.base != "nn.Module" or longer.methods != shorter.methods or not longer.methods:
+    if (
+        longer.base != shorter.base
+        or longer.base != "nn.Module"
+        or longer.methods != shorter.methods
+        or not longer.methods
+    ):
         return False
-    if [_plain(longer, row) for row in longer.attributes.values()] != [_plain(shorter, row) for row in shorter.attributes.values()]:
+    if [_plain(longer, row) for row in longer.attributes.values()] != [
+        _plain(shorter, row) for row in shorter.attributes.values()
+    ]:
         return False
     rows = iter(_rows(longer))
     return all(row in rows for row in _rows(shorter))  # in order: `in` moves the iterator on
@@ -43,7 +50,11 @@ def _join(into: list[Draft], group: list[Draft]) -> None:
     """Give the shorter drafts the numbering of the longer one, and both a switch for every line that only it has."""
     model = into[0]
     present = set(_rows(group[0]))
-    options = {row: _child(row) for row in model.lines if _plain(model, row) not in present and row not in model.options}
+    options = {
+        row: _child(row)
+        for row in model.lines
+        if _plain(model, row) not in present and row not in model.options
+    }
     for draft in into:
         for row, name in options.items():
             draft.options[row] = draft.place(Argument(f"has_{name}", True))
@@ -66,7 +77,7 @@ def _aligned(model: Draft, draft: Draft) -> list[Argument]:
         own[_plain(draft, row)] = [draft.arguments[int(number)] for number in _MARK.findall(row)]
     aligned = list(model.arguments)
     for row in (*model.attributes.values(), *model.lines):
-        for number, argument in zip(_MARK.findall(row), own.get(_plain(model, row), [])):
+        for number, argument in zip(_MARK.findall(row), own.get(_plain(model, row), []), strict=False):
             aligned[int(number)] = argument
     return aligned
 

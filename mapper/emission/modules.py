@@ -44,7 +44,10 @@ class Folder:
 
     def has_parameters(self) -> bool:
         """Whether bare parameters or buffers stand directly in it."""
-        return any(isinstance(child, Leaf) and child.kind in ("Parameter", "Buffer") for child in self.children.values())
+        return any(
+            isinstance(child, Leaf) and child.kind in ("Parameter", "Buffer")
+            for child in self.children.values()
+        )
 
     def find(self, place: Place) -> Folder:
         """The folder at a place below this one."""
@@ -84,7 +87,8 @@ def _parts(leaf: Leaf) -> list[Leaf]:
     if "" in leaf.tensors:
         return [leaf]
     return [
-        Leaf(leaf.place.child(*name.split(".")), "Parameter", {"": info}, leaf.why) for name, info in leaf.tensors.items()
+        Leaf(leaf.place.child(*name.split(".")), "Parameter", {"": info}, leaf.why)
+        for name, info in leaf.tensors.items()
     ]
 
 
@@ -102,7 +106,9 @@ def _descend(root: Folder, place: Place) -> Folder:
 
 def _clash(place: Place) -> ArchitectureError:
     name = shorten(place.first())
-    return ArchitectureError(f"{name} is both a tensor and a folder of tensors: no module can hold both under one name")
+    return ArchitectureError(
+        f"{name} is both a tensor and a folder of tensors: no module can hold both under one name"
+    )
 
 
 def assign_owners(root: Folder, program: Program) -> dict[int, Folder]:
@@ -113,13 +119,22 @@ def assign_owners(root: Folder, program: Program) -> dict[int, Folder]:
     return owners
 
 
-def _assign(block: Block, owner: Folder, root: Folder, owners: dict[int, Folder], tower: str, program: Program) -> None:
+def _assign(
+    block: Block, owner: Folder, root: Folder, owners: dict[int, Folder], tower: str, program: Program
+) -> None:
     used = program.piece(block).used
-    children = [item for value in block.roles.values() for item in _items(value) if isinstance(item, Block) and id(item) in used]
+    children = [
+        item
+        for value in block.roles.values()
+        for item in _items(value)
+        if isinstance(item, Block) and id(item) in used
+    ]
     homes = [child.home for child in children]
     for child in children:
         inner = tower or child.role
-        alone = bool(child.roles) and homes.count(child.home) == 1  # a part without leaves is a method of its user
+        alone = (
+            bool(child.roles) and homes.count(child.home) == 1
+        )  # a part without leaves is a method of its user
         own = alone and child.home != owner.place and child.home.within(owner.place) and root.at(child.home)
         folder = root.find(child.home) if own else owner
         if own and folder.block is None:

@@ -32,7 +32,7 @@ def name_classes(classes: list[ClassText], root: Folder, taken: set[str]) -> Non
 def base_name(folder: Folder) -> str:
     """What a class is called if no other has the name."""
     block = folder.block or (folder.methods[0] if folder.methods else None)
-    if block is None or folder.block is None and len(folder.methods) > 1:
+    if block is None or (folder.block is None and len(folder.methods) > 1):
         return next((part for part in reversed(folder.place) if isinstance(part, str)), "items")
     if block.flow and block.flow.startswith("tower/"):
         return block.flow.partition("/")[2]
@@ -57,7 +57,9 @@ def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]
 def _traits(done: ClassText) -> set[str]:
     """Roles of the class's blocks; where the classes differ further in, roles of the blocks below."""
     own = {role for block in blocks_of(done.drafts[0].folder) for role in block.roles}
-    below = {role for block in blocks_of(done.drafts[0].folder) for inner in block.blocks() for role in inner.roles}
+    below = {
+        role for block in blocks_of(done.drafts[0].folder) for inner in block.blocks() for role in inner.roles
+    }
     return own | below
 
 
@@ -88,4 +90,7 @@ def _doc(block: Block | None, program: Program | None) -> str:
 
 def pattern(place: Place) -> str:
     """A folded path with a star for every list."""
-    return ".".join(part if isinstance(part, str) else "*" if len(part) > 1 else str(part[0]) for part in place) or "The model"
+    return (
+        ".".join(part if isinstance(part, str) else "*" if len(part) > 1 else str(part[0]) for part in place)
+        or "The model"
+    )

@@ -34,7 +34,9 @@ class Paths:
         """One step down: an attribute, a position, or a key."""
         if isinstance(part, tuple):
             if len(part) != 1:
-                raise FlowError(f"'{folder.place}.{Place((part,))}' stands for several modules where one is meant")
+                raise FlowError(
+                    f"'{folder.place}.{Place((part,))}' stands for several modules where one is meant"
+                )
             return f"[{part[0]}]" if folder.is_sequence else f'["{part[0]}"]'
         return f'["{part}"]' if is_number(part) else f".{self.attribute(part)}"
 

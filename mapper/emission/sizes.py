@@ -43,7 +43,11 @@ class Sizes:
 
     def _elsewhere(self, fact: Fact) -> str | None:
         """The one field that another tower has for the same fact: a class above the towers builds their layers."""
-        names = {name for (known, _), name in self.by_fact.items() if known == fact.name and self.facts[name].value == fact.value}
+        names = {
+            name
+            for (known, _), name in self.by_fact.items()
+            if known == fact.name and self.facts[name].value == fact.value
+        }
         return names.pop() if len(names) == 1 else None
 
 
@@ -53,17 +57,32 @@ def collect_sizes(architecture: Architecture) -> Sizes:
     _collect(architecture.root, "", seen)
     sizes = Sizes()
     for name, towers in seen.items():
-        constant = {tower: facts[0] for tower, facts in towers.items() if all(fact.value == facts[0].value for fact in facts)}
-        shared = len(constant) == len(towers) and len({_frozen(fact.value) for fact in constant.values()}) == 1
+        constant = {
+            tower: facts[0]
+            for tower, facts in towers.items()
+            if all(fact.value == facts[0].value for fact in facts)
+        }
+        shared = (
+            len(constant) == len(towers) and len({_frozen(fact.value) for fact in constant.values()}) == 1
+        )
         for tower, fact in constant.items():
             symbol = symbol_name(name)
-            _add(sizes, symbol if shared or not tower or len(towers) == 1 else f"{tower}_{symbol}", fact, tower)
+            _add(
+                sizes, symbol if shared or not tower or len(towers) == 1 else f"{tower}_{symbol}", fact, tower
+            )
     return sizes
 
 
 def _add(sizes: Sizes, name: str, fact: Fact, tower: str) -> None:
-    while name in sizes.facts and (sizes.facts[name].name, _frozen(sizes.facts[name].value)) != (fact.name, _frozen(fact.value)):
-        name = f"{fact.name.partition('.')[0]}_{name}" if not name.startswith(fact.name.partition(".")[0]) else f"{name}_"
+    while name in sizes.facts and (sizes.facts[name].name, _frozen(sizes.facts[name].value)) != (
+        fact.name,
+        _frozen(fact.value),
+    ):
+        name = (
+            f"{fact.name.partition('.')[0]}_{name}"
+            if not name.startswith(fact.name.partition(".")[0])
+            else f"{name}_"
+        )
     sizes.facts.setdefault(name, fact)
     sizes.by_fact[fact.name, tower] = name
 
@@ -117,4 +136,9 @@ def names_in(node: ast.expr) -> list[str]:
     name = dotted(node)
     if name is not None:
         return [name.removeprefix("fact.")]
-    return [found for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr) for found in names_in(child)]
+    return [
+        found
+        for child in ast.iter_child_nodes(node)
+        if isinstance(child, ast.expr)
+        for found in names_in(child)
+    ]

@@ -41,7 +41,10 @@ class _File:
 
 
 def emit_source(
-    architecture: Architecture, flows: Callable[[str], Flow], activation: Activation, options: Mapping[str, bool]
+    architecture: Architecture,
+    flows: Callable[[str], Flow],
+    activation: Activation,
+    options: Mapping[str, bool],
 ) -> str:
     """The source of a model as one self-contained file. Raises MapperError where a flow breaks a check."""
     root = module_tree(architecture)
@@ -80,15 +83,24 @@ def _methods(file: _File, paths: Paths, activation: Activation) -> Callable[[Fol
 
 
 def _annotations(architecture: Architecture) -> dict[str, str]:
-    return {name: "Tensor | None" if spec.get("optional") else "Tensor" for name, spec in architecture.inputs.items()}
+    return {
+        name: "Tensor | None" if spec.get("optional") else "Tensor"
+        for name, spec in architecture.inputs.items()
+    }
 
 
 def _public(file: _File, body: list[str]) -> list[str]:
     """The root's signature: required inputs first, the others None unless given."""
     inputs = file.architecture.inputs
     assert file.program is not None
-    names = sorted(file.program.inputs, key=lambda name: (bool(inputs.get(name, {}).get("optional")), list(inputs).index(name)))
-    parameters = [f"{name}: Tensor | None = None" if inputs[name].get("optional") else f"{name}: Tensor" for name in names]
+    names = sorted(
+        file.program.inputs,
+        key=lambda name: (bool(inputs.get(name, {}).get("optional")), list(inputs).index(name)),
+    )
+    parameters = [
+        f"{name}: Tensor | None = None" if inputs[name].get("optional") else f"{name}: Tensor"
+        for name in names
+    ]
     start = next(index for index, line in enumerate(body) if line.endswith(":") and "->" in line)
     head = lines(f"def forward({', '.join(['self', *parameters])}) -> Output:", 0)
     shapes = ", ".join(f"{name} ({', '.join(map(str, inputs[name].get('shape', [])))})" for name in names)
@@ -99,7 +111,10 @@ def _refusal(file: _File) -> list[str]:
     """The forward of a skeleton: it says what is missing."""
     missing = file.architecture.missing or ["no flow fits these names"]
     told = "; ".join(comment(reason) for reason in missing[:3])
-    return ["def forward(self, *inputs: Tensor) -> Tensor:", *lines(f"raise RuntimeError({quoted('a skeleton: ' + told)})", 4)]
+    return [
+        "def forward(self, *inputs: Tensor) -> Tensor:",
+        *lines(f"raise RuntimeError({quoted('a skeleton: ' + told)})", 4),
+    ]
 
 
 def _docstring(text: str, indent: int) -> list[str]:
@@ -121,7 +136,7 @@ class _Writer:
         body = "\n\n\n".join("\n".join(rows) for rows in classes)
         load = self.load()
         words = set(_WORD.findall(body))
-        needed = [name for name in operations_needed(sorted(words & set(operation_names())))]
+        needed = list(operations_needed(sorted(words & set(operation_names()))))
         operations = [operation_source(name) for name in needed]
         parts = [self.head(body, operations), self.config(), self.output(), *operations, body, load]
         return "\n\n\n".join(part for part in parts if part) + "\n"
@@ -129,7 +144,10 @@ class _Writer:
     def head(self, body: str, operations: list[str]) -> str:
         architecture = self.file.architecture
         everything = "\n".join([body, *operations])
-        doc = [f'"""{comment(architecture.checkpoint.source)}: written by mapper {_version()}, rules {architecture.rules[:12]}.', ""]
+        doc = [
+            f'"""{comment(architecture.checkpoint.source)}: written by mapper {_version()}, rules {architecture.rules[:12]}.',
+            "",
+        ]
         doc += [*_reading(architecture), ""]
         doc += ["Load the weights with `load(path)`; the attributes are the names in the checkpoint.", '"""']
         imports = ["from __future__ import annotations", ""]
@@ -144,19 +162,30 @@ class _Writer:
         if not self.file.renames:
             return []
         pairs = [f"    {quoted(word)}: {quoted(name)}," for word, name in self.file.renames.items()]
-        return ["", "# Words of the checkpoint's names that cannot be attributes, and what stands for them here.", "RENAMED = {", *pairs, "}"]
+        return [
+            "",
+            "# Words of the checkpoint's names that cannot be attributes, and what stands for them here.",
+            "RENAMED = {",
+            *pairs,
+            "}",
+        ]
 
     def config(self) -> str:
         used = self.file.sizes.used
         if not used:
             return ""
-        rows = ["@dataclass(frozen=True)", "class Config:", '    """Sizes, each with what it is known from."""', ""]
+        rows = [
+            "@dataclass(frozen=True)",
+            "class Config:",
+            '    """Sizes, each with what it is known from."""',
+            "",
+        ]
         for name, fact in used.items():
             value = tuple(fact.value) if isinstance(fact.value, list) else fact.value
             row = lines(f"{name}: {_annotation(value)} = {literal(value)}", 4)
             why = f"  # {comment(f'{fact.evidence}: {fact.source}')}"
             if len(row) == 1:
-                rows.append((row[0] + why)[: WIDTH])
+                rows.append((row[0] + why)[:WIDTH])
             else:
                 rows += [("    " + why.strip())[:WIDTH], *row]
         return "\n".join(rows)
@@ -186,7 +215,11 @@ class _Writer:
         broken: list[str] = []
         for row in rows:
             stripped = row.lstrip()
-            broken += lines(stripped, len(row) - len(stripped)) if len(row) > WIDTH and not stripped.startswith('"""') else [row]
+            broken += (
+                lines(stripped, len(row) - len(stripped))
+                if len(row) > WIDTH and not stripped.startswith('"""')
+                else [row]
+            )
         return broken
 
     def base(self, draft: Draft) -> str:
@@ -200,13 +233,20 @@ class _Writer:
         parameters += [f"{name}: {_annotation(values[0].value)}" for name, values in done.parameters.items()]
         made = [row for row in draft.lines if row.startswith("super()")]
         start = made or ["super().__init__()"]
-        rows = [*start, *draft.attributes.values(), *(row for row in draft.lines if row not in made), *self.casts(draft)]
+        rows = [
+            *start,
+            *draft.attributes.values(),
+            *(row for row in draft.lines if row not in made),
+            *self.casts(draft),
+        ]
         if rows == ["super().__init__()"]:
             return []
         text = lines(f"def __init__({', '.join(parameters)}):", 4)
         for row in rows:
             if row in draft.options:
-                text += lines(f"if {self.fill(done, draft.options[row])}:", 8) + lines(self.fill(done, row), 12)
+                text += lines(f"if {self.fill(done, draft.options[row])}:", 8) + lines(
+                    self.fill(done, row), 12
+                )
             else:
                 text += lines(self.fill(done, row), 8)
         return text
@@ -216,8 +256,7 @@ class _Writer:
         if draft.folder is not self.file.root:
             return []
         main = main_dtype(self.file.architecture)
-        rows = [f"self.to({TORCH_DTYPES[main]})"] if main != "F32" else []
-        return rows
+        return [f"self.to({TORCH_DTYPES[main]})"] if main != "F32" else []
 
     def fill(self, done: ClassText, row: str) -> str:
         row = _MARK.sub(lambda match: done.resolved[int(match[1])], row)
@@ -268,7 +307,11 @@ def _wrapped(text: str, width: int = WIDTH) -> list[str]:
 
 
 def _load_text(has_config: bool, renamed: bool) -> str:
-    signature = "def load(path: str | Path, config: Config = Config()) -> Model:" if has_config else "def load(path: str | Path) -> Model:"
+    signature = (
+        "def load(path: str | Path, config: Config = Config()) -> Model:"
+        if has_config
+        else "def load(path: str | Path) -> Model:"
+    )
     model = "Model(config)" if has_config else "Model()"
     tensors = "_renamed(tensors)" if renamed else "tensors"
     text = f'''{signature}
@@ -285,8 +328,8 @@ def _load_text(has_config: bool, renamed: bool) -> str:
     return model.eval()'''
     if not renamed:
         return text
-    helper = '''def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {".".join(RENAMED.get(word, word) for word in name.split(".")): tensor for name, tensor in tensors.items()}'''
+    helper = """def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {".".join(RENAMED.get(word, word) for word in name.split(".")): tensor for name, tensor in tensors.items()}"""
     return f"{helper}\n\n\n{text}"
 
 

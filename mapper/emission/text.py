@@ -21,7 +21,11 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def quoted(text: str) -> str:
     """A string literal in double quotes, ASCII only, whatever the text holds."""
-    return '"' + "".join(_ESCAPES.get(char) or (char if " " <= char <= "~" else _escape(char)) for char in text) + '"'
+    return (
+        '"'
+        + "".join(_ESCAPES.get(char) or (char if " " <= char <= "~" else _escape(char)) for char in text)
+        + '"'
+    )
 
 
 def _escape(char: str) -> str:
@@ -77,12 +81,18 @@ def expression(node: ast.expr, outer: int = 0) -> str:
         return f"({text})" if outer > 3 else text
     if isinstance(node, ast.Tuple):
         items = ", ".join(expression(item) for item in node.elts)
-        return f"({items},)" if len(node.elts) == 1 else f"({items})" if outer or len(node.elts) == 0 else items
+        return (
+            f"({items},)" if len(node.elts) == 1 else f"({items})" if outer or len(node.elts) == 0 else items
+        )
     if isinstance(node, ast.List):
         return f"[{', '.join(expression(item) for item in node.elts)}]"
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
-        return "{" + ", ".join(f"{expression(key)}: {expression(value)}" for key, value in pairs if key is not None) + "}"
+        return (
+            "{"
+            + ", ".join(f"{expression(key)}: {expression(value)}" for key, value in pairs if key is not None)
+            + "}"
+        )
     raise TypeError(f"{type(node).__name__} is outside the language of flows")
 
 
@@ -98,7 +108,10 @@ def _index(node: ast.expr) -> str:
         return ", ".join(_index(item) for item in node.elts)
     if not isinstance(node, ast.Slice):
         return expression(node)
-    simple = all(part is None or isinstance(part, (ast.Name, ast.Constant, ast.UnaryOp)) for part in (node.lower, node.upper))
+    simple = all(
+        part is None or isinstance(part, (ast.Name, ast.Constant, ast.UnaryOp))
+        for part in (node.lower, node.upper)
+    )
     colon = ":" if simple else " : "  # as the formatter writes it
     text = f"{expression(node.lower) if node.lower else ''}{colon}{expression(node.upper) if node.upper else ''}".strip()
     return f"{text}:{expression(node.step)}" if node.step else text
@@ -108,7 +121,10 @@ def _binary(node: ast.BinOp, outer: int) -> str:
     rank, symbol = _PRECEDENCE[type(node.op)]
     if isinstance(node.op, ast.Pow):
         left, right = expression(node.left, rank + 1), expression(node.right, rank)
-        simple = all(isinstance(side, (ast.Name, ast.Constant, ast.Attribute)) or _is_negative(side) for side in (node.left, node.right))
+        simple = all(
+            isinstance(side, (ast.Name, ast.Constant, ast.Attribute)) or _is_negative(side)
+            for side in (node.left, node.right)
+        )
         text = f"{left}**{right}" if simple else f"{left} ** {right}"
     else:
         text = f"{expression(node.left, rank)} {symbol} {expression(node.right, rank + 1)}"

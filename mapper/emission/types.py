@@ -153,7 +153,11 @@ class _Walk:
         named = {str(keyword.arg): self.type(keyword.value) for keyword in node.keywords}
         for block in blocks:
             piece = self.types.program.piece(block)
-            known = {**{name: self.names.get(name, "Tensor") for name in piece.context}, **dict(zip(piece.takes, given, strict=False)), **named}
+            known = {
+                **{name: self.names.get(name, "Tensor") for name in piece.context},
+                **dict(zip(piece.takes, given, strict=False)),
+                **named,
+            }
             result = self.types.visit(piece, known)
         return result
 

@@ -64,9 +64,9 @@ def combinations(flow: Flow) -> Iterator[tuple[dict[str, bool], dict[str, bool],
     choices: list[list[Any]] = [[False, True]] * (len(guards.roles) + len(guards.options))
     choices += [list(dict.fromkeys(values)) for values in guards.facts.values()]
     for answer in product(*choices):
-        roles = dict(zip(guards.roles, answer))
-        options = dict(zip(guards.options, answer[len(roles) :]))
-        facts = dict(zip(guards.facts, answer[len(roles) + len(options) :]))
+        roles = dict(zip(guards.roles, answer, strict=False))
+        options = dict(zip(guards.options, answer[len(roles) :], strict=False))
+        facts = dict(zip(guards.facts, answer[len(roles) + len(options) :], strict=False))
         if not _contradicts(roles):
             yield roles, options, facts
 
@@ -80,15 +80,21 @@ def check_flow(rule: FlowRule) -> int:
     """Checks one flow under all combinations of its guards; returns how many there were. Raises FlowError."""
     flow = parse_flow(rule)
     if len(guards_of(flow)) > MAX_GUARDS:
-        raise FlowError(f"{rule.file}:{rule.line}: {rule.name} has {len(guards_of(flow))} guards; at most {MAX_GUARDS}, make it two flows")
+        raise FlowError(
+            f"{rule.file}:{rule.line}: {rule.name} has {len(guards_of(flow))} guards; at most {MAX_GUARDS}, make it two flows"
+        )
     _check_calls(flow)
     used: set[str] = set()
-    bound = frozenset(name for node in _nodes(flow) for name in _bound_by(node))  # any of them may be context of a block below
+    bound = frozenset(
+        name for node in _nodes(flow) for name in _bound_by(node)
+    )  # any of them may be context of a block below
     count = 0
     for roles, options, facts in combinations(flow):
         statements = specialise(flow, lambda role: roles.get(role, True), _lookup(facts), bound, options)  # noqa: B023
         _check_end(rule, statements)
-        here = {node.id for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        here = {
+            node.id for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name)
+        }
         _check_roles(rule, here, roles)
         used |= here
         count += 1
@@ -114,7 +120,9 @@ def _lookup(facts: Mapping[str, Any]) -> Any:
 
 def _check_end(rule: FlowRule, statements: list[ast.stmt]) -> None:
     if not statements or not isinstance(statements[-1], ast.Return):
-        raise FlowError(f"{rule.file}:{rule.line}: {rule.name} does not end in return under every combination of its guards")
+        raise FlowError(
+            f"{rule.file}:{rule.line}: {rule.name} does not end in return under every combination of its guards"
+        )
     end = statements[-1].value
     is_output = isinstance(end, ast.Call) and dotted(end.func) == "output" and "output" not in rule.roles
     if (rule.topic == "root") != is_output:
@@ -125,10 +133,14 @@ def _check_roles(rule: FlowRule, names: set[str], roles: Mapping[str, bool]) -> 
     """Every needed role is used always; an optional one is only used behind has(role)."""
     for role in rule.needs:
         if role not in names:
-            raise FlowError(f"{rule.file}:{rule.line}: {rule.name} needs role {role!r} but does not use it under every combination")
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} needs role {role!r} but does not use it under every combination"
+            )
     for role in rule.options:
         if role in names and roles.get(role) is not True:
-            raise FlowError(f"{rule.file}:{rule.line}: {rule.name} uses the option {role!r} without has({role})")
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} uses the option {role!r} without has({role})"
+            )
 
 
 def _check_calls(flow: Flow) -> None:
@@ -138,7 +150,9 @@ def _check_calls(flow: Flow) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id
             if name not in flow.roles | loops | known_names():
-                raise FlowError(f"{_where(flow, node)}: {name!r} is neither a role of {flow.rule.name} nor an operation")
+                raise FlowError(
+                    f"{_where(flow, node)}: {name!r} is neither a role of {flow.rule.name} nor an operation"
+                )
             if name in operation_names() and name not in flow.roles:
                 _check_arguments(flow, node, name)
 
@@ -149,7 +163,9 @@ def _check_arguments(flow: Flow, node: ast.Call, name: str) -> None:
     unknown = [keyword.arg for keyword in node.keywords if keyword.arg not in signature.parameters]
     if unknown or not signature.required <= given <= len(signature.parameters):
         wanted = ", ".join(signature.parameters)
-        raise FlowError(f"{_where(flow, node)}: {name}({wanted}) is called with {given} arguments{f' and {unknown[0]!r}' if unknown else ''}")
+        raise FlowError(
+            f"{_where(flow, node)}: {name}({wanted}) is called with {given} arguments{f' and {unknown[0]!r}' if unknown else ''}"
+        )
 
 
 def _nodes(flow: Flow) -> Iterator[ast.AST]:
@@ -176,4 +192,6 @@ def check_context(flows: Mapping[str, FlowRule], inputs: Mapping[str, Any]) -> N
     for flow in parsed.values():
         for name in free_names(flow.statements, flow.rule.takes, flow.roles):
             if name not in bound and name not in inputs:
-                raise FlowError(f"{flow.rule.file}:{flow.rule.line}: {flow.rule.name} reads {name!r}, which no flow binds and no input is")
+                raise FlowError(
+                    f"{flow.rule.file}:{flow.rule.line}: {flow.rule.name} reads {name!r}, which no flow binds and no input is"
+                )

@@ -46,7 +46,12 @@ class Flow:
     @cached_property
     def roles_used(self) -> frozenset[str]:
         """First words of the role paths in the body."""
-        names = {node.id for statement in self.statements for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        names = {
+            node.id
+            for statement in self.statements
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name)
+        }
         return frozenset(names & self.roles)
 
     @cached_property
@@ -78,7 +83,11 @@ def known_names() -> frozenset[str]:
     return frozenset(operation_names()) | SPECIAL | MODULES
 
 
-def free_names(statements: tuple[ast.stmt, ...] | list[ast.stmt], takes: tuple[str, ...] | list[str], roles: frozenset[str]) -> list[str]:
+def free_names(
+    statements: tuple[ast.stmt, ...] | list[ast.stmt],
+    takes: tuple[str, ...] | list[str],
+    roles: frozenset[str],
+) -> list[str]:
     """Names read before anything binds them, in order."""
     walker = _FreeNames(set(takes) | set(roles) | known_names())
     walker.block(statements)

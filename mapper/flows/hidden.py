@@ -15,7 +15,12 @@ def collect_states(statements: list[ast.stmt]) -> list[ast.stmt] | None:
     """A tower's statements with its states collected; None where no loop passes one value from layer to layer."""
     loop = next((node for node in statements if isinstance(node, ast.For) and _carried(node)), None)
     last = statements[-1]
-    if loop is None or not isinstance(last, ast.Return) or last.value is None or isinstance(last.value, ast.Tuple):
+    if (
+        loop is None
+        or not isinstance(last, ast.Return)
+        or last.value is None
+        or isinstance(last.value, ast.Tuple)
+    ):
         return None
     name = _carried(loop) or ""
     loop.body.insert(0, _append(name))
@@ -39,7 +44,11 @@ def _carried(loop: ast.For) -> str | None:
     """The name that each layer takes and assigns: `x` in `x = layer(x)`."""
     variables = set(targets(loop.target))
     for node in loop.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Call)
+        ):
             name, arguments = node.targets[0].id, node.value.args
             if dotted(node.value.func) in variables and arguments and _is(arguments[0], name):
                 return name

@@ -25,7 +25,9 @@ METHODS = frozenset({
     "repeat", "repeat_interleave", "roll", "T", "mT", "t", "size", "sqrt", "neg", "masked_fill", "clamp", "argmax", "max", "pow", "rsqrt",
     "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "item_count", "append", "items",
 })  # fmt: skip
-SPECIAL = frozenset({"has", "fact", "option", "output", "activation", "zip", "enumerate", "range", "len", "tuple"})
+SPECIAL = frozenset(
+    {"has", "fact", "option", "output", "activation", "zip", "enumerate", "range", "len", "tuple"}
+)
 MODULES = frozenset({"F", "torch"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
 
@@ -201,7 +203,12 @@ def is_fact(node: ast.AST) -> bool:
 
 def is_has(node: ast.AST) -> bool:
     """Whether the expression is `has(role)`."""
-    return isinstance(node, ast.Call) and dotted(node.func) == "has" and len(node.args) == 1 and dotted(node.args[0]) is not None
+    return (
+        isinstance(node, ast.Call)
+        and dotted(node.func) == "has"
+        and len(node.args) == 1
+        and dotted(node.args[0]) is not None
+    )
 
 
 def is_option(node: ast.AST) -> bool:

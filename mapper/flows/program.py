@@ -25,7 +25,9 @@ class Piece:
     flow: Flow
     statements: list[ast.stmt]
     context: list[str] = field(default_factory=list)  # names that callers pass down, in order of first use
-    used: dict[int, Item] = field(default_factory=dict)  # leaves and blocks the statements refer to, by identity, in order
+    used: dict[int, Item] = field(
+        default_factory=dict
+    )  # leaves and blocks the statements refer to, by identity, in order
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -54,17 +56,27 @@ def link(architecture: Architecture, flows: Callable[[str], Flow], options: Mapp
     return Program(root, pieces, list(root.context))
 
 
-def _link(block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece], options: Mapping[str, bool]) -> Piece:
+def _link(
+    block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece], options: Mapping[str, bool]
+) -> Piece:
     for value in block.roles.values():
         items = value if isinstance(value, list) else [value]
-        linked = [_link(item, flows, pieces, options) for item in items if isinstance(item, Block) and item.flow is not None]
+        linked = [
+            _link(item, flows, pieces, options)
+            for item in items
+            if isinstance(item, Block) and item.flow is not None
+        ]
         if isinstance(value, list):
             _share_context(linked)
     if block.flow is None:
         raise FlowError(f"no flow fits {block.role} at '{block.home}'")
     flow = flows(block.flow)
-    passed = frozenset(name for inner in block.blocks() if id(inner) in pieces for name in pieces[id(inner)].context)
-    statements = specialise(flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed, options)
+    passed = frozenset(
+        name for inner in block.blocks() if id(inner) in pieces for name in pieces[id(inner)].context
+    )
+    statements = specialise(
+        flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed, options
+    )
     if options.get(STATES):
         statements = _with_states(block, flow, statements, pieces)
     piece = pieces[id(block)] = Piece(block, flow, statements)
@@ -72,13 +84,17 @@ def _link(block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece], 
     return piece
 
 
-def _with_states(block: Block, flow: Flow, statements: list[ast.stmt], pieces: dict[int, Piece]) -> list[ast.stmt]:
+def _with_states(
+    block: Block, flow: Flow, statements: list[ast.stmt], pieces: dict[int, Piece]
+) -> list[ast.stmt]:
     """Towers collect their hidden states, the root gives them back."""
     if flow.rule.topic == "tower":
         return collect_states(statements) or statements
     if flow.rule.topic != "root":
         return statements
-    inner = {role: value for role, value in block.roles.items() if isinstance(value, Block) and id(value) in pieces}
+    inner = {
+        role: value for role, value in block.roles.items() if isinstance(value, Block) and id(value) in pieces
+    }
     towers = {role: value for role, value in inner.items() if _gives_states(pieces[id(value)])}
     return give_states(statements, towers)
 
@@ -86,7 +102,9 @@ def _with_states(block: Block, flow: Flow, statements: list[ast.stmt], pieces: d
 def _gives_states(piece: Piece) -> bool:
     last = piece.statements[-1]
     return (
-        isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple) and dotted(last.value.elts[-1]) == STATES
+        isinstance(last, ast.Return)
+        and isinstance(last.value, ast.Tuple)
+        and dotted(last.value.elts[-1]) == STATES
     )
 
 
@@ -160,7 +178,9 @@ class _Linker:
         name = dotted(node.func) or ""
         if name not in known_names():
             rule = self.piece.flow.rule
-            raise FlowError(f"{rule.file}:{rule.line + node.lineno - 1}: {name!r} is neither a role of {rule.name} nor an operation")
+            raise FlowError(
+                f"{rule.file}:{rule.line + node.lineno - 1}: {name!r} is neither a role of {rule.name} nor an operation"
+            )
 
     def name(self, parts: list[str | int], node: ast.expr) -> None:
         first = str(parts[0])
@@ -171,7 +191,9 @@ class _Linker:
             self.use(reference)
         elif first in self.piece.flow.roles and first not in self.bound:
             rule = self.piece.flow.rule
-            raise FlowError(f"{rule.file}:{rule.line}: {rule.name} uses role {first!r}, which '{self.piece.block.home}' lacks, without has({first})")
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} uses role {first!r}, which '{self.piece.block.home}' lacks, without has({first})"
+            )
         else:
             self.need(first)
 
@@ -191,7 +213,9 @@ def loop_items(block: Block, node: ast.For, loops: Loops) -> Loops:
     return dict(_pairs(block, node.target, node.iter, loops))
 
 
-def _pairs(block: Block, target: ast.expr, source: ast.expr, loops: Loops) -> Iterable[tuple[str, tuple[Item, ...]]]:
+def _pairs(
+    block: Block, target: ast.expr, source: ast.expr, loops: Loops
+) -> Iterable[tuple[str, tuple[Item, ...]]]:
     call = dotted(source.func) if isinstance(source, ast.Call) else None
     if call == "zip" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
         for part, item in zip(target.elts, source.args, strict=False):

@@ -32,7 +32,11 @@ def chain(node: ast.expr) -> list[str | int] | None:
         if isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+        elif (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, int)
+        ):
             parts.append(node.slice.value)
             node = node.value
         elif isinstance(node, ast.Name):
@@ -48,7 +52,9 @@ def refer(block: Block, parts: list[str | int], loops: dict[str, tuple[Item, ...
         items, is_list, base = loops[first], False, str(first)
     elif first in block.roles:
         value = block.roles[first]
-        items, is_list, base = (tuple(value), True, None) if isinstance(value, list) else ((value,), False, None)
+        items, is_list, base = (
+            (tuple(value), True, None) if isinstance(value, list) else ((value,), False, None)
+        )
     else:
         return None
     base_items = items

@@ -52,7 +52,9 @@ class _Guards:
             return self.lookup(name)
         except KeyError:
             rule = self.flow.rule
-            raise FlowError(f"{rule.file}:{rule.line}: {rule.name} needs fact {name}, which is unknown here") from None
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} needs fact {name}, which is unknown here"
+            ) from None
 
 
 def _compare(operator: ast.cmpop, left: Any, right: Any) -> bool:
@@ -137,7 +139,9 @@ def _propagate(statements: list[ast.stmt], parameters: set[str]) -> list[ast.stm
             continue
         name, value = node.targets[0].id, node.value
         settled = isinstance(value, ast.Constant) or (
-            isinstance(value, ast.Name) and bound[value.id] + (value.id in parameters) <= 1 and not bound_after(statements, index, value.id)
+            isinstance(value, ast.Name)
+            and bound[value.id] + (value.id in parameters) <= 1
+            and not bound_after(statements, index, value.id)
         )
         if settled and bound[name] == 1 and name not in parameters:
             rest = [_Rename(name, value).visit(statement) for statement in statements[index + 1 :]]
