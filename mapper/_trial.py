@@ -31,11 +31,17 @@ def made_up_inputs(architecture: Architecture, model: nn.Module) -> dict[str, to
     return inputs
 
 
-def input_cases(architecture: Architecture, model: nn.Module) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
+def input_cases(
+    architecture: Architecture, model: nn.Module
+) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
     """Inputs for a comparison: two rows, the same with the second padded on the right and on the left, one row."""
     import torch
 
-    extents = EXTENTS | _sizes(architecture.checkpoint.config) | {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2}
+    extents = (
+        EXTENTS
+        | _sizes(architecture.checkpoint.config)
+        | {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2}
+    )
     declared = architecture.inputs
     plain = {name: _made_up(spec, extents) for name, spec in declared.items() if not spec.get("optional")}
     if "input_ids" in plain:
@@ -57,7 +63,11 @@ def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
         size = part.get("image_size")
         sides = size if isinstance(size, list) else [size, size]
         if len(sides) == 2 and all(isinstance(side, int) and 0 < side <= 4096 for side in sides):
-            return {"height": sides[0], "width": sides[1], "channels": int(part.get("num_channels", 3))}
+            return {
+                "height": int(sides[0] or 0),
+                "width": int(sides[1] or 0),
+                "channels": int(part.get("num_channels", 3)),
+            }
     return {"channels": 3}
 
 

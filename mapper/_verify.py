@@ -162,14 +162,12 @@ def _reference(against: str | None, architecture: Architecture, found: Verificat
         return load_file(Path(against), architecture)
     if against not in (None, "transformers"):
         raise SourceError(f"{shorten(str(against))} is no reference: it is transformers or a generated file")
-    reason = _why_no_transformers(architecture)
-    if reason is None:
-        reason = _from_transformers(architecture, found)
-        if not isinstance(reason, str):
-            return reason
+    loaded = _why_no_transformers(architecture) or _from_transformers(architecture, found)
+    if not isinstance(loaded, str):
+        return loaded
     if against is not None:
-        raise SourceError(f"{architecture.checkpoint.source}: {reason}")
-    found.notes.append(reason)
+        raise SourceError(f"{architecture.checkpoint.source}: {loaded}")
+    found.notes.append(loaded)
     return None
 
 

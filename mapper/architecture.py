@@ -42,7 +42,7 @@ class Place(tuple[str | tuple[int, ...], ...]):
         return ".".join(part if isinstance(part, str) else str(part[0]) for part in self)
 
     @property
-    def count(self) -> int:
+    def instances(self) -> int:
         """How many concrete paths it stands for."""
         count = 1
         for part in self:

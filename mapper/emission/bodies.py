@@ -208,7 +208,7 @@ class _Spell(ast.NodeTransformer):
             )
         if name is not None and name in self.body.bodies.types.operations:
             self.body.bodies.operations.setdefault(name)
-        func = node.func if isinstance(node.func, ast.Name) else self.generic_visit(node.func)
+        func: Any = node.func if isinstance(node.func, ast.Name) else self.generic_visit(node.func)
         arguments = [self.visit(argument) for argument in node.args]
         return ast.Call(func, arguments, [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])
 
@@ -244,7 +244,7 @@ class _Spell(ast.NodeTransformer):
         }  # no name of the caller's is one
         value = _Given(places).visit(copy.deepcopy(node.value))
         spelled = _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(value)
-        return _Given({f"\0{name}": argument for name, argument in given.items()}).visit(spelled)  # type: ignore[no-any-return]
+        return _Given({f"\0{name}": argument for name, argument in given.items()}).visit(spelled)
 
 
 class _Given(ast.NodeTransformer):

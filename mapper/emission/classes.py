@@ -171,7 +171,7 @@ class Classes:
         order = sorted((index, key) for key in texts for index in key)
         if len(texts) == 1 and len(order) > 1:
             return f"{next(iter(texts.values()))} for _ in range({self.count(draft, folder, len(order))})"
-        runs: list[list[Key]] = []
+        runs: list[list[tuple[int, ...]]] = []
         for _, key in order:
             if runs and runs[-1][0] == key:
                 runs[-1].append(key)

@@ -44,7 +44,12 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"})),
     "BatchNorm": tuple(
         _STATISTICS | extra
-        for extra in (frozenset(), {"weight"}, {"num_batches_tracked"}, {"weight", "num_batches_tracked"})
+        for extra in (
+            frozenset[str](),
+            {"weight"},
+            {"num_batches_tracked"},
+            {"weight", "num_batches_tracked"},
+        )
     ),
 }
 _CONVOLUTIONS = ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")

@@ -28,7 +28,8 @@ def check_source(text: str) -> None:
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         raise FlowError(f"the generated source does not parse: {error}") from None
     defined = {node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    bound, used = set(defined), {}
+    bound = set(defined)
+    used: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _check_import(node)

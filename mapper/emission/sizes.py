@@ -124,7 +124,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
     if isinstance(node, (ast.Tuple, ast.List)):
         return tuple(evaluate(item, names) for item in node.elts)
     if isinstance(node, ast.Subscript):
-        return evaluate(node.value, names)[evaluate(node.slice, names)]  # type: ignore[arg-type]
+        return evaluate(node.value, names)[evaluate(node.slice, names)]
     name = dotted(node)
     if name is None:
         raise KeyError(ast.dump(node))

@@ -273,7 +273,7 @@ def main_dtype(architecture: Architecture) -> str:
     for leaf in architecture.leaves:
         for info in leaf.tensors.values():
             if info.dtype in FLOATS:
-                counts[info.dtype] = counts.get(info.dtype, 0) + info.size * leaf.place.count
+                counts[info.dtype] = counts.get(info.dtype, 0) + info.size * leaf.place.instances
     return max(counts, key=lambda name: counts[name], default="F32")
 
 

@@ -96,7 +96,8 @@ def free_names(
 
 class _FreeNames:
     def __init__(self, bound: set[str]):
-        self.bound, self.free = bound, []
+        self.bound = bound
+        self.free: list[str] = []
 
     def block(self, statements: tuple[ast.stmt, ...] | list[ast.stmt]) -> None:
         for statement in statements:

@@ -47,9 +47,10 @@ def chain(node: ast.expr) -> list[str | int] | None:
 
 def refer(block: Block, parts: list[str | int], loops: dict[str, tuple[Item, ...]]) -> Reference | None:
     """The reference that a chain of names makes in this block; None if it does not start with a role or a loop variable."""
-    first = parts[0]
+    first = str(parts[0])
+    base: str | None
     if first in loops:
-        items, is_list, base = loops[first], False, str(first)
+        items, is_list, base = loops[first], False, first
     elif first in block.roles:
         value = block.roles[first]
         items, is_list, base = (

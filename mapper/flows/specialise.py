@@ -113,9 +113,11 @@ def _return_last(statements: list[ast.stmt]) -> list[ast.stmt]:
     if len(statements) < 2:
         return statements
     last, end = statements[-2:]
-    if isinstance(last, ast.Assign) and isinstance(end, ast.Return) and isinstance(end.value, ast.Name):
-        if isinstance(last.targets[0], ast.Name) and last.targets[0].id == end.value.id:
-            return [*statements[:-2], ast.Return(last.value)]
+    if not isinstance(last, ast.Assign) or not isinstance(end, ast.Return):
+        return statements
+    name, value = last.targets[0], end.value
+    if isinstance(name, ast.Name) and isinstance(value, ast.Name) and name.id == value.id:
+        return [*statements[:-2], ast.Return(last.value)]
     return statements
 
 

@@ -190,7 +190,7 @@ def vote_on_norms(found: list[Found]) -> None:
     for leaf in found:
         if leaf.kind in NORMS:
             for at in range(len(leaf.spot.place)):
-                votes.setdefault(leaf.spot.place[:at], Counter())[_ballot(leaf)] += leaf.spot.place.count
+                votes.setdefault(leaf.spot.place[:at], Counter())[_ballot(leaf)] += leaf.spot.place.instances
     for leaf in found:
         if not leaf.sure and (leaf.kind == "RMSNorm" or leaf.spot.words[-1:] == ("norm",)):
             _follow(leaf, votes)
@@ -208,7 +208,7 @@ def _follow(leaf: Found, votes: dict[tuple[object, ...], Counter[str]]) -> None:
     )
     for at in range(len(leaf.spot.place) - 1, -1, -1):
         counts = votes.get(leaf.spot.place[:at], Counter())
-        others, same = counts[rival[0]], counts[rival[1]] - leaf.spot.place.count
+        others, same = counts[rival[0]], counts[rival[1]] - leaf.spot.place.instances
         if others + same:
             if others > same:
                 leaf.kind = rival[0].partition(" ")[0]

@@ -24,7 +24,7 @@ class Towers:
             layers = [step for step in reading.steps if step.is_layers]
             self.stages.update(step.place for step in layers[:-1])
             if layers:
-                sizes[layers[0].place] += reading.found.spot.place.count
+                sizes[layers[0].place] += reading.found.spot.place.instances
         self.names = _names(sizes, vocabulary)
         self.folders = {place: _folder(place, name, self.names) for place, name in self.names.items()}
         self.numbers = _numbers(sizes, self.names)

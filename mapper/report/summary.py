@@ -76,11 +76,11 @@ def _feed_forward(block: Block) -> list[str]:
 def _experts(block: Block) -> list[str]:
     experts = block.roles.get("experts")
     count = (
-        sum(item.home.count for item in experts if isinstance(item, Block))
+        sum(item.home.instances for item in experts if isinstance(item, Block))
         if isinstance(experts, list)
         else 0
     )
-    within = block.home.count or 1
+    within = block.home.instances or 1
     chosen = _value(block, "experts_per_token") or _value(block, "top_k")
     return [*([f"{count // within} experts"] if count else []), *([f"{chosen} at a time"] if chosen else [])]
 
