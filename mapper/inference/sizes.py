@@ -13,9 +13,8 @@ from mapper.inference import expressions
 from mapper.inference.facts import Facts
 from mapper.inference.known import Known, weakest
 from mapper.inference.scopes import Scope, leaves_at
-from mapper.rulebook.flows import FlowRule
+from mapper.rulebook.flows import ANY, FlowRule, aligned
 
-_ANY = "_"  # an extent that a flow leaves open
 _WEIGHTS = (
     "weight",
     "gamma",
@@ -178,12 +177,13 @@ def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[E
     shape = info.shape[::-1] if leaf.form == "transposed" else info.shape
     place = str(leaf.place)
     key = f"{place}.{name} {list(info.shape)}" if name else f"{place} {list(info.shape)}"
+    extents = aligned(extents, len(shape))
     if len(shape) != len(extents):
         raise ArchitectureError(
             f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]"
         )
     for text, extent in zip(extents, shape, strict=False):
-        if text != _ANY:
+        if text != ANY:
             yield Equation(text, expressions.parse_rule(text, rule.file, rule.line), extent, key)
 
 

@@ -57,9 +57,12 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
 
     table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
     Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
     """
     table = table.reshape(-1, table.shape[-1])
     side = math.isqrt(table.shape[0] - kept)
+    if side * side != table.shape[0] - kept:
+        return table[None]
     grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
     grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
     return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]

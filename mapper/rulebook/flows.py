@@ -10,6 +10,7 @@ from mapper.rulebook.fields import Fields, Lines
 
 NAME = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
 TOPICS_WITHOUT_INPUT = ("tower", "root")
+ANY = "_"  # an extent that a flow leaves open
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,13 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
     fields.done()
     _check_roles(fields, rule)
     return rule
+
+
+def aligned(extents: tuple[str, ...], rank: int) -> tuple[str, ...]:
+    """Declared extents for a tensor of `rank` dimensions: a leading "..." stands for any others."""
+    if extents[:1] != ("...",):
+        return extents
+    return (ANY,) * (rank + 1 - len(extents)) + extents[1:]
 
 
 def _values(fields: Fields, key: str) -> dict[str, tuple[Any, ...]]:
