@@ -10,7 +10,7 @@ from mapper.architecture import Block, Fact, Leaf, Place
 from mapper.emission.constructors import Constructor, Setting, setting
 from mapper.emission.drafts import Argument, ClassText, Draft, resolve
 from mapper.emission.merge import merge_options
-from mapper.emission.modules import Folder, Key
+from mapper.emission.modules import Folder
 from mapper.emission.names import RESERVED_IN_DICT
 from mapper.emission.paths import Paths, is_number, list_folder
 from mapper.emission.text import literal
