@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mapper.errors import RuleError
+from mapper.rulebook.check import FileCheck, check_rules
+from mapper.rulebook.examples import expand, header
+from mapper.rulebook.explain import explain_checkpoint, explain_key, list_rules
+from mapper.rulebook.families import read_families
+from mapper.rulebook.rulebook import Rulebook
+from mapper.rulebook.strict import parse_yaml
+
+GOOD = """family: mine
+model_types: [mine]
+recognise: ["{root}.layer.{n}.attention.self.query", "{root}.layer.{n}.intermediate.dense", "{root}.only_mine"]
+extends: bert
+examples:
+  - name: near
+    tensors: {"a.weight": [2, 2]}
+    expect: {match: false}
+"""
+
+
+def checked(tmp_path: Path, text: str, name: str = "mine.yaml") -> FileCheck:
+    path = tmp_path / name
+    path.write_text(text)
+    (found,) = check_rules(Rulebook(), [path])
+    return found
+
+
+def test_brace_lists_are_expanded_in_order() -> None:
+    assert list(expand("layer.{0..1}.{q,k}_proj")) == [
+        "layer.0.q_proj",
+        "layer.0.k_proj",
+        "layer.1.q_proj",
+        "layer.1.k_proj",
+    ]
+
+
+def test_an_example_without_a_shape_names_its_line() -> None:
+    text = GOOD.replace("[2, 2]", "two")
+    (family,) = read_families([parse_yaml(text.replace("extends: bert\n", ""), "mine.yaml")])
+    with pytest.raises(RuleError, match=r"mine\.yaml:5: 'a\.weight' needs a shape"):
+        header(family.examples[0])
+
+
+def test_every_shipped_rule_file_is_good() -> None:
+    assert [problem for found in check_rules(Rulebook()) for problem in found.problems] == []
+
+
+def test_an_unknown_field_names_its_line_and_the_close_one(tmp_path: Path) -> None:
+    found = checked(tmp_path, GOOD.replace("recognise:", "recognize:"))
+    assert found.problems[0].partition("mine.yaml:")[2].startswith("3: ")
+    assert "did you mean 'recognise'?" in found.problems[0]
+
+
+def test_a_family_without_a_matching_example_is_told(tmp_path: Path) -> None:
+    assert any("no example that matches" in problem for problem in checked(tmp_path, GOOD).problems)
+
+
+def test_a_flow_that_there_is_not_is_told(tmp_path: Path) -> None:
+    found = checked(tmp_path, GOOD + "flows: {layer: layer/no_such}\n")
+    assert any("there is no flow 'layer/no_such'" in problem for problem in found.problems)
+
+
+def test_a_rule_that_takes_examples_of_others_is_told(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        ', "{root}.only_mine"',
+        ', "{root}.layer.{n}.output.dense", "{root}.embeddings.word_embeddings", "{root}.embeddings.LayerNorm"',
+    )
+    found = checked(tmp_path, text)
+    assert any("steals example" in problem and "bert" in problem for problem in found.problems)
+
+
+def test_a_flow_that_does_not_parse_names_its_line(tmp_path: Path) -> None:
+    text = "flow: layer/mine\ndoc: x\nneeds: [attention]\nforward: |\n  x = attention(x)\n  import os\n  return x\n"
+    assert "mine.yaml:6" in checked(tmp_path, text).problems[0]
+
+
+def test_a_file_that_is_no_rule_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RuleError, match="no rule file"):
+        checked(tmp_path, "hello: 1\n")
+
+
+def test_what_extends_itself_is_refused() -> None:
+    one = parse_yaml("family: one\nextends: two\n", "one.yaml")
+    two = parse_yaml("family: two\nextends: one\n", "two.yaml")
+    with pytest.raises(RuleError, match="extends itself"):
+        read_families([one, two])
+
+
+def test_a_family_inherits_and_overrides() -> None:
+    base = parse_yaml("family: one\nrecognise: [a]\nfacts: {x: {value: 1}, y: {value: 2}}\n", "one.yaml")
+    more = parse_yaml("family: two\nextends: one\nfacts: {x: {value: 3}}\n", "two.yaml")
+    two = read_families([base, more])[1]
+    assert {name: rules[0].value for name, rules in two.facts.items()} == {"x": 3, "y": 2}
+    assert two.recognise == ("a",)
+
+
+def test_a_key_is_explained_with_the_line_that_decided() -> None:
+    found = explain_key("encoder.layer.0.attention.self.query.weight", Rulebook())
+    assert (found.kind, found.role) == ("Linear", "tower.layers.attention.query")
+    assert "vocabulary/attention.yaml:" in found.why
+
+
+def test_a_checkpoint_is_explained_with_families_and_flows() -> None:
+    rulebook = Rulebook()
+    family = next(item for item in rulebook.families if item.name == "bert")
+    found = explain_checkpoint(header(family.examples[0]), rulebook)
+    assert [item.name for item in found.families if item.chosen] == ["bert"]
+    assert all(item.lacking for item in found.families if item.name != "bert")
+    assert found.flows[0].flow == "root/base"
+
+
+def test_every_kind_of_rule_is_listed() -> None:
+    rows = list_rules(Rulebook())
+    assert {row.kind for row in rows} == {"family", "flow", "vocabulary"}
+    assert next(row.about for row in rows if row.name == "bert") == "bert"
