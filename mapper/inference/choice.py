@@ -96,8 +96,13 @@ def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ())
             yield f"{rule.name} is for {name} = {_either(allowed)}, not {known.value!r}"
     for name, allowed in rule.values.items():
         known = facts.get(scope, facts.full_name(scope, name))
-        if known is not None and not known.problem and known.value not in allowed:
+        if known is not None and not known.problem and not _takes(known.value, allowed):
             yield f"{rule.name} takes {name} = {_either(allowed)}, not {known.value!r}"
+
+
+def _takes(value: object, allowed: Sequence[object]) -> bool:
+    """Whether a flow takes a value: of a list, each of its entries."""
+    return all(item in allowed for item in value) if isinstance(value, list) else value in allowed
 
 
 def _either(values: Sequence[object]) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Block, Leaf
 from mapper.errors import listed
-from mapper.inference import expressions
 from mapper.inference.config import Config, Found
+from mapper.inference.derived import calculate, formula, sources
 from mapper.inference.given import Given
 from mapper.inference.known import Chain, Known, weakest
 from mapper.inference.scopes import Scope
@@ -86,8 +86,19 @@ class Facts:
     def use(self, scope: Scope, name: str, known: Known) -> None:
         """Note that the model depends on a fact, and mark the fields of the config behind it as read."""
         self.used.setdefault((id(scope), name), (scope, name, known))
-        for rule in self.rules(scope, name):
-            self.config.use(self.config.find(rule, scope))
+        self._mark(scope, name, set())
+
+    def _mark(self, scope: Scope, name: str, seen: set[str]) -> None:
+        """The fields that speak about a fact, or about what it follows from or depends on, have been read."""
+        if name in seen:
+            return
+        seen.add(name)
+        rules = self.rules(scope, name)
+        for rule in (*self.own.get(name, ()), *self.common.get(name, ())):
+            if rule in rules or rule.when and (rule.at is None or scope.matches(rule.at)):
+                self.config.use(self.config.find(rule, scope))
+                for other in (*sources(rule), *rule.when):
+                    self._mark(scope, self.full_name(scope, other), seen)
 
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
         """The rules that speak about a fact here: the family's, and of the vocabulary's what the family leaves open."""
@@ -135,7 +146,7 @@ class Facts:
         for rule in rules:
             if rule.value is not UNSET and not rule.has and not rule.lacks:
                 yield Known(rule.value, "rule", _origin(rule))
-            elif rule.expr is not None and (known := self._calculated(rule, scope)):
+            elif sources(rule) and (known := self._calculated(rule, scope)):
                 yield known
         for rule in rules:
             if rule.default is not UNSET:
@@ -176,7 +187,7 @@ class Facts:
         value, source = found.value, found.name
         try:
             if rule.per and isinstance(value, list):
-                value, source = _element(value, scope.index_of(rule.per), source)
+                value, source = _element(value, scope, rule.per, source)
             if rule.map and value is not None:
                 value = _mapped(rule, value)
             if value is not None or not rule.nullable:
@@ -186,20 +197,19 @@ class Facts:
         return Known(value, "config", source)
 
     def _calculated(self, rule: FactRule, scope: Scope) -> Known | None:
-        node = expressions.parse_rule(rule.expr or "", rule.file, rule.line)
         values: dict[str, Any] = {}
         evidences = ["rule"]
-        for name in expressions.names(node):
+        for name in sources(rule):
             known = self.get(scope, self.full_name(scope, name))
             if known is None or known.problem:
                 return None
             values[name] = known.value
             evidences.append(known.evidence)
         try:
-            value = checked(expressions.evaluate(node, values), self.types.get(rule.name, "any"))
+            value = checked(calculate(rule, values), self.types.get(rule.name, "any"))
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
-        return Known(value, weakest(evidences), f"{rule.file}: {rule.expr}")
+        return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}")
 
 
 def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
@@ -215,9 +225,13 @@ def leaf_scope(scope: Scope, leaf: Leaf) -> Scope:
     return Scope(block, scope, (*scope.words, leaf.role or ""), scope.tower)
 
 
-def _element(value: list[Any], indices: tuple[int, ...] | None, source: str) -> tuple[Any, str]:
-    """The entries of a list with one for each layer, which must be one value for all layers of a folded block."""
+def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any, str]:
+    """The entry of a list for a block in one of its elements, the same for all that it stands for; above them, the list."""
+    indices = scope.index_of(role)
     if indices is None:
+        count = scope.solved.get(role)
+        if count and count.value != len(value):
+            raise ValueError(f"{len(value)} entries, but {count.value} {role}")
         return value, source
     if indices[-1] >= len(value):
         raise ValueError(f"{len(value)} entries, but there is an element {indices[-1]}")

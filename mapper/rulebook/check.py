@@ -108,7 +108,7 @@ def _check_family(document: Document, rulebook: Rulebook, found: FileCheck, alon
 
 
 def _family_problems(family: Family, rulebook: Rulebook) -> Iterator[str]:
-    from mapper.inference.expressions import parse_rule
+    from mapper.inference.derived import sources
 
     where = f"{family.file}:{family.line}:"
     if not any(not is_near_miss(example) for example in family.examples):
@@ -121,8 +121,7 @@ def _family_problems(family: Family, rulebook: Rulebook) -> Iterator[str]:
                 yield f"{where} flows.{key}: there is no flow {name!r}"
     for rules in family.facts.values():
         for rule in rules:
-            if rule.expr is not None:
-                parse_rule(rule.expr, rule.file, rule.line)
+            sources(rule)  # raises RuleError for what is not arithmetic
 
 
 def _stolen(family: Family, rulebook: Rulebook) -> Iterator[str]:

@@ -36,6 +36,11 @@ class FactRule:
     lacks: tuple[str, ...] = ()  # names that must not be
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
+    each: str | None = None  # arithmetic over other facts and `index`, for each element of `over`: an entry of `among`
+    among: tuple[Any, ...] = ()
+    over: str = "layers"
+    shared: str | None = None  # the fact whose entries have the value in common; `otherwise` where they have not
+    otherwise: Any = None
     default: Any = UNSET  # where the config is silent
     why: str = ""
 
@@ -102,12 +107,19 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         lacks=fields.words("lacks"),
         value=fields.any("value", UNSET),
         expr=fields.any("expr"),
+        each=fields.any("each"),
+        among=tuple(fields.sequence("among")),
+        over=fields.text("over", "layers"),
+        shared=fields.any("shared"),
+        otherwise=fields.any("otherwise"),
         default=fields.any("default", UNSET),
         why=fields.text("why", ""),
     )
     fields.done()
     if rule.type is not None and rule.type not in TYPES:
         fields.fail(f"{rule.type!r} is no type; allowed: {', '.join(TYPES)}", "type")
+    if rule.each is not None and not rule.among:
+        fields.fail("each chooses from a list: the field 'among' is missing")
     if (rule.has or rule.lacks) and rule.value is UNSET:
         fields.fail("has and lacks decide a value: the field 'value' is missing")
     return rule

@@ -1,0 +1,56 @@
+"""Facts that follow from others: arithmetic, lists with an entry for every layer, what the entries of a list share."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from mapper.inference import expressions
+from mapper.rulebook.facts import FactRule
+
+INDEX = "index"  # in `each`: the position in the list
+
+
+def sources(rule: FactRule) -> list[str]:
+    """The facts that a rule calculates from, as it names them."""
+    if rule.shared is not None:
+        return [rule.shared]
+    if rule.each is not None:
+        names = [name for name in expressions.names(_parsed(rule, rule.each)) if name != INDEX]
+        return [rule.over, *names]
+    return list(expressions.names(_parsed(rule, rule.expr))) if rule.expr is not None else []
+
+
+def formula(rule: FactRule) -> str:
+    """What the rule calculates, as reports print it."""
+    if rule.shared is not None:
+        return f"what the entries of {rule.shared} share"
+    return rule.expr or f"{rule.each} for each of {rule.over}"
+
+
+def calculate(rule: FactRule, values: Mapping[str, Any]) -> Any:
+    """The value, from those of `sources`. ValueError where there is none."""
+    if rule.shared is not None:
+        return _shared(rule, values[rule.shared])
+    if rule.each is None:
+        return expressions.evaluate(_parsed(rule, rule.expr), values)
+    node = _parsed(rule, rule.each)
+    return [_choice(rule, expressions.evaluate(node, {**values, INDEX: at})) for at in range(values[rule.over])]
+
+
+def _parsed(rule: FactRule, text: str | None) -> ast.expr:
+    return expressions.parse_rule(text or "", rule.file, rule.line)
+
+
+def _choice(rule: FactRule, at: Any) -> Any:
+    """An entry of `among`; numbers beyond its end mean the last."""
+    if not isinstance(at, int) or at < 0:
+        raise ValueError(f"{at!r} is no position in a list")
+    return rule.among[min(at, len(rule.among) - 1)]
+
+
+def _shared(rule: FactRule, values: Any) -> Any:
+    if not isinstance(values, list) or not values:
+        raise ValueError(f"{rule.shared} is no list")
+    return values[0] if all(value == values[0] for value in values) else rule.otherwise
