@@ -34,6 +34,14 @@ def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tenso
     return attend(q, k, v, mask)
 
 
+def attend_causal_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """attend_causal with a scale of its own. q (B, H, T, D), k, v (B, K, T, D) -> (B, H, T, D)"""
+    if mask is None:
+        shared = q.shape[1] != k.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=shared)
+    return attend_scaled(q, k, v, mask, scale)
+
+
 def attend_unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Dot-product attention without a scale (T5 folds it into its weights). Shapes as in attend."""
     return attend_scaled(q, k, v, mask, 1.0)

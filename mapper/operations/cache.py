@@ -8,6 +8,7 @@ causal_mask_at.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -36,6 +37,22 @@ def cache_slots(x: Tensor, start: Tensor | int | None) -> Tensor:
     """Where the positions of x stand in the whole sequence: start, start + 1, ... x (B, T, ...) -> (T,)"""
     index = torch.arange(x.shape[1], device=x.device)
     return index if start is None else index + start
+
+
+def cache_positions(slots: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or where the new ones stand in the whole sequence. slots (T,) -> (B or 1, T)"""
+    return slots[None] if position_ids is None else position_ids
+
+
+def cache_positions_of_mask(slots: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
+    """Counts the real keys of a cache from 0; padding gets 0. attention_mask (B, S) covers the first S keys.
+
+    -> (B or 1, length)
+    """
+    if attention_mask is None:
+        return torch.arange(length, device=slots.device)[None]
+    real = F.pad((attention_mask != 0).long(), (0, length - attention_mask.shape[1]), value=1)
+    return (real.cumsum(dim=1) - 1) * real
 
 
 def extend(past: tuple[Tensor, Tensor] | None, k: Tensor, v: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
