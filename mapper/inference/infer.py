@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,25 @@ def infer(
 
     Raises ArchitectureError where it contradicts itself, HintError for a hint that names no fact or contradicts it.
     """
+    with _collector_off():
+        return _infer(checkpoint, rulebook, hints, use_families)
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """A hundred thousand names become as many objects, all of them kept: the collector would walk them for nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _infer(
+    checkpoint: Checkpoint, rulebook: Rulebook, hints: Mapping[str, Any] | None, use_families: bool
+) -> Architecture:
     tree = grow(checkpoint.tensors)
     names = Names(tree)
     families = rulebook.families if use_families else []
