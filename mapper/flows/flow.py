@@ -62,7 +62,7 @@ class Flow:
 
 def parse_flow(rule: FlowRule) -> Flow:
     """The flow of a rule. Raises FlowError with file and line."""
-    return Flow(rule, tuple(parse_body(rule.body, rule.file, rule.line)))
+    return Flow(rule, tuple(parse_body(rule.body, rule.file, rule.line, rule.roles)))
 
 
 def facts_in(node: ast.AST) -> Iterator[str]:

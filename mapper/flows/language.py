@@ -8,7 +8,7 @@ Comparisons, `and`, `or`, `not` occur in guards alone.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mapper.errors import FlowError
 
@@ -32,16 +32,28 @@ MODULES = frozenset({"F", "torch"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
 
 
-def parse_body(body: str, file: str, line: int) -> list[ast.stmt]:
-    """The statements of a flow's body; `line` is where the body starts in `file`. Raises FlowError."""
+def parse_body(body: str, file: str, line: int, roles: Iterable[str] = ()) -> list[ast.stmt]:
+    """The statements of a flow's body; `line` is where the body starts in `file`. Raises FlowError.
+
+    Behind a dot stands one of METHODS, or, on a path that starts with one of `roles` or a loop variable, a role.
+    """
     try:
         statements = ast.parse(body).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         at = line + (getattr(error, "lineno", None) or 1) - 1
         raise FlowError(f"{file}:{at}: the body does not parse: {getattr(error, 'msg', error)}") from None
+    loops = {name for node in _loops(statements) for name in targets(node.target)}
+    checker = _Checker(file, line, frozenset({*roles, *loops, "fact", "option"}))
     for statement in statements:
-        _Checker(file, line).statement(statement)
+        checker.statement(statement)
     return statements
+
+
+def _loops(statements: list[ast.stmt]) -> Iterator[ast.For]:
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.For):
+                yield node
 
 
 def parse_expression(text: str, file: str, line: int) -> ast.expr:
@@ -73,8 +85,8 @@ def targets(node: ast.expr) -> Iterator[str]:
 
 
 class _Checker:
-    def __init__(self, file: str, line: int):
-        self.file, self.line = file, line
+    def __init__(self, file: str, line: int, roots: frozenset[str]):
+        self.file, self.line, self.roots = file, line, roots
 
     def refuse(self, node: ast.AST, why: str) -> None:
         raise FlowError(f"{self.file}:{self.line + getattr(node, 'lineno', 1) - 1}: {why}")
@@ -165,7 +177,11 @@ class _Checker:
             self.refuse(node, f"a flow has no {type(node).__name__.lower()} expression")
 
     def attribute(self, node: ast.Attribute) -> None:
-        if node.attr.startswith("_"):
+        start: ast.expr = node
+        while isinstance(start, (ast.Attribute, ast.Subscript)):
+            start = start.value
+        is_path = isinstance(start, ast.Name) and start.id in self.roots | MODULES
+        if node.attr.startswith("_") or not (is_path or node.attr in METHODS):
             self.refuse(node, f"the attribute {node.attr} is not allowed")
         self.expression(node.value)
 
