@@ -42,6 +42,22 @@ def attend_causal_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, s
     return attend_scaled(q, k, v, mask, scale)
 
 
+def attend_causal_biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+    """attend_biased where None as a mask means causal. bias broadcasts to (B, H, T, T)"""
+    if mask is None:
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+    return attend_biased(q, k, v, bias, mask)
+
+
+def attend_causal_softcap(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, cap: float
+) -> Tensor:
+    """attend_softcap where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D) -> (B, H, T, D)"""
+    if mask is None:
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+    return attend_softcap(q, k, v, mask, scale, cap)
+
+
 def attend_unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Dot-product attention without a scale (T5 folds it into its weights). Shapes as in attend."""
     return attend_scaled(q, k, v, mask, 1.0)

@@ -29,9 +29,10 @@ class FlowRule:
     body: str
     file: str  # as printed in messages: "flows/layer/post_norm.yaml"
     line: int  # of the body's first line in the file
-    parts: tuple[
-        str, ...
-    ] = ()  # topics of flows without leaves that this one calls, each chosen by its facts alone
+    parts: tuple[str, ...] = ()
+    """Topics of flows without leaves that this one calls, each chosen by its facts alone."""
+    ties: dict[str, str] = field(default_factory=dict)
+    """Role -> role path of the leaf whose weight it has, where head.tied says so."""
     inputs: dict[str, dict[str, Any]] = field(
         default_factory=dict
     )  # public inputs that vocabulary/inputs.yaml does not declare
@@ -67,6 +68,7 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
         file=file,
         line=fields.line("forward") + 1,  # a block scalar begins below its key
         parts=fields.words("parts"),
+        ties={role: str(path) for role, path in fields.mapping("ties").items()},
         inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},
     )
     fields.done()
