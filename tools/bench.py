@@ -177,6 +177,7 @@ def _forward(name: str, case: Path, loader: str, batch: int, repeat: int) -> Lin
     sys.path.insert(0, str(ROOT))
     import mapper
 
+    transformers.utils.logging.disable_progress_bar()
     theirs = (
         getattr(transformers, loader).from_pretrained(case, dtype="auto", attn_implementation="sdpa").eval()
     )
