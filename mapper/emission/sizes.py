@@ -12,7 +12,9 @@ from mapper.architecture import Architecture, Block, Fact
 from mapper.flows.language import dotted
 
 # Facts of these blocks go by their last word, as in any model's configuration; others keep their block: norm_eps, rotary_base.
-_PLAIN_BLOCKS = ("attention", "feed_forward", "embedding", "tower", "layer", "root", "head")
+_PLAIN_BLOCKS = (
+    "attention", "feed_forward", "moe", "state_space", "embedding", "tower", "layer", "root", "head",
+)  # fmt: skip
 _OPERATORS: dict[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Div: operator.truediv,
     ast.Mod: operator.mod, ast.Pow: operator.pow,
@@ -32,10 +34,11 @@ class Sizes:
     by_fact: dict[tuple[str, str], str] = field(default_factory=dict)  # (fact, tower) -> field
     facts: dict[str, Fact] = field(default_factory=dict)  # field -> the fact that it shows
     used: dict[str, Fact] = field(default_factory=dict)
+    towers: frozenset[str] = frozenset()  # roles of the blocks right below the root
 
     def field(self, fact: Fact, tower: str) -> str | None:
         """The field that holds this fact, or None where it varies within its tower."""
-        name = self.by_fact.get((fact.name, tower)) or self._elsewhere(fact)
+        name = self.by_fact.get(placed(fact.name, tower, self.towers)) or self._elsewhere(fact)
         if name is None or self.facts[name].value != fact.value:
             return None
         self.used.setdefault(name, self.facts[name])
@@ -54,8 +57,9 @@ class Sizes:
 def collect_sizes(architecture: Architecture) -> Sizes:
     """A field for every number that is one and the same in its whole tower."""
     seen: dict[str, dict[str, list[Fact]]] = {}
-    _collect(architecture.root, "", seen)
-    sizes = Sizes()
+    roles = architecture.root.roles
+    sizes = Sizes(towers=frozenset(role for role, item in roles.items() if isinstance(item, Block)))
+    _collect(architecture.root, "", seen, sizes.towers)
     for name, towers in seen.items():
         constant = {
             tower: facts[0]
@@ -74,30 +78,42 @@ def collect_sizes(architecture: Architecture) -> Sizes:
 
 
 def _add(sizes: Sizes, name: str, fact: Fact, tower: str) -> None:
-    while name in sizes.facts and (sizes.facts[name].name, _frozen(sizes.facts[name].value)) != (
-        fact.name,
-        _frozen(fact.value),
-    ):
+    while name in sizes.facts and not _is_same(sizes.facts[name], fact, sizes.towers):
         name = (
             f"{fact.name.partition('.')[0]}_{name}"
             if not name.startswith(fact.name.partition(".")[0])
             else f"{name}_"
         )
     sizes.facts.setdefault(name, fact)
-    sizes.by_fact[fact.name, tower] = name
+    sizes.by_fact[placed(fact.name, tower, sizes.towers)] = name
 
 
-def _collect(block: Block, tower: str, seen: dict[str, dict[str, list[Fact]]]) -> None:
+def _is_same(one: Fact, other: Fact, towers: frozenset[str]) -> bool:
+    """Whether one field can hold both: equal values of one fact, maybe of two towers."""
+    names = {placed(fact.name, "", towers)[0] for fact in (one, other)}
+    return len(names) == 1 and _frozen(one.value) == _frozen(other.value)
+
+
+def placed(name: str, tower: str, towers: frozenset[str]) -> tuple[str, str]:
+    """A fact's own name and its tower: the root's flow may write `vision.hidden_size` for a size of one of its towers."""
+    first, _, rest = name.partition(".")
+    return (rest, first) if rest and first in towers else (name, tower)
+
+
+def _collect(
+    block: Block, tower: str, seen: dict[str, dict[str, list[Fact]]], towers: frozenset[str]
+) -> None:
     def note(facts: Mapping[str, Fact]) -> None:
         for fact in facts.values():
             if is_size(fact.value):
-                seen.setdefault(fact.name, {}).setdefault(tower, []).append(fact)
+                name, where = placed(fact.name, tower, towers)
+                seen.setdefault(name, {}).setdefault(where, []).append(fact)
 
     note(block.facts)
     for value in block.roles.values():
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Block):
-                _collect(item, tower or item.role, seen)
+                _collect(item, tower or item.role, seen, towers)
             else:
                 note(item.facts)
 
