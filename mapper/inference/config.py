@@ -27,6 +27,7 @@ class Config:
         self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
         self.vocabulary = vocabulary
         self.read: set[str] = set()
+        self.lone: str | None = None  # the tower that the path of a checkpoint's only tower names
 
     @property
     def model_type(self) -> str | None:
@@ -81,7 +82,7 @@ class Config:
 
     def _only_part(self) -> list[str]:
         """The config of the main tower, for whatever stands outside of named towers."""
-        texts = list(self.parts("text"))
+        texts = list(self.parts(self.lone)) or list(self.parts("text"))
         every = [part for tower in self.vocabulary.towers for part in self.parts(tower)]
         return texts[:1] or (every if len(every) == 1 else [])
 

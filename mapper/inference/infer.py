@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mapper.architecture import Architecture, Block, Leaf
 from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
-from mapper.flows.program import link, unused_leaves
+from mapper.flows.program import Program, link, unused_leaves
 from mapper.flows.references import has_role
 from mapper.inference.checks import check_config, check_widths, unread_fields
 from mapper.inference.choice import Choice, choose
@@ -137,7 +137,7 @@ class _Reading:
         unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
         read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
         self.root = scopes(build_blocks(read, vocabulary))
-        self.facts = self.known_facts()
+        self.facts = self.known_facts(vocabulary)
         check_scopes(self.facts.given, self.root)
         self.count_layers()
         self.gap(lacking_names(self.family, self.names) if self.family else [])
@@ -166,12 +166,19 @@ class _Reading:
         self.finish(architecture, unused, complete)
         return architecture
 
-    def known_facts(self) -> Facts:
+    def known_facts(self, vocabulary: Vocabulary) -> Facts:
         config = Config(self.checkpoint.config, self.rulebook.config_vocabulary)
+        config.lone = self.lone_tower(vocabulary)
         named = [name for rule in self.rulebook.flows.values() for name in (*rule.when, *rule.values)]
         facts = Facts(self.rulebook, self.family, config, self.names, named)
         facts.given = read_hints(self.hints, facts.types)
         return facts
+
+    def lone_tower(self, vocabulary: Vocabulary) -> str | None:
+        """What the path of the only tower says that it is: `vision_model.encoder` in a checkpoint of that part alone."""
+        towers = [scope for scope in self.root.below() if scope.tower is scope]
+        words = towers[0].block.home if len(towers) == 1 else ()
+        return next(filter(None, map(vocabulary.tower, words)), None)
 
     def count_layers(self) -> None:
         """The length of each tower's list, as a fact that a config can contradict."""
@@ -300,7 +307,11 @@ class _Reading:
             try:
                 program = link(architecture, self.rulebook_flow, {})
                 architecture.inputs = self.inputs(program.inputs)
-                idle += [leaf for leaf in unused_leaves(program) if leaf.role is not None]
+                for leaf in unused_leaves(program):
+                    if why := _why_unread(program, leaf):
+                        architecture.unused += [(key, why) for key in Leaf.keys(leaf)]
+                    elif leaf.role is not None:
+                        idle.append(leaf)
             except FlowError as error:
                 complete = False
                 self.missing.append(str(error))
@@ -343,6 +354,13 @@ class _Reading:
 
 def _has(block: Block) -> Any:
     return lambda role: has_role(block, role)
+
+
+def _why_unread(program: Program, leaf: Leaf) -> str:
+    """Why the flow of its block leaves a leaf unread, if it says so."""
+    pieces = program.pieces.values()
+    owner = next((piece for piece in pieces if leaf in piece.block.roles.values()), None)
+    return owner.flow.rule.unread.get(leaf.role or "", "") if owner else ""
 
 
 def _why_unused(leaf: Leaf, vocabulary: Vocabulary) -> str:
