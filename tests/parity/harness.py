@@ -165,7 +165,7 @@ def text_inputs(
         "all ones": {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
         "right": {"input_ids": _padded(ids, right, padding), "attention_mask": right},
         "left": {"input_ids": _padded(ids, left, padding), "attention_mask": left},
-        "odd": {"input_ids": ids[:, :7], "attention_mask": right[:, 5:]},
+        "odd": {"input_ids": ids[:, :7], "attention_mask": right[:, -7:]},
         "one": {"input_ids": ids[:1, :5]},
     }
     if left_positions:
