@@ -284,7 +284,7 @@ class Constructor:
         options = [
             self.option(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
         ]
-        grouping = f"groups={self.value('groups', groups)}" if groups != 1 else None
+        grouping = f"groups={self.grouping(groups)}" if groups != 1 else None
         kernel = self.kernel_size(shape)
         if "weight_v" in self.leaf.tensors or "parametrizations.weight.original1" in self.leaf.tensors:
             return self.normed(size, kernel, options, grouping)
@@ -307,6 +307,12 @@ class Constructor:
             function, *size, kernel, self.value("length_shape", length), *options, grouping, self.no_bias()
         )
 
+    def grouping(self, groups: int) -> str:
+        """The groups, as the flow declares them if facts alone do."""
+        text = (self.where.arguments or {}).get("groups")
+        node = parse_expression(str(text), "leaves", 1) if text is not None else None
+        return self.value("groups", groups, node if node is not None and self.agrees(node, groups) else None)
+
     def groups(self, shape: tuple[int, ...]) -> int:
         text = (self.where.arguments or {}).get("groups")
         fact = self.leaf.facts.get("groups")
@@ -324,7 +330,9 @@ class Constructor:
 
     def grouped(self, shape: tuple[int, ...], hint: str, groups: int) -> str:
         """The channels on the other side: the shape shows them divided by the groups."""
-        return self.extent(1, shape, hint) if groups == 1 else self.value(hint, shape[1] * groups)
+        if groups == 1:
+            return self.extent(1, shape, hint)
+        return self.grouping(groups) if shape[1] == 1 else self.value(hint, shape[1] * groups)
 
     def recurrent(self) -> str:
         tensors = self.leaf.tensors
@@ -359,8 +367,3 @@ def _fold(known: Mapping[str, Any], node: ast.expr) -> Any:
     if isinstance(kernel, tuple) and "kernel" in names_in(node):
         return tuple(evaluate(node, {**known, "kernel": extent}) for extent in kernel)
     return evaluate(node, known)
-
-
-def literal_dtype(dtype: str) -> str:
-    """The torch name of a dtype."""
-    return TORCH_DTYPES.get(dtype, literal(dtype))

@@ -10,7 +10,13 @@ from mapper.emission.names import camel
 from mapper.emission.text import comment
 from mapper.flows.program import Program
 
-_SINGULAR = {"layers": "layer", "stages": "stage", "experts": "expert", "blocks": "block"}
+_CALLED = {
+    "layers": "layer",
+    "stages": "stage",
+    "experts": "expert",
+    "blocks": "block",
+    "moe": "mixture_of_experts",
+}
 RESERVED_CLASSES = frozenset({"Config", "Output", "Tensor", "Path", "F", "Model"})
 
 
@@ -36,7 +42,7 @@ def base_name(folder: Folder) -> str:
         return next((part for part in reversed(folder.place) if isinstance(part, str)), "items")
     if block.flow and block.flow.startswith("tower/"):
         return block.flow.partition("/")[2]
-    return _SINGULAR.get(block.role, block.role)
+    return _CALLED.get(block.role, block.role)
 
 
 def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]:
