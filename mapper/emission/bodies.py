@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mapper.architecture import Block, Leaf, Place
@@ -31,7 +31,6 @@ class Bodies:
     paths: Paths
     types: Types
     activation: Activation
-    operations: dict[str, None] = field(default_factory=dict)  # called so far, in order
 
     def method_name(self, block: Block) -> str:
         """The name of the method that holds a block's forward."""
@@ -87,13 +86,10 @@ class Body:
         if isinstance(node, ast.For):
             source = self.loop_source(node)
             return [
-                *lines(f"for {self.loop_target(node.target)} in {source}:", indent),
+                *lines(f"for {expression(node.target)} in {source}:", indent),
                 *self.block(node.body, indent + 4),
             ]
         raise TypeError(type(node).__name__)
-
-    def loop_target(self, node: ast.expr) -> str:
-        return expression(node)
 
     def loop_source(self, node: ast.For) -> str:
         self.loops.update(loop_items(self.piece.block, node, self.loops))
@@ -206,8 +202,6 @@ class _Spell(ast.NodeTransformer):
             return ast.Call(
                 ast.Name("Output"), [], [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
             )
-        if name is not None and name in self.body.bodies.types.operations:
-            self.body.bodies.operations.setdefault(name)
         func: Any = node.func if isinstance(node.func, ast.Name) else self.generic_visit(node.func)
         arguments = [self.visit(argument) for argument in node.args]
         return ast.Call(func, arguments, [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])

@@ -84,6 +84,7 @@ def check_flow(rule: FlowRule) -> int:
             f"{rule.file}:{rule.line}: {rule.name} has {len(guards_of(flow))} guards; at most {MAX_GUARDS}, make it two flows"
         )
     _check_calls(flow)
+    _check_declared(rule)
     used: set[str] = set()
     bound = frozenset(
         name for node in _nodes(flow) for name in _bound_by(node)
@@ -98,7 +99,7 @@ def check_flow(rule: FlowRule) -> int:
         _check_roles(rule, here, roles)
         used |= here
         count += 1
-    unused = [role for role in rule.roles if role not in used]
+    unused = [role for role in rule.roles if role not in used and role not in rule.lends]
     if unused:
         raise FlowError(f"{rule.file}:{rule.line}: {rule.name} names role {unused[0]!r} and never uses it")
     return count
@@ -140,6 +141,15 @@ def _check_roles(rule: FlowRule, names: set[str], roles: Mapping[str, bool]) -> 
         if role in names and roles.get(role) is not True:
             raise FlowError(
                 f"{rule.file}:{rule.line}: {rule.name} uses the option {role!r} without has({role})"
+            )
+
+
+def _check_declared(rule: FlowRule) -> None:
+    """Shapes and arguments are those of roles that the flow has, its own or of the flow that it comes after."""
+    for role in (*rule.shapes, *rule.leaves):
+        if role.partition(".")[0] not in rule.roles:
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} has no role {role!r}, whose shape it declares"
             )
 
 

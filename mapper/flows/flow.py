@@ -27,14 +27,6 @@ class Flow:
         return frozenset(self.rule.roles)
 
     @cached_property
-    def facts_used(self) -> frozenset[str]:
-        """Facts that the body, the shapes and the leaf arguments name: the text after `fact.`."""
-        found = {name for node in self.statements for name in facts_in(node)}
-        if any(_calls(node, "activation") for node in self.statements):
-            found.add("activation")
-        return frozenset(found | self.leaf_facts)
-
-    @cached_property
     def leaf_facts(self) -> frozenset[str]:
         """Facts in `leaves:` alone."""
         found: set[str] = set()
@@ -42,17 +34,6 @@ class Flow:
             for text in arguments.values():
                 found.update(facts_in(parse_expression(str(text), self.rule.file, self.rule.line)))
         return frozenset(found)
-
-    @cached_property
-    def roles_used(self) -> frozenset[str]:
-        """First words of the role paths in the body."""
-        names = {
-            node.id
-            for statement in self.statements
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Name)
-        }
-        return frozenset(names & self.roles)
 
     @cached_property
     def free_names(self) -> tuple[str, ...]:
@@ -72,10 +53,6 @@ def facts_in(node: ast.AST) -> Iterator[str]:
         return
     for child in ast.iter_child_nodes(node):
         yield from facts_in(child)
-
-
-def _calls(statement: ast.stmt, name: str) -> bool:
-    return any(isinstance(node, ast.Call) and dotted(node.func) == name for node in ast.walk(statement))
 
 
 def known_names() -> frozenset[str]:

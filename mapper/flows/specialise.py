@@ -143,7 +143,7 @@ def _propagate(statements: list[ast.stmt], parameters: set[str]) -> list[ast.stm
         settled = isinstance(value, ast.Constant) or (
             isinstance(value, ast.Name)
             and bound[value.id] + (value.id in parameters) <= 1
-            and not bound_after(statements, index, value.id)
+            and not _bound_after(statements, index, value.id)
         )
         if settled and bound[name] == 1 and name not in parameters:
             rest = [_Rename(name, value).visit(statement) for statement in statements[index + 1 :]]
@@ -151,7 +151,7 @@ def _propagate(statements: list[ast.stmt], parameters: set[str]) -> list[ast.stm
     return statements
 
 
-def bound_after(statements: list[ast.stmt], index: int, name: str) -> bool:
+def _bound_after(statements: list[ast.stmt], index: int, name: str) -> bool:
     """Whether a later statement binds the name."""
     return name in _bound(statements[index + 1 :])
 
