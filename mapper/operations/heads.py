@@ -34,10 +34,10 @@ def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
-def split_sizes(x: Tensor, query: int, key: int, value: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Cuts a fused [query | key | value] projection of unequal parts. x (B, T, query + key + value)"""
-    q, k, v = x.split([query, key, value], dim=-1)
-    return q, k, v
+def split_sizes(x: Tensor, first: int, second: int, third: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Cuts a fused projection in three of these sizes. x (..., first + second + third)"""
+    a, b, c = x.split([first, second, third], dim=-1)
+    return a, b, c
 
 
 def split_qkv_per_head(x: Tensor, head_dim: int) -> tuple[Tensor, Tensor, Tensor]:
