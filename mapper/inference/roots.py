@@ -59,11 +59,10 @@ def _by_heads(root: Scope, flows: Mapping[str, FlowRule], family: Family | None,
         return Choice(
             reasons=[reason for group in nearest for reason in group] or ["there is no flow for a root"]
         )
+    headless = facts.config.vocabulary.headless  # a tied head is no tensor: without any, there is none
+    fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
     best = max(map(_closeness, fitting))
     fitting = [rule for rule in fitting if _closeness(rule) == best]
-    headless = facts.config.vocabulary.headless
-    if len(fitting) > 1:  # a tied head is no tensor: without any, a checkpoint is taken for what it holds
-        fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
     if len(fitting) > 1:
         tasks = list(dict.fromkeys(str(task) for rule in fitting for task in rule.when.get(TASK, ())))
         return Choice(
