@@ -26,7 +26,11 @@ def choose(scope: Scope, flows: Mapping[str, FlowRule], family: Family | None, f
     named = named_flows(scope, family)
     if named:
         return _first(scope, [_flow(name, flows, family) for name in named], facts)
-    return _most_specific(scope, [rule for rule in flows.values() if rule.topic == scope.topic], facts)
+    for topic in (scope.block.role, scope.topic):  # cross_attention/* before attention/*
+        rules = [rule for rule in flows.values() if rule.topic == topic]
+        if rules:
+            return _most_specific(scope, rules, facts)
+    return _most_specific(scope, [], facts)
 
 
 def named_flows(scope: Scope, family: Family | None) -> Sequence[str]:
@@ -83,7 +87,7 @@ def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ())
     lacking = [role for role in rule.needs if role not in present]
     if lacking:
         yield f"{rule.name} needs {listed(lacking)}"
-    foreign = [role for role in present if role not in rule.roles]
+    foreign = [role for role in present if role not in rule.roles and role not in rule.unread]
     if foreign:
         yield f"{rule.name} has no use for {listed(foreign)}"
     for name, allowed in rule.when.items():

@@ -358,9 +358,10 @@ def _has(block: Block) -> Any:
 
 def _why_unread(program: Program, leaf: Leaf) -> str:
     """Why the flow of its block leaves a leaf unread, if it says so."""
-    pieces = program.pieces.values()
-    owner = next((piece for piece in pieces if leaf in piece.block.roles.values()), None)
-    return owner.flow.rule.unread.get(leaf.role or "", "") if owner else ""
+    for piece in program.pieces.values():
+        if piece.flow.rule.unread and piece.block.roles.get(leaf.role or "") is leaf:
+            return piece.flow.rule.unread.get(leaf.role or "", "")
+    return ""
 
 
 def _why_unused(leaf: Leaf, vocabulary: Vocabulary) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mapper.errors import RuleError
 from mapper.rulebook.fields import Fields, Lines
 
 NAME = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
@@ -33,6 +35,12 @@ class FlowRule:
     """Topics of flows without leaves that this one calls, each chosen by its facts alone."""
     ties: dict[str, str] = field(default_factory=dict)
     """Role -> role path of the leaf whose weight it has, where head.tied says so."""
+    lends: tuple[str, ...] = ()
+    """Roles that it may have and never reads: a flow around it does."""
+    after: str | None = None
+    """The flow whose statements, but for its return, come before these; what it declares holds here too."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Roles that may be there and that this computation does not read -> why."""
     inputs: dict[str, dict[str, Any]] = field(
         default_factory=dict
     )  # public inputs that vocabulary/inputs.yaml does not declare
@@ -44,7 +52,7 @@ class FlowRule:
     @property
     def roles(self) -> tuple[str, ...]:
         """Every role it can use, the needed ones first."""
-        return self.needs + self.options + self.parts
+        return self.needs + self.options + self.lends + self.parts
 
 
 def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
@@ -69,11 +77,40 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
         line=fields.line("forward") + 1,  # a block scalar begins below its key
         parts=fields.words("parts"),
         ties={role: str(path) for role, path in fields.mapping("ties").items()},
+        unread={role: str(why) for role, why in fields.mapping("unread").items()},
         inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},
+        lends=fields.words("lends"),
+        after=fields.any("after"),
     )
     fields.done()
-    _check_roles(fields, rule)
+    if rule.after is None:
+        _check_roles(fields, rule)
     return rule
+
+
+def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ...] = ()) -> FlowRule:
+    """The flow with the statements of those it comes after. Raises RuleError."""
+    if rule.after is None:
+        return rule
+    where = f"{rule.file}:{rule.line}: {rule.name} comes after"
+    if rule.after not in flows or rule.after in (*seen, rule.name):
+        raise RuleError(f"{where} {rule.after!r}, {'itself' if rule.after in flows else 'which there is not'}")
+    base = continued(flows[rule.after], flows, (*seen, rule.name))
+    rows = base.body.splitlines()
+    ends = [at for at, row in enumerate(rows) if row.startswith("return")]
+    if len(ends) != 1:
+        raise RuleError(f"{where} {base.name}, which does not end in one return")
+    declared = {
+        key: {**getattr(base, key), **getattr(rule, key)}
+        for key in ("when", "shapes", "leaves", "values", "ties", "inputs")
+    }
+    words = {
+        key: tuple(dict.fromkeys((*getattr(base, key), *getattr(rule, key))))
+        for key in ("needs", "options", "lends", "parts")
+    }
+    words["options"] = tuple(role for role in words["options"] if role not in words["needs"])
+    body = "\n".join([*rows[: ends[0]], rule.body])
+    return replace(rule, **declared, **words, body=body, line=rule.line - ends[0], after=None)  # type: ignore[arg-type]
 
 
 def aligned(extents: tuple[str, ...], rank: int) -> tuple[str, ...]:
