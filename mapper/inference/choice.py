@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mapper.errors import RuleError, listed
@@ -102,6 +102,15 @@ def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ())
         known = facts.get(scope, facts.full_name(scope, name))
         if known is not None and not known.problem and not _takes(known.value, allowed):
             yield f"{rule.name} takes {name} = {_either(allowed)}, not {known.value!r}"
+
+
+def open_conditions(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> Iterator[tuple[str, object]]:
+    """Facts, each with a value, that alone keep a flow of the block's topic from being chosen: nobody knows them."""
+    for rule in rules:
+        names = [name for name in rule.when if facts.get(scope, facts.full_name(scope, name)) is None]
+        if rule.topic == scope.topic and names and not list(misfits(scope, rule, facts, names)):
+            for name in names:
+                yield from ((name, value) for value in rule.when[name])
 
 
 def _takes(value: object, allowed: Sequence[object]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import Program, link, unused_leaves
 from mapper.flows.references import has_role
 from mapper.inference.checks import check_config, check_widths, unread_fields
-from mapper.inference.choice import Choice, choose
+from mapper.inference.choice import Choice, choose, open_conditions
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.fill import Filler
@@ -219,7 +220,19 @@ class _Reading:
                 f"no flow fits {scope.block.role}{where}: {'; '.join(choices[id(scope)].reasons[:4])}"
             )
         self.findings += differing_roles(every, self.family.varies if self.family else ())
+        self.missing += self.questions(lacking)
         return not lacking
+
+    def questions(self, lacking: list[Scope]) -> list[str]:
+        """What a user could say so that a flow fits."""
+        answers: dict[str, dict[str, None]] = {}
+        for scope in lacking:
+            for name, value in open_conditions(scope, self.rulebook.flows.values(), self.facts):
+                answers.setdefault(name, {})[json.dumps(value)] = None
+        return [
+            f"{name} is unknown; possible here: {', '.join(values)}; say --set {name}=VALUE"
+            for name, values in answers.items()
+        ]
 
     def gap(self, lines: list[str]) -> None:
         """What is missing is fatal where it is clear what the checkpoint should be."""
