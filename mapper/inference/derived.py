@@ -36,7 +36,9 @@ def calculate(rule: FactRule, values: Mapping[str, Any]) -> Any:
     if rule.each is None:
         return expressions.evaluate(_parsed(rule, rule.expr), values)
     node = _parsed(rule, rule.each)
-    return [_choice(rule, expressions.evaluate(node, {**values, INDEX: at})) for at in range(values[rule.over])]
+    return [
+        _choice(rule, expressions.evaluate(node, {**values, INDEX: at})) for at in range(values[rule.over])
+    ]
 
 
 def _parsed(rule: FactRule, text: str | None) -> ast.expr:
