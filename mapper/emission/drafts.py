@@ -9,6 +9,7 @@ from typing import Any
 
 from mapper.architecture import Fact
 from mapper.emission.modules import Folder
+from mapper.emission.names import RESERVED
 from mapper.emission.sizes import symbol_name
 from mapper.emission.text import expression, literal
 
@@ -73,9 +74,11 @@ class Draft:
 
     def attribute(self, fact: Fact, prefix: str) -> str:
         """`self.NAME` for a fact that a method reads; set in the constructor."""
-        name = self.symbol(fact, prefix)
+        symbol = name = self.symbol(fact, prefix)
+        while name in RESERVED or self.folder.has_attribute(name):
+            name = f"{prefix}_{name}"
         if name not in self.attributes:
-            mark = self.place(Argument(name, fact.value, ast.Name(name), {name: fact}))
+            mark = self.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
             self.attributes[name] = f"self.{name} = {mark}"
         return f"self.{name}"
 

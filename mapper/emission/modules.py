@@ -49,6 +49,10 @@ class Folder:
             for child in self.children.values()
         )
 
+    def has_attribute(self, name: str) -> bool:
+        """Whether a child or a method of its class has the name."""
+        return name in self.children or any(block.role == name for block in self.methods)
+
     def find(self, place: Place) -> Folder:
         """The folder at a place below this one."""
         folder = self
@@ -127,7 +131,7 @@ def _assign(
         item
         for value in block.roles.values()
         for item in _items(value)
-        if isinstance(item, Block) and id(item) in used
+        if isinstance(item, Block) and id(item) in used and id(item) in program.pieces
     ]
     homes = [child.home for child in children]
     for child in children:
