@@ -1,0 +1,50 @@
+"""State spaces against the reference library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import mapper
+from tests.parity.harness import check, reference, text_inputs, transformers
+
+INPUTS = text_inputs(99, positions=False, padding=1)
+
+
+def config(**more: Any) -> Any:
+    sizes = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "use_cache": False}
+    return transformers.MambaConfig(**{**sizes, **more})
+
+
+@pytest.mark.parametrize("name", ["MambaModel", "MambaForCausalLM"])
+def test_mamba(name: str, tmp_path: Path) -> None:
+    check(reference(name, config()), tmp_path, INPUTS)
+
+
+def test_mamba_with_biases_and_a_head_of_its_own(tmp_path: Path) -> None:
+    made = config(
+        use_bias=True, use_conv_bias=False, conv_kernel=3, time_step_rank=5, expand=3, residual_in_fp32=False,
+        tie_word_embeddings=False, hidden_act="gelu", layer_norm_epsilon=1e-3,
+    )  # fmt: skip
+    check(reference("MambaForCausalLM", made), tmp_path, INPUTS)
+
+
+def test_mamba_keeps_its_sums_in_float32(tmp_path: Path) -> None:
+    model = reference("MambaForCausalLM", config()).bfloat16()
+    model.save_pretrained(tmp_path)
+    built = mapper.build(tmp_path)
+    with torch.no_grad():
+        wanted, got = model(**INPUTS["right"]).logits.float(), built(**INPUTS["right"]).logits.float()
+    assert (wanted - got).abs().max() < 0.1 * wanted.abs().max()
+
+
+def test_mamba_as_its_authors_spell_the_embedding(tmp_path: Path) -> None:
+    def older(fields: dict[str, Any]) -> None:
+        fields |= {"d_model": 32, "n_layer": 2, "rms_norm": True, "fused_add_norm": True, "ssm_cfg": {}}
+
+    made = check(reference("MambaModel", config()), tmp_path, INPUTS, edit=older)
+    assert json.loads((made.folder / "config.json").read_text())["n_layer"] == 2
