@@ -15,6 +15,7 @@ from mapper.emission.names import RESERVED_IN_DICT
 from mapper.emission.paths import Paths, is_number, list_folder
 from mapper.emission.text import literal
 from mapper.flows.program import Program
+from mapper.flows.references import refer
 
 NAME_OPEN, NAME_CLOSE = "\x03", "\x04"  # around the number of a class, until all classes have names
 MethodsOf = Callable[[Folder, Draft], list[str]]
@@ -43,6 +44,11 @@ class Classes:
                         self.settings.setdefault(id(item), setting(item, role, piece.block, piece.flow))
                     elif isinstance(value, list) and role in piece.block.facts:
                         self.counts[list_folder(item.home, Place(piece.block.home))] = piece.block.facts[role]
+            for role in piece.flow.rule.shapes:  # `embeddings.token`: a leaf of a block below that has no flow
+                reference = refer(piece.block, [*role.split(".")], {})
+                for item in reference.items if reference and not reference.rest else ():
+                    if isinstance(item, Leaf):
+                        self.settings.setdefault(id(item), setting(item, role, piece.block, piece.flow))
 
     def run(self) -> list[ClassText]:
         """Every class, each after those it uses."""

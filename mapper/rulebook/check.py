@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mapper.errors import FlowError, MapperError, RuleError
 from mapper.rulebook.examples import check_example, header, is_near_miss
 from mapper.rulebook.families import Family, read_family
-from mapper.rulebook.flows import read_flow
+from mapper.rulebook.flows import continued, read_flow
 from mapper.rulebook.strict import Document, load_yaml
 from mapper.rulebook.vocabulary import read_vocabulary
 
@@ -81,6 +81,7 @@ def _check_flow(document: Document, rulebook: Rulebook, found: FileCheck) -> Non
     from mapper.inference.expressions import parse_rule
 
     rule = read_flow(document.data, document.label, lambda keys: document.line(*keys))
+    rule = continued(rule, rulebook.flows)
     for extents in rule.shapes.values():
         for text in extents:
             if text not in ("...", "_"):  # extents left open

@@ -142,7 +142,7 @@ class Rulebook:
     @cached_property
     def flows(self) -> dict[str, FlowRule]:
         """By name."""
-        from mapper.rulebook.flows import read_flow
+        from mapper.rulebook.flows import continued, read_flow
 
         flows: dict[str, FlowRule] = {}
         for document in self.documents("flows"):
@@ -150,7 +150,7 @@ class Rulebook:
             if rule.name in flows:
                 raise document.error(f"the flow {rule.name!r} is already in {flows[rule.name].file}", "flow")
             flows[rule.name] = rule
-        return flows
+        return {name: continued(rule, flows) for name, rule in flows.items()}
 
 
 def _digest(parts: Iterable[str]) -> str:
