@@ -18,6 +18,7 @@ class Found:
 
     name: str
     value: Any
+    wanted: bool = True  # False: it stands where an object should be that holds the field
 
 
 class Config:
@@ -89,9 +90,14 @@ class Config:
     def _get(self, part: str, key: str) -> Found | None:
         value: Any = self.data
         name = f"{part}.{key}" if part else key
-        for word in name.split("."):
-            value = value.get(word, _ABSENT) if isinstance(value, Mapping) else _ABSENT
-        return None if value is _ABSENT else Found(name, value)
+        words = name.split(".")
+        for at, word in enumerate(words):
+            value = value.get(word, _ABSENT)
+            if value is _ABSENT or (value is None and at < len(words) - 1):
+                return None
+            if not isinstance(value, Mapping) and at < len(words) - 1:
+                return Found(".".join(words[: at + 1]), value, wanted=False)
+        return Found(name, value)
 
     def unread(
         self, irrelevant: Iterable[str] = (), harmless: Mapping[str, tuple[Any, ...]] | None = None
@@ -101,16 +107,19 @@ class Config:
         allowed = {**self.vocabulary.harmless, **(harmless or {})}
         return [
             found.name
-            for found in self._fields(self.data, "")
+            for found in self._fields(self.data, "", ignored)
             if found.name not in self.read and not _is_harmless(found, ignored, allowed)
         ]
 
-    def _fields(self, data: Mapping[str, Any], prefix: str, depth: int = 0) -> Iterator[Found]:
+    def _fields(
+        self, data: Mapping[str, Any], prefix: str, ignored: frozenset[str], depth: int = 0
+    ) -> Iterator[Found]:
+        parts = {name for part in self.vocabulary.towers.values() for name in part.configs}
         for key, value in data.items():
             name = f"{prefix}{key}"
-            opened = any(read.startswith(f"{name}.") for read in self.read)
-            if isinstance(value, Mapping) and opened and depth < 4 and isinstance(key, str):
-                yield from self._fields(value, f"{name}.", depth + 1)
+            opened = key in parts or any(read.startswith(f"{name}.") for read in self.read)
+            if isinstance(value, Mapping) and opened and key not in ignored and depth < 4:
+                yield from self._fields(value, f"{name}.", ignored, depth + 1)
             else:
                 yield Found(name, value)
 

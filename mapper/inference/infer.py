@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mapper.architecture import Architecture, Block, Leaf
 from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
-from mapper.flows.program import Program, link, unused_leaves
+from mapper.flows.program import Program, is_dispensable, link, unused_leaves
 from mapper.flows.references import has_role
 from mapper.inference.checks import check_config, check_widths, unread_fields
 from mapper.inference.choice import Choice, choose, open_conditions
@@ -102,13 +102,15 @@ def _first_fit(read: Callable[..., Architecture], match: FamilyMatch | None) -> 
     return read(None, refused)
 
 
-def words_of(rulebook: Rulebook, family: Family | None) -> Vocabulary:
+def words_of(rulebook: Rulebook, family: Family | None, names: Names | None = None) -> Vocabulary:
     """The vocabulary, with the words of a family on top."""
     common = rulebook.config_vocabulary.unused
     if family is None:
         return Vocabulary(rulebook.vocabulary, Overrides(unused=common))
+    read = [pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())]
+    unused = {pattern: why for pattern, why in family.unused.items() if pattern not in read}
     overrides = Overrides(
-        family.names, family.kinds, family.transposed, family.forms, {**common, **family.unused}
+        family.names, family.kinds, family.transposed, family.forms, {**common, **unused}
     )
     return Vocabulary(rulebook.vocabulary, overrides)
 
@@ -133,7 +135,7 @@ class _Reading:
         return self.match.family if self.match else None
 
     def run(self) -> Architecture:
-        vocabulary = words_of(self.rulebook, self.family)
+        vocabulary = words_of(self.rulebook, self.family, self.names)
         leaves = resolve(self.tree, vocabulary)
         unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
         read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
@@ -198,7 +200,8 @@ class _Reading:
             return False
         rules, family = self.rulebook.flows, self.family
         choices: dict[int, Choice] = {}
-        choices[id(self.root)] = choose_root(self.root, rules, family, self.facts, self.findings)
+        choice = choices[id(self.root)] = choose_root(self.root, rules, family, self.facts, self.findings)
+        add_parts(self.root, choice.flow)
         for scope in self.root.below():
             choice = choices[id(scope)] = choose(scope, rules, family, self.facts)
             add_parts(scope, choice.flow)
@@ -319,7 +322,7 @@ class _Reading:
         if complete and not self.missing:
             try:
                 program = link(architecture, self.rulebook_flow, {})
-                architecture.inputs = self.inputs(program.inputs)
+                architecture.inputs = self.inputs(program)
                 for leaf in unused_leaves(program):
                     if why := _why_unread(program, leaf):
                         architecture.unused += [(key, why) for key in Leaf.keys(leaf)]
@@ -350,16 +353,20 @@ class _Reading:
         open_ends = self.findings or self.missing or architecture.unmapped or self.hints
         return "exact" if self.match and self.match.by_type and not open_ends else "unverified"
 
-    def inputs(self, names: list[str]) -> dict[str, dict[str, Any]]:
+    def inputs(self, program: Program) -> dict[str, dict[str, Any]]:
         """The public inputs, in the order of the vocabulary."""
-        declared = self.rulebook.inputs
+        declared, names = self.rulebook.inputs, program.inputs
         for name in names:
             if name not in declared:
                 raise FlowError(
                     f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares"
                 )
         return {
-            name: {"shape": list(rule.shape), "dtype": rule.dtype, "optional": rule.optional}
+            name: {
+                "shape": list(rule.shape),
+                "dtype": rule.dtype,
+                "optional": rule.optional or is_dispensable(program, name),
+            }
             for name, rule in declared.items()
             if name in names
         }

@@ -25,22 +25,26 @@ class Needs:
         self._block(flow.statements)
         self.facts.update(dict.fromkeys(sorted(flow.leaf_facts)))
 
-    def _block(self, statements: Iterable[ast.stmt]) -> None:
+    def _block(self, statements: Iterable[ast.stmt]) -> bool:
+        """Reads statements up to a return that is surely reached; whether there was one."""
         for node in statements:
             if isinstance(node, ast.If):
-                self._guarded(node)
+                if self._guarded(node):
+                    return True
             elif isinstance(node, ast.For):
                 self._read(node.iter)
                 self._block(node.body)
             else:
                 self._read(node)
+                if isinstance(node, ast.Return):
+                    return True
+        return False
 
-    def _guarded(self, node: ast.If) -> None:
+    def _guarded(self, node: ast.If) -> bool:
         holds = self._holds(node.test)
-        if holds is not False:
-            self._block(node.body)
-        if holds is not True:
-            self._block(node.orelse)
+        ends = [self._block(node.body)] if holds is not False else []
+        ends += [self._block(node.orelse)] if holds is not True else []
+        return all(ends)
 
     def _holds(self, node: ast.expr) -> bool | None:
         """Whether a guard holds; None where an unknown fact decides."""
