@@ -17,8 +17,11 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
     `cache` adds a key/value cache to decoders; `hidden_states` makes the output hold what went into each layer.
     """
     from mapper.emission.guard import check_source
+    from mapper.emission.memory import with_cache
     from mapper.emission.source import emit_source
 
+    if architecture.refusal:
+        raise ArchitectureError(architecture.refusal)
     if architecture.missing and architecture.reading != "skeleton":
         more = len(architecture.missing) - 1
         raise ArchitectureError(
@@ -40,6 +43,8 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
             )
         return _Argument(argument).visit(parse_expression(rule.expression, rule.file, rule.line))
 
+    if cache:
+        architecture = with_cache(architecture)
     text = emit_source(architecture, flow, activation, {"cache": cache, "hidden_states": hidden_states})
     check_source(text)
     return text

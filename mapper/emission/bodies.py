@@ -62,13 +62,13 @@ class Body:
         self.elements: dict[str, Place] = {}  # loop variable -> the element's folder
 
     def text(self) -> list[str]:
-        """Signature and statements, without the class's indentation."""
+        """Signature and statements, indented as in the class."""
         types = self.bodies.types
         parameters = [
             f"{name}: {types.of(self.piece, name)}" for name in (*self.piece.takes, *self.piece.context)
         ]
         head = f"def {self.bodies.method_name(self.piece.block)}({', '.join(['self', *parameters])}) -> {types.returns(self.piece)}:"
-        return [*lines(head, 0), *self.block(self.piece.statements, 4)]
+        return [*lines(head, 4), *self.block(self.piece.statements, 8)]
 
     def block(self, statements: list[ast.stmt], indent: int) -> list[str]:
         text: list[str] = []

@@ -37,7 +37,7 @@ class Draft:
     folder: Folder
     base: str = "nn.Module"
     lines: list[str] = field(default_factory=list)
-    methods: list[str] = field(default_factory=list)  # finished text of each, dedented
+    methods: list[str] = field(default_factory=list)  # finished text of each
     arguments: list[Argument] = field(default_factory=list)
     symbols: dict[str, Fact] = field(default_factory=dict)
     attributes: dict[str, str] = field(

@@ -12,7 +12,7 @@ _MODULES = frozenset(
 _BUILTINS = frozenset({
     "super", "range", "len", "zip", "enumerate", "tuple", "list", "dict", "str", "int", "float", "bool", "None", "True", "False",
     "FileNotFoundError", "RuntimeError", "ValueError", "sorted", "min", "max", "sum", "isinstance", "reversed", "abs", "round", "set",
-    "any", "all", "object", "complex", "getattr", "map", "slice",
+    "any", "all", "next", "object", "complex", "getattr", "map", "slice",
 })  # fmt: skip
 _DUNDERS = frozenset({"__init__", "__future__"})
 

@@ -41,8 +41,15 @@ def base_name(folder: Folder) -> str:
     if block is None or (folder.block is None and len(folder.methods) > 1):
         return next((part for part in reversed(folder.place) if isinstance(part, str)), "items")
     if block.flow and block.flow.startswith("tower/"):
-        return block.flow.partition("/")[2]
+        return _tower_name(block.flow.partition("/")[2])
     return _CALLED.get(block.role, block.role)
+
+
+def _tower_name(flow: str) -> str:
+    """`decoder_mixed` is a decoder: what stands behind the noun tells flows apart, not classes."""
+    words = flow.split("_")
+    at = next((at for at, word in enumerate(words) if word in ("encoder", "decoder")), len(words))
+    return "_".join(words[: at + 1])
 
 
 def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]:

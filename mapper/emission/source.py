@@ -11,6 +11,7 @@ from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.classes import Classes, blocks_of
 from mapper.emission.constructors import FLOATS, TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
+from mapper.emission.memory import annotation, cache_method
 from mapper.emission.modules import Folder, assign_owners, module_tree, order_children
 from mapper.emission.names import rename_table
 from mapper.emission.naming import describe, name_classes
@@ -52,14 +53,17 @@ def emit_source(
     program = None if skeleton else link(architecture, flows, options)
     file = _File(architecture, program, root, rename_table(architecture), collect_sizes(architecture))
     paths = Paths(root, file.renames)
-    classes = Classes(root, paths, _methods(file, paths, activation), file.sizes.field)
+    cache = options.get("cache", False)
+    classes = Classes(root, paths, _methods(file, paths, activation, cache), file.sizes.field)
     classes.learn(program)
     file.classes = classes.run()
     name_classes(file.classes, root, set(operation_names()))
     return _Writer(file).text()
 
 
-def _methods(file: _File, paths: Paths, activation: Activation) -> Callable[[Folder, Draft], list[str]]:
+def _methods(
+    file: _File, paths: Paths, activation: Activation, cache: bool
+) -> Callable[[Folder, Draft], list[str]]:
     program = file.program
     if program is None:
         return lambda folder, draft: _refusal(file) if folder is file.root else []
@@ -77,16 +81,15 @@ def _methods(file: _File, paths: Paths, activation: Activation) -> Callable[[Fol
                 continue
             body = Body(bodies, piece, draft).text()
             text += ([""] if text else []) + (_public(file, body) if piece is program.root else body)
+        if cache and folder is file.root:
+            text += ["", *cache_method(program, draft)]
         return text
 
     return methods
 
 
 def _annotations(architecture: Architecture) -> dict[str, str]:
-    return {
-        name: "Tensor | None" if spec.get("optional") else "Tensor"
-        for name, spec in architecture.inputs.items()
-    }
+    return {name: annotation(spec) for name, spec in architecture.inputs.items()}
 
 
 def _public(file: _File, body: list[str]) -> list[str]:
@@ -98,13 +101,13 @@ def _public(file: _File, body: list[str]) -> list[str]:
         key=lambda name: (bool(inputs.get(name, {}).get("optional")), list(inputs).index(name)),
     )
     parameters = [
-        f"{name}: Tensor | None = None" if inputs[name].get("optional") else f"{name}: Tensor"
-        for name in names
+        f"{name}: {annotation(inputs[name])}{' = None' if inputs[name].get('optional') else ''}" for name in names
     ]
     start = next(index for index, line in enumerate(body) if line.endswith(":") and "->" in line)
-    head = lines(f"def forward({', '.join(['self', *parameters])}) -> Output:", 0)
-    shapes = ", ".join(f"{name} ({', '.join(map(str, inputs[name].get('shape', [])))})" for name in names)
-    return [*head, *_docstring(shapes, 4), *body[start + 1 :]]
+    head = lines(f"def forward({', '.join(['self', *parameters])}) -> Output:", 4)
+    sized = [name for name in names if inputs[name].get("kind", "tensor") == "tensor"]
+    shapes = ", ".join(f"{name} ({', '.join(map(str, inputs[name].get('shape', [])))})" for name in sized)
+    return [*head, *_docstring(shapes, 8), *body[start + 1 :]]
 
 
 def _refusal(file: _File) -> list[str]:
@@ -112,8 +115,8 @@ def _refusal(file: _File) -> list[str]:
     missing = file.architecture.missing or ["no flow fits these names"]
     told = "; ".join(comment(reason) for reason in missing[:3])
     return [
-        "def forward(self, *inputs: Tensor) -> Tensor:",
-        *lines(f"raise RuntimeError({quoted('a skeleton: ' + told)})", 4),
+        "    def forward(self, *inputs: Tensor) -> Tensor:",
+        *lines(f"raise RuntimeError({quoted('a skeleton: ' + told)})", 8),
     ]
 
 
@@ -207,11 +210,11 @@ class _Writer:
         rows += ["", *constructor] if constructor else []
         for index, row in enumerate(methods):
             rows += [""] if index == 0 else []
-            rows.append(f"    {row}" if row else "")
+            rows.append(row)
         return self.wrap(rows)
 
     def wrap(self, rows: list[str]) -> list[str]:
-        """Lines that the class's indentation or a name made too long are broken again."""
+        """Lines that a name made too long are broken again."""
         broken: list[str] = []
         for row in rows:
             stripped = row.lstrip()

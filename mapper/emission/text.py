@@ -145,13 +145,15 @@ def lines(text: str, indent: int) -> list[str]:
         head, body, tail = text[: start + 1], text[start + 1 : end], text[end:]
         if indent + len(head) > WIDTH or not body:
             continue
-        return [pad + head, *_body(body, indent + 4), pad + tail]
+        is_call = head[:-1] and (head[-2].isalnum() or head[-2] in "_)]")
+        return [pad + head, *_body(body, indent + 4, not is_call), pad + tail]
     return [pad + text]
 
 
-def _body(body: str, indent: int) -> list[str]:
-    """What stands in a broken bracket: on one line if it fits, else one item a line with a closing comma."""
-    if indent + len(body) <= WIDTH and not body.endswith(","):
+def _body(body: str, indent: int, is_display: bool) -> list[str]:
+    """What stands in a broken bracket: on one line if it fits, else, as in any display, one item a line."""
+    items = split(body) if is_display and _outermost(body, " for ") is None else []
+    if indent + len(body) <= WIDTH and not body.endswith(",") and len(items) < 2:
         return [" " * indent + body]
     if _STRING.fullmatch(body):
         return _string(body, indent)

@@ -93,7 +93,8 @@ class _Walk:
             values = self.fact(source) or [0]
             self.bind(target, type(values[0]).__name__ if isinstance(values, (list, tuple)) else "int")
         else:
-            self.bind(target, "Tensor")
+            outer = self.type(source)
+            self.bind(target, outer[5:-1] if outer.startswith("list[") else "Tensor")
 
     def fact(self, node: ast.expr) -> Any:
         fact = self.piece.block.facts.get((dotted(node) or "").removeprefix("fact."))

@@ -1,6 +1,6 @@
 """Key/value cache: per layer one pair of preallocated (B, K, length, D) tensors, written in place.
 
-A caller makes one with new_cache and passes it with `start`, the number of positions already in it. Its
+A caller makes one with empty_cache and passes it with `start`, the number of positions already in it. Its
 shapes never change, so that a step is compiled once. Positions not yet written are hidden by
 causal_mask_at.
 """
@@ -12,15 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def new_cache(
-    x: Tensor, layers: int, kv_heads: int, length: int, head_dim: int
+def empty_cache(
+    like: Tensor, batch: int, length: int, sizes: list[tuple[int, int]]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Empty caches of `length` positions for each layer, batch and dtype as x.
+    """Caches of `length` positions on the device and in the dtype of a tensor. sizes: (K, D) of each layer.
 
-    -> pairs of (B, K, length, D)
+    -> for each layer two (batch, K, length, D)
     """
-    shape = (x.shape[0], kv_heads, length, head_dim)
-    return [(x.new_zeros(shape), x.new_zeros(shape)) for _ in range(layers)]
+    shapes = [(batch, heads, length, size) for heads, size in sizes]
+    return [(like.new_zeros(shape), like.new_zeros(shape)) for shape in shapes]
 
 
 def layer_caches(past: list[tuple[Tensor, Tensor]] | None, layers: int) -> list[tuple[Tensor, Tensor] | None]:

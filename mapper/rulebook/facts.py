@@ -36,12 +36,19 @@ class FactRule:
     lacks: tuple[str, ...] = ()  # names that must not be
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
-    each: str | None = None  # arithmetic over other facts and `index`, for each element of `over`: an entry of `among`
+    each: str | None = (
+        None  # arithmetic over other facts and `index`, for each element of `over`: an entry of `among`
+    )
     among: tuple[Any, ...] = ()
     over: str = "layers"
-    shared: str | None = None  # the fact whose entries have the value in common; `otherwise` where they have not
+    shared: str | None = (
+        None  # the fact whose entries have the value in common; `otherwise` where they have not
+    )
     otherwise: Any = None
     default: Any = UNSET  # where the config is silent
+    most: str | None = None  # arithmetic over other facts: the value is at most this
+    divides: str | None = None  # the value divides this
+    length: str | None = None  # the list has so many entries
     why: str = ""
 
 
@@ -63,6 +70,8 @@ class ConfigVocabulary:
     irrelevant: frozenset[str]
     harmless: dict[str, tuple[Any, ...]]  # field -> values with which it changes nothing
     unused: dict[str, str]  # pattern of names that no forward reads -> why
+    quantised: dict[str, str] = field(default_factory=dict)  # pattern of names of quantised weights -> by whom
+    quantised_fields: tuple[str, ...] = ()  # fields of the config that say so
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,7 @@ class InputRule:
     dtype: str
     optional: bool
     doc: str
+    kind: str = "tensor"  # "cache": keys and values of every layer; "index": a position; both only with the option cache
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,9 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         shared=fields.any("shared"),
         otherwise=fields.any("otherwise"),
         default=fields.any("default", UNSET),
+        most=fields.any("most"),
+        divides=fields.any("divides"),
+        length=fields.any("length"),
         why=fields.text("why", ""),
     )
     fields.done()
@@ -154,6 +167,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     """The files named `vocabulary: config`; where two say the same, the first wins."""
     found = ConfigVocabulary({}, {}, {}, None, frozenset(), {}, {})
     irrelevant: set[str] = set()
+    quantised_fields: dict[str, None] = {}
     headless: str | None = None
     for _, fields in _files(documents, "config"):
         _merge(found.facts, read_facts(fields, "facts"))
@@ -168,9 +182,16 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         _merge(
             found.harmless, {key: tuple(v) if isinstance(v, list) else (v,) for key, v in harmless.items()}
         )
+        _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
+        quantised_fields.update(dict.fromkeys(fields.words("quantised_fields")))
         _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
         fields.done()
-    return replace(found, headless=headless, irrelevant=frozenset(irrelevant))
+    return replace(
+        found,
+        headless=headless,
+        irrelevant=frozenset(irrelevant),
+        quantised_fields=tuple(quantised_fields),
+    )
 
 
 def read_inputs(documents: Iterable[Document]) -> dict[str, InputRule]:
@@ -190,8 +211,11 @@ def read_input(fields: Fields, name: str) -> InputRule:
         fields.text("dtype"),
         fields.flag("optional"),
         fields.text("doc", ""),
+        fields.text("kind", "tensor"),
     )
     fields.done()
+    if rule.kind not in ("tensor", "cache", "index"):
+        fields.fail(f"{rule.kind!r} is not tensor, cache or index", "kind")
     return rule
 
 

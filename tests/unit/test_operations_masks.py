@@ -77,7 +77,7 @@ def test_attention_through_a_cache_equals_attention_over_all(attention_mask):
     q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 8)
     x = torch.zeros(2, 5, 3)
     expected = attention.attend(q, k, v, masks.causal_mask(x, attention_mask))
-    past = cache.new_cache(x, layers=1, kv_heads=2, length=9, head_dim=8)
+    past = cache.empty_cache(x, 2, 9, [(2, 8)])
     outputs = []
     for start, stop in ((0, 3), (3, 4), (4, 5)):
         part = x[:, start:stop]

@@ -31,7 +31,7 @@ def test_signatures_say_what_goes_in_and_what_comes_out():
     assert operations.operation_signature("rotary_frequencies_yarn").required == 5
     module = operations.operation_signature("LinearTransposed")
     assert module.is_module and module.parameters == ("in_features", "out_features", "bias")
-    assert operations.operation_signature("new_cache").arity == 0
+    assert operations.operation_signature("empty_cache").arity == 0
 
 
 def test_needed_operations_come_before_those_that_call_them():

@@ -238,7 +238,7 @@ def test_a_cached_step_can_be_traced(how):
     torch._dynamo.reset()
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 6, 8) for _ in range(3))
-    past = cache.new_cache(torch.zeros(2, 1), 1, 4, 10, 8)
+    past = cache.empty_cache(q, 2, 10, [(4, 8)])
     step = Step()
     if how == "compile":
         step = torch.compile(step, backend="eager", fullgraph=True)
