@@ -66,7 +66,8 @@ def generate(
 ) -> str:
     """The source of a checkpoint's model: one file of plain torch with a `load(path)` at its end.
 
-    `cache` adds a key/value cache to decoders.
+    `cache` adds a key/value cache to decoders: the forward takes `past`, which `new_cache` of the model makes, and
+    `start`, how many positions are in it.
 
         Path("model.py").write_text(mapper.generate("distilbert-base-uncased"))
     """

@@ -36,7 +36,8 @@ def build(
 
     Parameters keep the checkpoint's dtype unless `dtype` is given, and its memory-mapped bytes unless `dtype` or
     `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
-    `load_state_dict(..., assign=True)`. Raises MapperError for what the source causes.
+    `load_state_dict(..., assign=True)`. `cache` and `hidden_states` are options of `generate`. Raises MapperError
+    for what the source causes.
 
         model = mapper.build("distilbert-base-uncased")
         out = model(input_ids=torch.tensor([[101, 7592, 102]]))

@@ -54,7 +54,8 @@ def cache_method(program: Program, draft: Draft) -> list[str]:
 def _sizes(program: Program, tower: Block, draft: Draft) -> str:
     """Key/value heads and head size of every layer, as the constructor writes them."""
     layers: dict[int, tuple[Fact, Fact]] = {}
-    for element in tower.roles["layers"]:
+    elements = tower.roles["layers"]
+    for element in elements if isinstance(elements, list) else []:
         assert isinstance(element, Block)
         kept = next((block for block in element.blocks() if _is_kept(program, block)), None)
         if kept is None:
