@@ -23,7 +23,7 @@ METHODS = frozenset({
     "weight", "bias", "shape", "dtype", "device", "view", "reshape", "transpose", "permute", "flatten", "unflatten", "unsqueeze",
     "squeeze", "mean", "sum", "expand", "contiguous", "chunk", "split", "to", "float", "type_as", "exp", "tanh", "sigmoid", "softmax",
     "repeat", "repeat_interleave", "roll", "T", "mT", "t", "size", "sqrt", "neg", "masked_fill", "clamp", "argmax", "max", "pow", "rsqrt",
-    "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "item_count", "append", "items",
+    "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "view_as", "append", "items",
 })  # fmt: skip
 SPECIAL = frozenset(
     {"has", "fact", "option", "output", "activation", "zip", "enumerate", "range", "len", "tuple"}
@@ -151,6 +151,8 @@ class _Checker:
         elif isinstance(node, ast.Name):
             if node.id.startswith("__"):
                 self.refuse(node, f"the name {node.id} is not allowed")
+            if node.id in MODULES:
+                self.refuse(node, f"{node.id} stands before a call alone")
         elif isinstance(node, ast.Attribute):
             self.attribute(node)
         elif isinstance(node, ast.Call):
@@ -180,7 +182,7 @@ class _Checker:
         start: ast.expr = node
         while isinstance(start, (ast.Attribute, ast.Subscript)):
             start = start.value
-        is_path = isinstance(start, ast.Name) and start.id in self.roots | MODULES
+        is_path = isinstance(start, ast.Name) and start.id in self.roots
         if node.attr.startswith("_") or not (is_path or node.attr in METHODS):
             self.refuse(node, f"the attribute {node.attr} is not allowed")
         self.expression(node.value)
@@ -191,7 +193,8 @@ class _Checker:
             self.refuse(node, f"{name} is not among the callable parts of torch")
         if name is None and not isinstance(node.func, (ast.Attribute, ast.Subscript)):
             self.refuse(node, "only a name or a method can be called")
-        self.expression(node.func)
+        if name not in TORCH:
+            self.expression(node.func)
         for item in node.args:
             self.expression(item)
         for keyword in node.keywords:
