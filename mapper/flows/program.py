@@ -13,6 +13,7 @@ from mapper.flows.hidden import STATES, collect_states, give_states
 from mapper.flows.language import MODULES, dotted, targets
 from mapper.flows.references import Item, Reference, chain, has_role, refer
 from mapper.flows.specialise import specialise
+from mapper.operations.registry import operation_names, operation_signature
 
 Loops = dict[str, tuple[Item, ...]]
 
@@ -227,6 +228,26 @@ def _pairs(
         reference = refer(block, parts, loops) if parts else None
         if reference is not None and reference.is_list and not reference.rest:
             yield target.id, reference.items
+
+
+def is_dispensable(program: Program, name: str) -> bool:
+    """Whether an input may be left out: all that reads it are operations that take None in its place."""
+    if any(name in piece.context for piece in program.pieces.values() if piece is not program.root):
+        return False
+    nodes = [node for statement in program.root.statements for node in ast.walk(statement)]
+    reads = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
+    allowed = sum(_takes_none(node, name) for node in nodes if isinstance(node, ast.Call))
+    return 0 < reads == allowed
+
+
+def _takes_none(node: ast.Call, name: str) -> int:
+    """In how many places a call of an operation has a name where None would do."""
+    operation = dotted(node.func) or ""
+    if operation not in operation_names():
+        return 0
+    annotations = operation_signature(operation).annotations
+    given = zip(node.args, annotations, strict=False)
+    return sum(dotted(value) == name and annotation.endswith("None") for value, annotation in given)
 
 
 def unused_leaves(program: Program) -> list[Leaf]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Architecture, Block, Leaf
@@ -14,21 +15,30 @@ from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import Program, is_dispensable, link, unused_leaves
 from mapper.flows.references import has_role
-from mapper.inference.checks import check_config, check_widths, unread_fields
+from mapper.inference.checks import check_bounds, check_config, check_widths, unread_fields
 from mapper.inference.choice import Choice, choose, open_conditions
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.fill import Filler
-from mapper.inference.gaps import differing_roles, lacking_names, lacking_roles, lacking_tensors
+from mapper.inference.gaps import (
+    differing_roles,
+    lacking_elements,
+    lacking_names,
+    lacking_recognition,
+    lacking_roles,
+    lacking_tensors,
+)
 from mapper.inference.given import check_scopes, read_hints
 from mapper.inference.known import Known
 from mapper.inference.matching import FamilyMatch, match_family, type_finding
 from mapper.inference.names import Names
 from mapper.inference.needs import Needs
+from mapper.inference.quantised import odd_types, quantised, several_types
 from mapper.inference.roots import choose_root
-from mapper.inference.scopes import Scope, add_parts, is_tower, scopes
+from mapper.inference.scopes import TOWER_LISTS, Scope, add_parts, is_tower, scopes
 from mapper.inference.sizes import Sizes
 from mapper.naming.blocks import build_blocks
+from mapper.naming.members import misfit
 from mapper.naming.resolve import resolve
 from mapper.naming.tree import Node, grow
 from mapper.naming.vocabulary import Overrides, Vocabulary
@@ -74,14 +84,23 @@ def _infer(
     tree = grow(checkpoint.tensors)
     names = Names(tree)
     families = rulebook.families if use_families else []
-    model_type = Config(checkpoint.config, rulebook.config_vocabulary).model_type
+    config = Config(checkpoint.config, rulebook.config_vocabulary)
+    model_type = config.model_type
     match = match_family(families, names, model_type)
     told = type_finding(families, match, names, model_type)
+    findings = [told] if told else config.bad_type
 
-    def read(match: FamilyMatch | None, refused: str = "") -> Architecture:
+    def read(match: FamilyMatch | None, refused: str = "", refusal: str = "") -> Architecture:
         return _Reading(
-            checkpoint, rulebook, tree, names, match, hints, refused, [told] if told else []
+            checkpoint, rulebook, tree, names, match, hints, refused, [*findings], refusal=refusal
         ).run()
+
+    refusal = quantised(config, names)
+    if refusal:
+        return read(None, refusal=refusal)
+    lacking = "" if match and match.by_type else lacking_recognition(families, names, model_type)
+    if lacking:
+        raise ArchitectureError(lacking)
 
     if (match and match.by_type) or model_type is None:
         return read(match)
@@ -127,6 +146,7 @@ class _Reading:
     hints: Mapping[str, Any] | None
     refused: str = ""  # why no flow may be chosen: every attempt to read it contradicted itself
     findings: list[str] = field(default_factory=list)
+    refusal: str = ""  # why there must be no model of it at all
     missing: list[str] = field(default_factory=list)
     flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
 
@@ -145,7 +165,7 @@ class _Reading:
         self.count_layers()
         self.gap(lacking_names(self.family, self.names) if self.family else [])
         self.gap(lacking_tensors(leaves))
-        complete = self.choose_flows()
+        complete = self.choose_flows() and self.is_sound(read)
         sizes = self.solve_sizes(complete)
         filler = Filler(self.root, self.facts, self.rulebook)
         for scope, flow, needs in self.needs():
@@ -153,7 +173,9 @@ class _Reading:
         self.missing += filler.missing
         if complete:
             check_config(self.facts)
+            check_bounds(self.facts)
             check_widths(self.root)
+            self.findings += several_types(read)
             self.findings += filler.findings()
         architecture = Architecture(
             self.checkpoint,
@@ -165,6 +187,7 @@ class _Reading:
             lost=filler.lost,
             unused=[(key, _why_unused(leaf, vocabulary)) for leaf in unused for key in Leaf.keys(leaf)],
             rulebook=self.rulebook,
+            refusal=self.refusal,
         )
         self.finish(architecture, unused, complete)
         return architecture
@@ -185,18 +208,20 @@ class _Reading:
 
     def count_layers(self) -> None:
         """The length of each tower's list, as a fact that a config can contradict."""
-        for scope in (self.root, *self.root.below()):
-            elements = scope.block.roles.get("layers")
-            if is_tower(scope.block) and isinstance(elements, list):
-                blocks = [item for item in elements if isinstance(item, Block)]
-                count = sum(len(item.indices or ()) for item in blocks)
-                place = blocks[0].home[:-1] if blocks else scope.block.home
-                scope.solved["layers"] = Known(count, "name", f"{'.'.join(map(str, place))}.*")
+        towers = [scope for scope in (self.root, *self.root.below()) if is_tower(scope.block)]
+        for scope, role in product(towers, TOWER_LISTS):
+            elements = scope.block.roles.get(role)
+            blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
+            if blocks:
+                indices = [at for item in blocks for at in item.indices or ()]
+                folder = ".".join(map(str, blocks[0].home[:-1]))
+                self.gap(lacking_elements(folder, indices))
+                scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
 
     def choose_flows(self) -> bool:
         """Give every block its flow; whether each block that a flow calls has one."""
-        if self.refused:
-            self.missing.append(self.refused)
+        if self.refusal or self.refused:
+            self.missing.append(self.refusal or self.refused)
             return False
         rules, family = self.rulebook.flows, self.family
         choices: dict[int, Choice] = {}
@@ -217,6 +242,8 @@ class _Reading:
         ]
         every = [self.root, *self.root.below()]
         for scope in lacking:
+            if choices[id(scope)].problem:
+                raise ArchitectureError(choices[id(scope)].problem)
             self.gap(lacking_roles(scope, every))
             where = f" at '{scope.block.home}'" if scope.block.home else ""
             self.missing.append(
@@ -245,6 +272,16 @@ class _Reading:
                 lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more like it"
             )
         self.findings += lines
+
+    def is_sound(self, leaves: list[Leaf]) -> bool:
+        """Whether flows can compute with the modules: not where they are stored in few bits; fatal where one contradicts itself."""
+        for leaf in leaves:
+            odd = misfit(leaf.kind, leaf.tensors) if leaf.role is not None else ""
+            if odd:
+                raise ArchitectureError(f"{leaf.place}.{odd}")
+        self.refusal = odd_types(leaves)
+        self.missing += [self.refusal] if self.refusal else []
+        return not self.refusal
 
     def take(self, scope: Scope, rule: FlowRule | None) -> None:
         if rule is not None:

@@ -75,3 +75,10 @@ def shift_right(input_ids: Tensor, start_id: int, padding_id: int) -> Tensor:
     """
     shifted = F.pad(input_ids[:, :-1], (1, 0), value=start_id)
     return shifted.masked_fill(shifted == -100, padding_id)
+
+
+def decoder_ids(
+    decoder_input_ids: Tensor | None, input_ids: Tensor, start_id: int, padding_id: int
+) -> Tensor:
+    """The caller's ids for a decoder, or those of the encoder one place later, as in denoising (BART). (B, T)"""
+    return shift_right(input_ids, start_id, padding_id) if decoder_input_ids is None else decoder_input_ids

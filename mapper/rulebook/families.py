@@ -45,6 +45,7 @@ class Family:
     flows: dict[str, tuple[str, ...]]  # role path, role or kind -> flows, tried in order
     facts: dict[str, tuple[FactRule, ...]]
     unused: dict[str, str]  # pattern -> why no forward reads it
+    unused_beside: dict[str, tuple[str, ...]]  # pattern -> names without which it is read after all
     irrelevant: tuple[str, ...]  # fields of its config that change nothing here
     harmless: dict[str, tuple[Any, ...]]
     examples: tuple[Example, ...] = field(repr=False)
@@ -70,6 +71,7 @@ def read_family(document: Document) -> Family:
     """One family file as it stands; RuleError with file and line."""
     fields = fields_of(document)
     recognise, shapes = _recognise(fields)
+    unused, unused_beside = _unused(fields)
     family = Family(
         name=fields.text("family"),
         model_types=fields.words("model_types"),
@@ -86,7 +88,8 @@ def read_family(document: Document) -> Family:
         forms=_texts(fields, "forms"),
         flows={key: _flows(fields, key, value) for key, value in fields.mapping("flows").items()},
         facts=read_facts(fields, "facts"),
-        unused=_texts(fields, "unused"),
+        unused=unused,
+        unused_beside=unused_beside,
         irrelevant=fields.words("irrelevant"),
         harmless={
             k: tuple(v) if isinstance(v, list) else (v,) for k, v in fields.mapping("harmless").items()
@@ -114,6 +117,21 @@ def _recognise(fields: Fields) -> tuple[tuple[str, ...], dict[str, tuple[Any, ..
             patterns.append(pattern)
             shapes[pattern] = tuple(inner.sequence(pattern))
     return tuple(patterns), shapes
+
+
+def _unused(fields: Fields) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """`pattern: why`, or `pattern: {why: .., has: [..]}` where it is unused only beside other names."""
+    reasons: dict[str, str] = {}
+    beside: dict[str, tuple[str, ...]] = {}
+    for pattern, value in fields.mapping("unused").items():
+        if isinstance(value, str):
+            reasons[pattern] = value
+            continue
+        inner = fields.inner(value, "unused", pattern)
+        reasons[pattern] = inner.text("why")
+        beside[pattern] = inner.words("has")
+        inner.done()
+    return reasons, beside
 
 
 def _texts(fields: Fields, key: str) -> dict[str, str]:
@@ -162,7 +180,7 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
     base = _inherited(base, families, (*seen, family.name))
     changes: dict[str, Any] = {
         key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))}
-        for key in ("names", "kinds", "forms", "flows", "facts", "unused", "harmless")
+        for key in ("names", "kinds", "forms", "flows", "facts", "unused", "unused_beside", "harmless")
     }
     for key in ("transposed", "irrelevant", "requires", "varies"):
         changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))
