@@ -73,6 +73,8 @@ def build_architecture(
         _as_in_header(model, keys, checkpoint.tensors)
         return model.eval()
     model.load_state_dict(_tensors(checkpoint, keys), strict=True, assign=True)
+    if hasattr(namespace, "tie"):
+        namespace.tie(model)
     if dtype is not None or str(device) != "cpu":
         model.to(device=device, dtype=dtype)
     return model.eval()

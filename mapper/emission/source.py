@@ -18,6 +18,7 @@ from mapper.emission.naming import describe, name_classes
 from mapper.emission.paths import Paths
 from mapper.emission.sizes import Sizes, collect_sizes
 from mapper.emission.text import WIDTH, comment, lines, literal, quoted
+from mapper.emission.ties import tie_text, tied_modules
 from mapper.emission.types import Types
 from mapper.flows.flow import Flow
 from mapper.flows.program import Program, link
@@ -266,8 +267,10 @@ class _Writer:
         return _CLASS.sub(lambda match: self.file.classes[int(match[1])].name, row)
 
     def load(self) -> str:
-        takes = "Config()" if self.file.classes[-1].takes_config else None
-        return _load_text(bool(takes), bool(self.file.renames))
+        program = self.file.program
+        pairs = tied_modules(program, Paths(self.file.root, self.file.renames)) if program else []
+        text = _load_text(self.file.classes[-1].takes_config, bool(self.file.renames), bool(pairs))
+        return f"{tie_text(pairs)}\n\n\n{text}" if pairs else text
 
 
 def main_dtype(architecture: Architecture) -> str:
@@ -309,7 +312,7 @@ def _wrapped(text: str, width: int = WIDTH) -> list[str]:
     return rows
 
 
-def _load_text(has_config: bool, renamed: bool) -> str:
+def _load_text(has_config: bool, renamed: bool, tied: bool) -> str:
     signature = (
         "def load(path: str | Path, config: Config = Config()) -> Model:"
         if has_config
@@ -317,6 +320,7 @@ def _load_text(has_config: bool, renamed: bool) -> str:
     )
     model = "Model(config)" if has_config else "Model()"
     tensors = "_renamed(tensors)" if renamed else "tensors"
+    tie = "\n    tie(model)" if tied else ""
     text = f'''{signature}
     """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
     from safetensors.torch import load_file
@@ -327,7 +331,7 @@ def _load_text(has_config: bool, renamed: bool) -> str:
     tensors = {{name: tensor for file in files for name, tensor in load_file(file).items()}}
     with torch.device("meta"):
         model = {model}
-    model.load_state_dict({tensors}, strict=True, assign=True)
+    model.load_state_dict({tensors}, strict=True, assign=True){tie}
     return model.eval()'''
     if not renamed:
         return text

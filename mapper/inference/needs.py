@@ -24,6 +24,8 @@ class Needs:
         )  # names that stand alone, not before a dot: what is called or passed on whole
         self._block(flow.statements)
         self.facts.update(dict.fromkeys(sorted(flow.leaf_facts)))
+        if any(has(role) and has(other) for role, other in flow.rule.ties.items()):
+            self.facts["head.tied"] = None
 
     def _block(self, statements: Iterable[ast.stmt]) -> bool:
         """Reads statements up to a return that is surely reached; whether there was one."""

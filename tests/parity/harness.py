@@ -85,7 +85,7 @@ def pair(model: nn.Module, folder: Path, edit: Callable[[dict[str, Any]], None] 
     source = mapper.generate(folder)
     file = folder / "generated_model.py"
     file.write_text(source)
-    module = _imported(file)
+    module = imported(file)
     return Pair(model, folder, mapper.build(folder), source, module, module.load(folder))
 
 
@@ -244,7 +244,8 @@ def _kept(key: str, value: Tensor, inputs: Inputs) -> Tensor:
     return torch.ones(value.shape[:2], dtype=torch.bool)
 
 
-def _imported(file: Path) -> ModuleType:
+def imported(file: Path) -> ModuleType:
+    """A generated file as a module."""
     spec = importlib.util.spec_from_file_location(f"generated_{abs(hash(str(file)))}", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
+import mapper
 from tests.parity.harness import (
     check,
     check_compile,
     check_export,
     check_gradient,
+    imported,
+    quiet,
     reference,
     text_inputs,
     transformers,
@@ -69,6 +74,36 @@ def test_llama_with_biases_large_heads_and_old_config_fields(tmp_path: Path) -> 
         **SIZES, head_dim=16, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-5
     )
     check(reference("LlamaForCausalLM", config), tmp_path, INPUTS, edit=old_fields)
+
+
+@pytest.mark.parametrize("shift", [0, 1], ids=["equal", "unequal"])
+def test_a_tied_head_that_is_stored_is_one_parameter_where_the_bytes_agree(
+    shift: int, tmp_path: Path
+) -> None:
+    model = reference("LlamaForCausalLM", transformers.LlamaConfig(**SIZES, tie_word_embeddings=True))
+    file = tmp_path / "model.safetensors"
+    with quiet():
+        model.save_pretrained(tmp_path)
+    tensors = load_file(file)
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + shift
+    save_file(tensors, file, metadata={"format": "pt"})
+    source = tmp_path / "generated_model.py"
+    source.write_text(mapper.generate(tmp_path))
+    for built in (mapper.build(tmp_path), imported(source).load(tmp_path)):
+        assert set(built.state_dict()) == set(tensors)
+        assert (built.lm_head.weight is built.model.embed_tokens.weight) == (shift == 0)
+        assert torch.equal(built.lm_head.weight, tensors["lm_head.weight"])
+
+
+def test_a_head_that_is_neither_stored_nor_tied_is_said_to_be_missing(tmp_path: Path) -> None:
+    config = transformers.LlamaConfig(**SIZES, architectures=["LlamaForCausalLM"])
+    with quiet():
+        reference("LlamaModel", config).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace("LlamaModel", "LlamaForCausalLM"))
+    report = mapper.inspect(tmp_path).architecture
+    assert report.reading == "unverified"
+    assert "causal_lm" in report.findings[0]
 
 
 SCALINGS: dict[str, dict[str, Any]] = {

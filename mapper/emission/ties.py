@@ -1,0 +1,43 @@
+"""Weights that the config ties and the checkpoint stores all the same: one parameter under both names, where they agree."""
+
+from __future__ import annotations
+
+from mapper.architecture import Leaf, Place
+from mapper.emission.paths import Paths
+from mapper.emission.text import lines
+from mapper.flows.program import Piece, Program
+from mapper.flows.references import refer
+
+
+def tied_modules(program: Program, paths: Paths) -> list[tuple[str, str]]:
+    """Pairs of modules, as spelled from the model: the second one's weight is also the first one's."""
+    pairs = []
+    for piece in program.pieces.values():
+        fact = piece.block.facts.get("head.tied")
+        for role, other in piece.flow.rule.ties.items() if fact and fact.value is True else ():
+            tied, source = _leaf(piece, role), _leaf(piece, other)
+            if tied and source and tied.tensors.get("weight") == source.tensors.get("weight", ()):
+                pairs.append((_spelled(paths, tied), _spelled(paths, source)))
+    return pairs
+
+
+def _leaf(piece: Piece, path: str) -> Leaf | None:
+    reference = refer(piece.block, list(path.split(".")), {})
+    item = reference.items[0] if reference and not reference.rest and len(reference.items) == 1 else None
+    return item if isinstance(item, Leaf) and item.form == "plain" and item.place.instances == 1 else None
+
+
+def _spelled(paths: Paths, leaf: Leaf) -> str:
+    return paths.spell("model", Place(), leaf.place)
+
+
+def tie_text(pairs: list[tuple[str, str]]) -> str:
+    """The function that ties the modules of a model, after its weights are there."""
+    rows = [
+        "def tie(model: Model) -> None:",
+        '    """One parameter where the config ties two weights and the file has them twice."""',
+    ]
+    for tied, source in pairs:
+        rows += lines(f"if torch.equal({tied}.weight, {source}.weight):", 4)
+        rows += lines(f"{tied}.weight = {source}.weight", 8)
+    return "\n".join(rows)
