@@ -60,7 +60,7 @@ class Place(tuple[str | tuple[int, ...], ...]):
 def _indices(indices: tuple[int, ...]) -> str:
     if len(indices) == 1:
         return str(indices[0])
-    if indices == tuple(range(indices[0], indices[-1] + 1)):
+    if indices[-1] - indices[0] == len(indices) - 1 and indices == tuple(range(indices[0], indices[-1] + 1)):
         return f"{{{indices[0]}..{indices[-1]}}}"
     return "{" + ",".join(map(str, indices)) + "}"
 
@@ -162,6 +162,7 @@ class Architecture:
     rulebook: Any = field(
         default=None, repr=False, compare=False
     )  # the rules it was read by; emission takes its flows from there
+    refusal: str = ""  # why no source may be written at all, not even a skeleton: quantised weights
     missing: list[str] = field(
         default_factory=list
     )  # what forbids a flow: unknown facts, roles without a leaf (skeletons)

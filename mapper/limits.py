@@ -11,6 +11,7 @@ CONFIG_DEPTH = 32  # nested objects in config.json
 RULE_FILE_BYTES = 1_000_000
 DIMENSIONS = 16  # of one tensor
 EXTENT = 2**48  # of one dimension: a product of extents stays within 64 bits where a real file is behind it
+LAYERS = 100_000  # for which a fact is calculated one by one; a config may claim any number
 PICKLE_OPCODES = 50_000_000
 PICKLE_DEPTH = 256
 PICKLE_INTEGER_BYTES = 32  # of one integer; the largest that torch writes, a magic number, has 10

@@ -15,6 +15,7 @@ from mapper.emission.sizes import evaluate, names_in
 from mapper.emission.text import literal
 from mapper.flows.flow import Flow
 from mapper.flows.language import parse_expression
+from mapper.naming.members import misfit, odd_dtype
 from mapper.rulebook.flows import aligned
 
 TORCH_DTYPES = {
@@ -45,7 +46,6 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "BatchNorm": tuple(
         _STATISTICS | extra
         for extra in (
-            frozenset[str](),
             {"weight"},
             {"num_batches_tracked"},
             {"weight", "num_batches_tracked"},
@@ -91,10 +91,15 @@ class Constructor:
         """Whether its tensors are those that its usual module has; a tied head may have stored its bias alone."""
         names, kind = set(self.leaf.tensors), self.leaf.kind
         if kind in ("LSTM", "GRU", "RNN"):
-            return "weight_ih_l0" in names and "weight_hh_l0" in names
-        if len(self.weight()) < _RANKS.get(kind, 1):
+            return "weight_ih_l0" in names and "weight_hh_l0" in names and self.agrees_inside()
+        if len(self.weight()) != _RANKS.get(kind, len(self.weight())) or not self.weight() or not self.agrees_inside():
             return False
         return any(needed <= names <= needed | _OPTIONAL for needed in _TENSORS.get(kind, _TENSORS["Linear"]))
+
+    def agrees_inside(self) -> bool:
+        """Whether shapes and types are those of one module."""
+        kind, tensors = self.leaf.kind, self.leaf.tensors
+        return not misfit(kind, tensors) and not odd_dtype(kind, tensors)
 
     def loose(self) -> str:
         """The tensors of a leaf that cannot be its usual module."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from mapper.errors import ArchitectureError, listed
+from collections.abc import Iterable
+from typing import Any
+
+from mapper.architecture import Leaf
+from mapper.errors import ArchitectureError, listed, shorten
+from mapper.inference import expressions
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.known import Known
-from mapper.inference.scopes import Scope
+from mapper.inference.scopes import TOWER_LISTS, Scope
+from mapper.naming.members import misfit
+from mapper.rulebook.facts import FactRule
 from mapper.rulebook.families import Family
 
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
@@ -17,10 +24,10 @@ def check_config(facts: Facts) -> None:
     for scope, name, known in list(facts.used.values()):
         _check(facts, scope, name, known)
     for scope in _towers(facts):
-        counted = scope.solved.get("layers")
-        if counted:
-            facts.use(scope, "layers", counted)
-            _check(facts, scope, "layers", counted)
+        for role in TOWER_LISTS:
+            if counted := scope.solved.get(role):
+                facts.use(scope, role, counted)
+                _check(facts, scope, role, counted)
 
 
 def _towers(facts: Facts) -> list[Scope]:
@@ -29,10 +36,11 @@ def _towers(facts: Facts) -> list[Scope]:
 
 
 def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
-    for said in facts.from_config(scope, name):
+    one_stage = scope.index_of("stages") is not None  # a field with one value is about all of them together
+    for said in facts.from_config(scope, name, listed_only=one_stage):
         if said.problem:
             raise ArchitectureError(said.problem)
-        if known.evidence in _SHOWN and said.value != known.value:
+        if (known.evidence in _SHOWN or known.shown) and said.value != known.value:
             shown = (
                 f"the names show {known.value}"
                 if known.evidence == "name"
@@ -41,6 +49,40 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
             raise ArchitectureError(
                 f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})"
             )
+
+
+def check_bounds(facts: Facts) -> None:
+    """ArchitectureError where a fact lies beyond what another one allows: more chosen experts than there are."""
+    for scope, name, known in list(facts.used.values()):
+        for rule in (*facts.own.get(name, ()), *facts.common.get(name, ())):
+            for bound, text in (("most", rule.most), ("divides", rule.divides), ("length", rule.length)):
+                limit = _limit(facts, scope, rule, text) if text and known.value is not None else None
+                told = _beyond(bound, known.value, limit) if limit is not None else ""
+                if told:
+                    raise ArchitectureError(
+                        f"{name} is {shorten(str(known.value))} ({known.source}), {told} {text} = {limit}"
+                    )
+
+
+def _limit(facts: Facts, scope: Scope, rule: FactRule, text: str) -> Any:
+    """What the bound is here; None where a fact in it is unknown."""
+    node = expressions.parse_rule(text, rule.file, rule.line)
+    values = {}
+    for name in expressions.names(node):
+        known = facts.get(scope, facts.full_name(scope, name))
+        if known is None or known.value is None:
+            return None
+        values[name] = known.value
+    return expressions.evaluate(node, values)
+
+
+def _beyond(bound: str, value: Any, limit: Any) -> str:
+    """How a value passes a bound; "" if it does not."""
+    if bound == "length":
+        return f"{len(value)} entries where there must be" if len(value) != limit else ""
+    if bound == "divides":
+        return "which does not divide" if limit % value else ""
+    return "more than" if value > limit else ""
 
 
 def check_widths(root: Scope) -> None:
@@ -59,6 +101,14 @@ def check_widths(root: Scope) -> None:
                 raise ArchitectureError(
                     f"{name} is {first.value} in {first.source}, but {known.value} in {known.source}"
                 )
+
+
+def check_modules(leaves: Iterable[Leaf]) -> None:
+    """ArchitectureError where the tensors of one module contradict each other: a bias of another length."""
+    for leaf in leaves:
+        told = misfit(leaf.kind, leaf.tensors) if leaf.role is not None else ""
+        if told:
+            raise ArchitectureError(f"{leaf.place}.{told}")
 
 
 def unread_fields(config: Config, family: Family | None) -> list[str]:

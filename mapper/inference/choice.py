@@ -19,6 +19,7 @@ class Choice:
     flow: FlowRule | None = None
     named: bool = False  # by the family, not found by fit
     reasons: list[str] = field(default_factory=list)
+    problem: str = ""  # the field of the config that no flow can be chosen by
 
 
 def choose(scope: Scope, flows: Mapping[str, FlowRule], family: Family | None, facts: Facts) -> Choice:
@@ -52,7 +53,7 @@ def _flow(name: str, flows: Mapping[str, FlowRule], family: Family | None) -> Fl
 
 
 def _first(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
-    choice = Choice(named=True)
+    choice = Choice(named=True, problem=_problem(scope, rules, facts))
     for rule in rules:
         reasons = list(misfits(scope, rule, facts))
         if not reasons:
@@ -68,7 +69,8 @@ def _most_specific(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Cho
         nearest = sorted(misfit.values(), key=len)[:2]
         return Choice(
             reasons=[reason for reasons in nearest for reason in reasons]
-            or [f"there is no flow for {scope.topic}"]
+            or [f"there is no flow for {scope.topic}"],
+            problem=_problem(scope, rules, facts),
         )
     equal = [rule.name for rule in fitting if specificity(rule) == specificity(fitting[0])]
     if len(equal) > 1:
@@ -116,6 +118,16 @@ def open_conditions(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> It
 def _takes(value: object, allowed: Sequence[object]) -> bool:
     """Whether a flow takes a value: of a list, each of its entries."""
     return all(item in allowed for item in value) if isinstance(value, list) else value in allowed
+
+
+def _problem(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> str:
+    """What is wrong with the first fact, of those that flows are chosen by, that the config holds nonsense for."""
+    for rule in rules:
+        for name in (*rule.when, *rule.values):
+            known = facts.get(scope, facts.full_name(scope, name))
+            if known is not None and known.problem:
+                return known.problem
+    return ""
 
 
 def _either(values: Sequence[object]) -> str:

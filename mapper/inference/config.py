@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mapper.errors import shorten
 from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import ConfigVocabulary, FactRule
+from mapper.rulebook.values import shown
 
 _ABSENT: Any = object()
 
@@ -34,6 +36,12 @@ class Config:
     def model_type(self) -> str | None:
         value = self.data.get("model_type")
         return value if isinstance(value, str) else None
+
+    @property
+    def bad_type(self) -> list[str]:
+        """A finding for a model_type that is no word."""
+        value = self.data.get("model_type")
+        return [] if value is None or isinstance(value, str) else [f"config model_type is {shorten(shown(value))}, not text"]
 
     @property
     def class_names(self) -> list[str]:

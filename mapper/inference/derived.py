@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mapper.inference import expressions
+from mapper.limits import LAYERS
 from mapper.rulebook.facts import FactRule
 
 INDEX = "index"  # in `each`: the position in the list
@@ -35,6 +36,8 @@ def calculate(rule: FactRule, values: Mapping[str, Any]) -> Any:
         return _shared(rule, values[rule.shared])
     if rule.each is None:
         return expressions.evaluate(_parsed(rule, rule.expr), values)
+    if values[rule.over] > LAYERS:
+        raise ValueError(f"{values[rule.over]} {rule.over}")
     node = _parsed(rule, rule.each)
     return [
         _choice(rule, expressions.evaluate(node, {**values, INDEX: at})) for at in range(values[rule.over])

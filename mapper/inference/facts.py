@@ -8,14 +8,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Block, Leaf
-from mapper.errors import listed
+from mapper.errors import listed, shorten
 from mapper.inference.config import Config, Found
 from mapper.inference.derived import calculate, formula, sources
 from mapper.inference.given import Given
 from mapper.inference.known import Chain, Known, weakest
 from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import UNSET, FactRule, fact_type
-from mapper.rulebook.values import checked
+from mapper.rulebook.values import checked, shown
 
 if TYPE_CHECKING:
     from mapper.inference.names import Names
@@ -119,10 +119,10 @@ class Facts:
                 return False
         return True
 
-    def from_config(self, scope: Scope, name: str) -> Iterator[Known]:
-        """What the config says, field by field."""
+    def from_config(self, scope: Scope, name: str, listed_only: bool = False) -> Iterator[Known]:
+        """What the config says, field by field; `listed_only`: in fields with one value for each element of a list."""
         for rule in self.rules(scope, name):
-            if rule.config or rule.towers:
+            if (rule.config or rule.towers) and (rule.per or not listed_only):
                 for found in self.config.find(rule, scope):
                     yield self._configured(rule, found, scope)
 
@@ -186,6 +186,8 @@ class Facts:
     def _configured(self, rule: FactRule, found: Found, scope: Scope) -> Known:
         value, source = found.value, found.name
         try:
+            if not found.wanted:
+                raise ValueError(f"{shorten(shown(value))} stands where an object is needed")
             if rule.per and isinstance(value, list):
                 value, source = _element(value, scope, rule.per, source)
             if rule.map and value is not None:
@@ -202,7 +204,7 @@ class Facts:
         for name in sources(rule):
             known = self.get(scope, self.full_name(scope, name))
             if known is None or known.problem:
-                return None
+                return known  # nothing follows from a field that holds nonsense
             values[name] = known.value
             evidences.append(known.evidence)
         try:

@@ -39,6 +39,29 @@ def _unequal(group: list[Leaf]) -> Iterator[str]:
                     yield f"{leaf.place}.{name} is missing: {having[0].place} has one"
 
 
+def lacking_elements(folder: str, indices: Iterable[int]) -> list[str]:
+    """A line for the numbers that a list of layers leaves out."""
+    present = set(indices)
+    last = max(present, default=-1)
+    if last + 1 == len(present):
+        return []
+    first = next(at for at in range(last) if at not in present)
+    count = last + 1 - len(present)
+    more = f" and {count - 1:,} more are" if count > 1 else " is"
+    return [f"{folder}.{first}{more} missing: the list goes on to {last}"]
+
+
+def lacking_recognition(families: Iterable[Family], names: Names, model_type: str | None) -> str:
+    """What a checkpoint lacks of the family that lists its model_type, where it has the greater part of it; else ""."""
+    for family in families:
+        if model_type in family.model_types:
+            shapes = family.recognise_shapes
+            lacking = [pattern for pattern in family.recognise if not names.has(pattern, shapes.get(pattern))]
+            if 0 < len(lacking) <= len(family.recognise) / 2:
+                return f"the checkpoint has no {listed(lacking)}, which every {family.name} has"
+    return ""
+
+
 def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
     """A line for what an element of a list has not, and another element with a flow has."""
     for other in every:

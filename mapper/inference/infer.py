@@ -15,7 +15,7 @@ from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import Program, is_dispensable, link, unused_leaves
 from mapper.flows.references import has_role
-from mapper.inference.checks import check_bounds, check_config, check_widths, unread_fields
+from mapper.inference.checks import check_bounds, check_config, check_modules, check_widths, unread_fields
 from mapper.inference.choice import Choice, choose, open_conditions
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
@@ -38,7 +38,6 @@ from mapper.inference.roots import choose_root
 from mapper.inference.scopes import TOWER_LISTS, Scope, add_parts, is_tower, scopes
 from mapper.inference.sizes import Sizes
 from mapper.naming.blocks import build_blocks
-from mapper.naming.members import misfit
 from mapper.naming.resolve import resolve
 from mapper.naming.tree import Node, grow
 from mapper.naming.vocabulary import Overrides, Vocabulary
@@ -165,7 +164,7 @@ class _Reading:
         self.count_layers()
         self.gap(lacking_names(self.family, self.names) if self.family else [])
         self.gap(lacking_tensors(leaves))
-        complete = self.choose_flows() and self.is_sound(read)
+        complete = self.choose_flows() and self.computes(read)
         sizes = self.solve_sizes(complete)
         filler = Filler(self.root, self.facts, self.rulebook)
         for scope, flow, needs in self.needs():
@@ -175,6 +174,7 @@ class _Reading:
             check_config(self.facts)
             check_bounds(self.facts)
             check_widths(self.root)
+            check_modules(read)
             self.findings += several_types(read)
             self.findings += filler.findings()
         architecture = Architecture(
@@ -273,12 +273,8 @@ class _Reading:
             )
         self.findings += lines
 
-    def is_sound(self, leaves: list[Leaf]) -> bool:
-        """Whether flows can compute with the modules: not where they are stored in few bits; fatal where one contradicts itself."""
-        for leaf in leaves:
-            odd = misfit(leaf.kind, leaf.tensors) if leaf.role is not None else ""
-            if odd:
-                raise ArchitectureError(f"{leaf.place}.{odd}")
+    def computes(self, leaves: list[Leaf]) -> bool:
+        """Whether torch computes with what the modules hold: not with few bits."""
         self.refusal = odd_types(leaves)
         self.missing += [self.refusal] if self.refusal else []
         return not self.refusal

@@ -16,6 +16,7 @@ class Known:
     evidence: str  # one of EVIDENCE
     source: str
     problem: str = ""  # why the value cannot be used: then it is None
+    shown: bool = False  # a shape shows it, given what else is known
 
     def fact(self, name: str, at: str) -> Fact:
         return Fact(name, self.value, at, self.evidence, self.source)

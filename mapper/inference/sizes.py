@@ -112,7 +112,7 @@ class Sizes:
         used = [name for name in expressions.names(equation.node) if name in self.known]
         evidence = weakest(["shape", *(self.known[name].evidence for name in used)])
         source = equation.key if evidence == "shape" else f"{equation.key} = {equation.text}"
-        return Known(value, evidence, source)
+        return Known(value, evidence, source, shown=True)
 
     def _check(self) -> None:
         values = self._values()

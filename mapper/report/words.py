@@ -61,7 +61,7 @@ def _named(shape: tuple[str, ...], numbers: list[tuple[int, ...]]) -> str:
 def _span(numbers: list[int]) -> str:
     if len(numbers) == 1:
         return str(numbers[0])
-    if numbers == list(range(numbers[0], numbers[-1] + 1)):
+    if numbers[-1] - numbers[0] == len(numbers) - 1:  # sorted, each once
         return f"{{{numbers[0]}..{numbers[-1]}}}"
     shown = ",".join(map(str, numbers[:6]))
     return f"{{{shown}{',..' if len(numbers) > 6 else ''}}}"

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mapper.errors import shorten
 from mapper.limits import EXTENT
 
-TYPES = ("count", "side", "natural", "number", "flag", "text", "activation", "counts", "list", "any")
+TYPES = (
+    "count", "side", "natural", "number", "positive", "amount", "share", "flag", "text", "activation", "counts", "factors",
+    "list", "any",
+)  # fmt: skip
 _WORDS = {
     "count": "a whole number from 1",
     "side": "a whole number from 1, or a list that repeats one",
     "natural": "a whole number from 0",
     "number": "a finite number",
+    "positive": "a finite number above 0",
+    "amount": "a finite number from 0",
+    "share": "a number above 0, at most 1",
     "flag": "true or false",
     "text": "text",
     "activation": "the name of an activation",
     "counts": "a list of whole numbers from 1",
+    "factors": "a list of finite numbers above 0",
     "list": "a list",
+}
+
+
+_RANGES: Mapping[str, Callable[[float], bool]] = {
+    "number": lambda value: True,
+    "positive": lambda value: value > 0,
+    "amount": lambda value: value >= 0,
+    "share": lambda value: 0 < value <= 1,
 }
 
 
@@ -29,7 +45,7 @@ def checked(value: Any, kind: str) -> Any:
         return _whole(value, kind)
     if kind == "side":
         return _side(value)
-    if kind == "number" and _is_number(value):
+    if kind in _RANGES and _is_number(value) and _RANGES[kind](value):
         return value
     if kind == "flag" and isinstance(value, bool):
         return value
@@ -37,11 +53,13 @@ def checked(value: Any, kind: str) -> Any:
         return value
     if kind == "counts" and isinstance(value, list) and value:
         return [_whole(item, "count") for item in value]
+    if kind == "factors" and isinstance(value, list) and value:
+        return [checked(item, "positive") for item in value]
     if kind == "list" and isinstance(value, list):
         return value
     if kind == "any":
         return value
-    raise ValueError(f"{shorten(_shown(value))} is not {_WORDS[kind]}")
+    raise ValueError(f"{shorten(shown(value))} is not {_WORDS[kind]}")
 
 
 def parsed(text: Any, kind: str) -> Any:
@@ -68,18 +86,19 @@ def _whole(value: Any, kind: str) -> int:
     lowest = 1 if kind == "count" else 0
     if _is_number(value) and value == int(value) and value >= lowest:
         return int(value)
-    raise ValueError(f"{shorten(_shown(value))} is not {_WORDS[kind]}")
+    raise ValueError(f"{shorten(shown(value))} is not {_WORDS[kind]}")
 
 
 def _side(value: Any) -> int:
     """The side of a square: configs write it once or for each dimension."""
     sides = value if isinstance(value, list) else [value]
     if not sides or any(side != sides[0] for side in sides) or not _is_number(sides[0]):
-        raise ValueError(f"{shorten(_shown(value))} is not {_WORDS['side']}")
+        raise ValueError(f"{shorten(shown(value))} is not {_WORDS['side']}")
     return _whole(sides[0], "count")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value of a config as JSON, for an error."""
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError):

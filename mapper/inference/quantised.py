@@ -1,0 +1,54 @@
+"""Weights in fewer bits than torch computes with: recognised and refused, whatever else would fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from mapper.architecture import Leaf
+from mapper.errors import shorten
+from mapper.inference.config import Config
+from mapper.inference.names import Names
+from mapper.naming.members import is_module, odd_dtype
+from mapper.rulebook.values import shown
+
+_ADVICE = "dequantise them first, or take the checkpoint that they were made from"
+
+
+def quantised(config: Config, names: Names) -> str:
+    """Why no flow may compute with the weights: the config or the names say that they are quantised; else ""."""
+    for field in config.vocabulary.quantised_fields:
+        value = config.data.get(field)
+        if value:
+            method = value.get("quant_method") if isinstance(value, Mapping) else value
+            return f"the weights are quantised (config {field}: {shorten(shown(method))}); {_ADVICE}"
+    for pattern, method in config.vocabulary.quantised.items():
+        if names.has(pattern):
+            return f"the weights are quantised ({method}: the names have {shorten(pattern)}); {_ADVICE}"
+    return ""
+
+
+def odd_types(leaves: Iterable[Leaf]) -> str:
+    """The same for a module of the model whose tensors are integers, complex, or of a few bits."""
+    for leaf in leaves:
+        name = odd_dtype(leaf.kind, leaf.tensors) if leaf.role is not None else ""
+        if name:
+            stored = leaf.tensors[name].dtype
+            return f"{leaf.place}.{name} is stored as {stored}, which no flow computes with: quantised weights? {_ADVICE}"
+    return ""
+
+
+def several_types(leaves: Iterable[Leaf]) -> list[str]:
+    """A finding where modules of the model are stored in different floating-point types."""
+    modules = [leaf for leaf in leaves if leaf.role is not None and is_module(leaf.kind)]
+    kinds = Counter(info.dtype for leaf in modules for info in leaf.tensors.values() if info.dtype[0] in "FB")
+    if len(kinds) < 2:
+        return []
+    most = kinds.most_common(1)[0][0]
+    place, name, other = next(
+        (leaf.place, name, info.dtype)
+        for leaf in modules
+        for name, info in leaf.tensors.items()
+        if info.dtype != most and info.dtype in kinds
+    )
+    return [f"the weights are of several types, most are {most}: {place}.{name} is {other}; cast them to one (--dtype)"]

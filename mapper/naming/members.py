@@ -1,0 +1,63 @@
+"""Whether the tensors of a module go together: a bias as long as its map is wide, gates of one width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mapper.checkpoint import TensorInfo
+
+FLOATS = ("F64", "F32", "F16", "BF16")  # what torch computes with
+_COUNTER = "num_batches_tracked"
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_MODULES = ("Linear", "Embedding", "Norm", "Conv", *_GATES)
+
+
+def is_module(kind: str) -> bool:
+    """Whether a leaf of this kind computes; Parameters and Buffers only hold."""
+    return any(word in kind for word in _MODULES)
+
+
+def odd_dtype(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
+    """The first tensor of a module whose dtype nothing is computed with; "" if there is none."""
+    if not is_module(kind):
+        return ""
+    return next((name for name, info in tensors.items() if info.dtype not in FLOATS and name != _COUNTER), "")
+
+
+def misfit(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
+    """What contradicts among the tensors of one module: `bias [7] does not go with weight [16, 16]`; "" if nothing does."""
+    main = next((name for name in ("weight", "gamma", "running_mean", "weight_v") if name in tensors), None)
+    if kind in _GATES:
+        return next(_gates(tensors, _GATES[kind]), "")
+    if main is None:
+        return ""
+    for name, info in tensors.items():
+        if name != main and not _goes(kind, name, info.shape, tensors[main].shape):
+            return f"{name} {list(info.shape)} does not go with {main} {list(tensors[main].shape)}"
+    return ""
+
+
+def _goes(kind: str, name: str, shape: tuple[int, ...], main: tuple[int, ...]) -> bool:
+    if name == _COUNTER:
+        return shape == ()
+    if kind.endswith("Norm"):
+        return shape == main
+    if name != "bias":
+        return True
+    if kind.startswith("ConvTranspose"):
+        return len(shape) == 1 and len(main) > 1 and main[1] > 0 and shape[0] % main[1] == 0
+    return len(shape) == 1 and shape[0] in (main if kind == "Linear" else main[:1])
+
+
+def _gates(tensors: Mapping[str, TensorInfo], gates: int) -> Iterator[str]:
+    first = tensors.get("weight_hh_l0")
+    if first is None or "weight_ih_l0" not in tensors:
+        return
+    hidden = first.shape[-1] if first.shape else 0
+    for name, info in tensors.items():
+        rank = 1 if name.startswith("bias") else 2
+        if hidden < 1 or len(info.shape) != rank or info.shape[0] != gates * hidden:
+            yield f"{name} {list(info.shape)} does not go with weight_hh_l0 {list(first.shape)}"
+    biases = [name for name in tensors if name.startswith("bias")]
+    if biases and 2 * len(biases) != len(tensors):
+        yield f"{len(biases)} biases do not go with {len(tensors) - len(biases)} weights"
