@@ -11,7 +11,7 @@ from mapper.flows.flow import Flow
 from mapper.inference.facts import Facts, leaf_scope
 from mapper.inference.known import Known
 from mapper.inference.needs import Needs
-from mapper.inference.scopes import Scope, list_totals, starred
+from mapper.inference.scopes import TOWER_LISTS, Scope, list_totals, starred
 from mapper.inference.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Filler:
         """Give a block every fact and size symbol that its flow uses, its leaves their constructor arguments."""
         candidates = sizes.unknown() if sizes else {}
         symbols = list(sizes.names) if sizes else []
-        counted = [name for name in ("layers",) if name in scope.solved]  # how many there are is a size, too
+        counted = [name for name in TOWER_LISTS if name in scope.solved]  # how many there are is a size, too
         for name in dict.fromkeys((*symbols, *needs.facts, *counted)):
             full = self.facts.full_name(scope, name)
             known = self.facts.get(scope, full)
