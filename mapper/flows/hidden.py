@@ -15,18 +15,16 @@ def collect_states(statements: list[ast.stmt]) -> list[ast.stmt] | None:
     """A tower's statements with its states collected; None where no loop passes one value from layer to layer."""
     loop = next((node for node in statements if isinstance(node, ast.For) and _carried(node)), None)
     last = statements[-1]
-    if (
-        loop is None
-        or not isinstance(last, ast.Return)
-        or last.value is None
-        or isinstance(last.value, ast.Tuple)
-    ):
+    if loop is None or not isinstance(last, ast.Return) or last.value is None:
         return None
     name = _carried(loop) or ""
+    first, *others = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+    if others and not _is(first, name):
+        return None  # what else is returned may be made of what the loop gave, not of the first value
     loop.body.insert(0, _append(name))
     start = ast.Assign([ast.Name(STATES, ast.Store())], ast.List([]))
-    end = [] if _is(last.value, name) else [ast.Assign([ast.Name(name, ast.Store())], last.value)]
-    value = ast.Tuple([ast.Name(name, ast.Load()), ast.Name(STATES, ast.Load())])
+    end = [] if _is(first, name) else [ast.Assign([ast.Name(name, ast.Store())], first)]
+    value = ast.Tuple([ast.Name(name, ast.Load()), *others, ast.Name(STATES, ast.Load())])
     at = statements.index(loop)
     return [*statements[:at], start, *statements[at:-1], *end, _append(name), ast.Return(value)]
 
@@ -80,7 +78,9 @@ def _called(node: ast.stmt, towers: dict[str, Block]) -> Iterator[str]:
 def _hoist(node: ast.stmt, role: str, name: str) -> tuple[list[ast.stmt], ast.stmt]:
     """`x = tower()` becomes `x, states = tower()`; a call inside of an expression gets a line of its own."""
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and dotted(node.value.func) == role:
-        node.targets = [ast.Tuple([node.targets[0], ast.Name(name, ast.Store())])]
+        given = node.targets[0]
+        values = given.elts if isinstance(given, ast.Tuple) else [given]
+        node.targets = [ast.Tuple([*values, ast.Name(name, ast.Store())])]
         return [], node
     finder = _Replace(role)
     node = finder.visit(node)

@@ -5,7 +5,7 @@ Each model is the first example of its family's rule file with random weights, s
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ RULEBOOK = Rulebook()
 TYPES = ("bert", "llama", "gpt2", "mixtral", "t5", "vit")
 
 
-@lru_cache(maxsize=None)
+@cache
 def example(name: str) -> tuple[nn.Module, dict[str, Tensor], dict[str, list[str | int]]]:
     """The model of a family's first example, padded inputs for it, and what their extents are called."""
     family = next(family for family in RULEBOOK.families if family.name == name)

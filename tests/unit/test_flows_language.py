@@ -5,7 +5,9 @@ import ast
 import pytest
 
 from mapper.errors import FlowError
+from mapper.flows.checks import check_flow
 from mapper.flows.language import METHODS, dotted, parse_body, parse_expression, targets
+from tests.flow_rules import flow_rule
 
 FILE, LINE = "flows/layer/x.yaml", 7
 
@@ -141,12 +143,8 @@ def test_other_expressions_are_refused(text: str) -> None:
 )
 def test_nothing_of_python_or_torch_is_in_reach(text: str) -> None:
     """What parses as a call of an unknown name is refused where the flow is checked, before anything is emitted."""
-    from mapper.flows.checks import check_flow
-    from mapper.rulebook.flows import FlowRule
-
-    rule = FlowRule("layer/x", "", ("x",), (), (), {}, {}, {}, {}, f"return {text}", FILE, LINE)
     with pytest.raises(FlowError, match=r"^flows/layer/x\.yaml:7: "):
-        check_flow(rule)
+        check_flow(flow_rule(f"return {text}", file=FILE, line=LINE))
 
 
 def test_a_loop_makes_nothing_callable() -> None:

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mapper.errors import FlowError
+from mapper.flows.checks import MAX_GUARDS, check_context, check_flow, combinations
+from mapper.flows.flow import parse_flow
+from mapper.rulebook.rulebook import Rulebook
+from tests.flow_rules import flow_rule
+
+
+def fails(message: str, body: str, **fields: Any) -> None:
+    with pytest.raises(FlowError, match=message):
+        check_flow(flow_rule(body, **fields))
+
+
+def test_a_flow_without_guards_has_one_combination() -> None:
+    assert check_flow(flow_rule("return norm(x)", needs=("norm",))) == 1
+
+
+def test_every_combination_of_guards_is_run() -> None:
+    body = "if has(norm):\n  x = norm(x)\nif fact.kind == 'a':\n  x = up(x)\nelse:\n  x = up(-x)\nreturn x"
+    assert check_flow(flow_rule(body, needs=("up",), options=("norm",))) == 4
+
+
+def test_a_fact_takes_each_literal_it_is_compared_with_and_another() -> None:
+    body = "if fact.kind == 'a':\n  return up(x)\nif fact.kind == 'b':\n  return up(-x)\nreturn up(2 * x)"
+    flow = parse_flow(flow_rule(body, needs=("up",)))
+    kinds = [facts["kind"] for _, _, facts in combinations(flow)]
+    assert len(kinds) == 3
+    assert {"a", "b"} < set(kinds)
+
+
+def test_a_role_within_an_absent_role_is_no_combination() -> None:
+    body = "if has(pooler):\n  x = pooler(x)\nif has(pooler.dense):\n  x = -x\nreturn x"
+    assert check_flow(flow_rule(body, options=("pooler",))) == 3
+
+
+def test_more_guards_than_a_person_reads_are_refused() -> None:
+    guards = "".join(f"if fact.f{at}:\n  x = up(x)\n" for at in range(MAX_GUARDS + 1))
+    fails("has 7 guards; at most 6, make it two flows", f"{guards}return up(x)", needs=("up",))
+
+
+def test_an_unknown_callable_is_refused_with_its_line() -> None:
+    fails(
+        r"flows/layer/x\.yaml:4: 'wrong' is neither a role of layer/x nor an operation",
+        "x = -x\nreturn wrong(x)",
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["merge_heads(x, 2)", "merge_heads()", "attend(x)", "attend(x, x, x, None, None)", "merge_heads(y=x)"],
+)
+def test_operations_are_called_with_what_they_take(call: str) -> None:
+    fails(r"is called with \d arguments", f"return {call}")
+
+
+def test_a_role_may_have_the_name_of_an_operation() -> None:
+    assert check_flow(flow_rule("return merge_heads(x, x, x)", needs=("merge_heads",))) == 1
+
+
+def test_a_needed_role_is_used_under_every_combination() -> None:
+    body = "if fact.flag:\n  return norm(x)\nreturn x"
+    fails("needs role 'norm' but does not use it under every combination", body, needs=("norm",))
+
+
+def test_an_option_stands_behind_has() -> None:
+    fails(r"uses the option 'norm' without has\(norm\)", "return norm(x)", options=("norm",))
+
+
+def test_an_option_that_is_never_used_is_refused() -> None:
+    fails("names role 'norm' and never uses it", "return x", options=("norm",))
+
+
+def test_every_arm_returns() -> None:
+    fails(
+        "does not end in return under every combination",
+        "if fact.flag:\n  return up(x)\nx = up(x)",
+        needs=("up",),
+    )
+
+
+def test_a_root_ends_in_output() -> None:
+    assert check_flow(flow_rule("return output(logits=tower())", "root/x", takes=(), needs=("tower",))) == 1
+    fails(r"a root ends in output\(...\), and nothing else does", "return x", name="root/x")
+
+
+def test_nothing_but_a_root_ends_in_output() -> None:
+    fails(r"a root ends in output\(...\), and nothing else does", "return output(logits=x)")
+
+
+def test_a_name_that_nothing_binds_is_refused() -> None:
+    flow = flow_rule("return up(x, mask)", needs=("up",))
+    with pytest.raises(FlowError, match="layer/x reads 'mask', which no flow binds and no input is"):
+        check_context({"layer/x": flow}, {})
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "mask = padding_mask(y)\nreturn mask",
+        "for mask in layers:\n  y = mask(y)\nreturn y",
+        "return layers(y, mask=y)",
+    ],
+)
+def test_a_name_that_some_flow_binds_is_context(above: str) -> None:
+    flows = {
+        "layer/x": flow_rule("return up(x, mask)", needs=("up",)),
+        "tower/x": flow_rule(above, "tower/x", takes=("y",), options=("layers",)),
+    }
+    check_context(flows, {})
+
+
+def test_a_public_input_is_context() -> None:
+    check_context({"layer/x": flow_rule("return up(x, mask)", needs=("up",))}, {"mask": None})
+
+
+def test_all_shipped_flows_read_what_is_bound() -> None:
+    rulebook = Rulebook()
+    check_context(rulebook.flows, rulebook.inputs)
