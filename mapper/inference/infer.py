@@ -15,7 +15,14 @@ from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import Program, is_dispensable, link, unused_leaves
 from mapper.flows.references import has_role
-from mapper.inference.checks import check_bounds, check_config, check_modules, check_widths, unread_fields
+from mapper.inference.checks import (
+    check_bounds,
+    check_config,
+    check_modules,
+    check_widths,
+    harmful_fields,
+    unread_fields,
+)
 from mapper.inference.choice import Choice, choose, open_conditions
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
@@ -208,7 +215,8 @@ class _Reading:
 
     def count_layers(self) -> None:
         """The length of each tower's list, as a fact that a config can contradict."""
-        towers = [scope for scope in (self.root, *self.root.below()) if is_tower(scope.block)]
+        every = (self.root, *self.root.below())
+        towers = [scope for scope in every if is_tower(scope.block) or scope.topic == "stage"]
         for scope, role in product(towers, TOWER_LISTS):
             elements = scope.block.roles.get(role)
             blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
@@ -251,7 +259,16 @@ class _Reading:
             )
         self.findings += differing_roles(every, self.family.varies if self.family else ())
         self.missing += self.questions(lacking)
+        self.drop_uncalled()
         return not lacking
+
+    def drop_uncalled(self) -> None:
+        """No flow for a block that the one around it only reaches into, to `embeddings.token` say."""
+        for scope in self.root.below():
+            outer = scope.parent
+            if outer is not None and id(outer) in self.flows and not self.is_called(scope):
+                self.flows.pop(id(scope), None)
+                scope.block.flow = None
 
     def questions(self, lacking: list[Scope]) -> list[str]:
         """What a user could say so that a flow fits."""
@@ -377,6 +394,7 @@ class _Reading:
         architecture.unmapped = [key for leaf in idle for key in Leaf.keys(leaf)]
         if complete:
             self.findings += unread_fields(self.facts.config, self.family)
+            self.missing += harmful_fields(self.facts.config, self.family)
         architecture.findings, architecture.missing = self.findings, self.missing
         architecture.reading = self.trust(architecture, complete)
 

@@ -50,6 +50,14 @@ def relative_bias(values: Tensor) -> Tensor:
     return values.permute(2, 0, 1)[None]
 
 
+def masked_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """A bias with the lowest number where the mask hides a key, once for all layers.
+
+    bias (1, H, T, S), mask (1 or B, 1, 1 or T, S) or None -> (1 or B, H, T, S)
+    """
+    return bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
+
+
 def alibi_slopes(x: Tensor, heads: int) -> Tensor:
     """Slope of each head, geometric; heads beyond a power of two interleave (2108.12409).
 
