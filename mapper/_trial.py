@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from mapper.architecture import Architecture
+    from mapper.checkpoint import TensorInfo
 
 # Free extents of inputs. Images and sounds need some size to survive their convolutions.
 EXTENTS = {"batch": 1, "height": 224, "width": 224, "samples": 16_000, "frames": 100}
@@ -100,3 +101,41 @@ def shapes(value: Any, name: str = "") -> list[str]:
             else []
         )
     return []
+
+
+def run_header(architecture: Architecture) -> None:
+    """Build a model for a header alone, with random weights, and run it on made-up inputs. Raises MapperError.
+
+    What the header describes must run: no flow may fail on shapes that its rules say fit.
+    """
+    import torch
+
+    from mapper._build import build_architecture
+    from mapper.errors import MapperError
+
+    checkpoint = architecture.checkpoint
+    generator = torch.Generator().manual_seed(0)
+
+    def read(names: Iterable[str]) -> dict[str, torch.Tensor]:
+        return {name: _random(checkpoint.tensors[name], generator) for name in names}
+
+    filled = replace(architecture, checkpoint=replace(checkpoint, read=read))
+    model = build_architecture(filled, dtype=torch.float32)
+    for case, inputs in input_cases(filled, model):
+        try:
+            with torch.no_grad():
+                model(**inputs)
+        except Exception as error:  # whatever stops it, the rules are at fault
+            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise MapperError(f"the forward fails with {case} inputs: {what}") from error
+
+
+def _random(info: TensorInfo, generator: torch.Generator) -> torch.Tensor:
+    import torch
+
+    from mapper._build import torch_dtype
+
+    dtype = torch_dtype(info.dtype)
+    if not dtype.is_floating_point:
+        return torch.zeros(info.shape, dtype=dtype)
+    return (torch.rand(info.shape, generator=generator) * 0.1 + 0.01).to(dtype)

@@ -46,32 +46,32 @@ def rules() -> None:
 @click.argument(
     "files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
+@click.option("--no-run", is_flag=True, help="Do not build and run the models of examples; needs no torch.")
 @options.rule_folders
 @options.quiet
-def check(files: tuple[Path, ...], rules: tuple[str, ...], quiet: bool) -> None:
-    """Check rule files: their schema, their flows under all guards, their examples. All of them when no FILE is named.
+def check(files: tuple[Path, ...], no_run: bool, rules: tuple[str, ...], quiet: bool) -> None:
+    """Check rule files: schema, flows under all guards, examples, and that their models run. Without FILE, all.
 
     Of a FILE it also says which other families' examples it would steal.
     """
     from mapper.rulebook.check import check_rules
 
     with working("checking"):
-        found = check_rules(_rulebook(rules), files)
-    for file in found:
-        for problem in file.problems:
-            click.echo(printable(problem, limit=1_000))
-    bad = [file for file in found if not file.is_good]
-    if bad:
-        raise RuleError(
-            f"{counted(sum(len(file.problems) for file in bad), 'problem')} in {counted(len(bad), 'rule file')}"
-        )
+        found = check_rules(_rulebook(rules), files, run=not no_run)
+    problems = list(
+        dict.fromkeys(problem for file in found for problem in file.problems)
+    )  # one may stop many files
+    for problem in problems:
+        click.echo(printable(problem, limit=1_000))
+    if problems:
+        raise RuleError(f"{counted(len(problems), 'problem')} in {counted(len(found), 'rule file')}")
     if not quiet:
-        examples, combinations = (
-            sum(getattr(file, of) for file in found) for of in ("examples", "combinations")
+        examples, combinations, runs = (
+            sum(getattr(file, of) for file in found) for of in ("examples", "combinations", "runs")
         )
         click.echo(
-            f"{counted(len(found), 'rule file')}: {counted(examples, 'example')} and {counted(combinations, 'combination')} "
-            "of guards, all as they should be"
+            f"{counted(len(found), 'rule file')}: {counted(examples, 'example')}, {runs} of them built and run, and "
+            f"{counted(combinations, 'combination')} of guards, all as they should be"
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mapper.errors import FlowError, MapperError, RuleError
 from mapper.rulebook.examples import check_example, header, is_near_miss
-from mapper.rulebook.families import Family, read_family
+from mapper.rulebook.families import Example, Family, read_family
 from mapper.rulebook.flows import continued, read_flow
 from mapper.rulebook.strict import Document, load_yaml
 from mapper.rulebook.vocabulary import read_vocabulary
@@ -30,19 +30,23 @@ class FileCheck:
     problems: list[str] = field(default_factory=list)
     examples: int = 0
     combinations: int = 0  # of a flow's guards
+    runs: int = 0  # examples whose model was built and run
 
     @property
     def is_good(self) -> bool:
         return not self.problems
 
 
-def check_rules(rulebook: Rulebook, files: Iterable[Path] = ()) -> list[FileCheck]:
-    """Check these rule files beside the rest of the rule set, or every file of it."""
+def check_rules(rulebook: Rulebook, files: Iterable[Path] = (), run: bool = False) -> list[FileCheck]:
+    """Check these rule files beside the rest of the rule set, or every file of it.
+
+    `run` also builds the model of every example that has a flow, and runs it: that needs torch.
+    """
     chosen = [_document(Path(file), rulebook) for file in files]
     documents = chosen or [
         (kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)
     ]
-    return [_check(kind, document, rulebook, bool(chosen)) for kind, document in documents]
+    return [_check(kind, document, rulebook, bool(chosen), run) for kind, document in documents]
 
 
 def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
@@ -59,13 +63,13 @@ def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
     return kinds[0], document
 
 
-def _check(kind: str, document: Document, rulebook: Rulebook, alone: bool) -> FileCheck:
+def _check(kind: str, document: Document, rulebook: Rulebook, alone: bool, run: bool) -> FileCheck:
     data = document.data if isinstance(document.data, dict) else {}
     key = next(key for key, its in _KINDS.items() if its == kind)
     found = FileCheck(document.label, kind, str(data.get(key, "")))
     try:
         if kind == "families":
-            _check_family(document, rulebook, found, alone)
+            _check_family(document, rulebook, found, alone, run)
         elif kind == "flows":
             _check_flow(document, rulebook, found)
         else:
@@ -94,7 +98,7 @@ def _check_flow(document: Document, rulebook: Rulebook, found: FileCheck) -> Non
             raise
 
 
-def _check_family(document: Document, rulebook: Rulebook, found: FileCheck, alone: bool) -> None:
+def _check_family(document: Document, rulebook: Rulebook, found: FileCheck, alone: bool, run: bool) -> None:
     read_family(document)
     family = next(family for family in rulebook.families if family.file == document.label)
     found.examples = len(family.examples)
@@ -104,8 +108,25 @@ def _check_family(document: Document, rulebook: Rulebook, found: FileCheck, alon
         found.problems += [
             f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences
         ]
+        if run and not differences and not is_near_miss(example):
+            found.problems += _run(example, rulebook, found)
     if alone:
         found.problems += _stolen(family, rulebook)
+
+
+def _run(example: Example, rulebook: Rulebook, found: FileCheck) -> Iterator[str]:
+    """What stops the model of an example, random weights in it, on made-up inputs."""
+    from mapper._trial import run_header
+    from mapper.inference import infer
+
+    architecture = infer(header(example), rulebook)
+    if architecture.reading == "skeleton" or architecture.missing:
+        return
+    try:
+        run_header(architecture)
+        found.runs += 1
+    except MapperError as error:
+        yield f"{example.file}:{example.line}: example {example.name!r}: {error}"
 
 
 def _family_problems(family: Family, rulebook: Rulebook) -> Iterator[str]:

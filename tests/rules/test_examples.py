@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mapper._trial import run_header
+from mapper.inference import infer
 from mapper.rulebook.check import check_rules
-from mapper.rulebook.examples import check_example, is_near_miss
+from mapper.rulebook.examples import check_example, header, is_near_miss
 from mapper.rulebook.families import Example, Family
 from mapper.rulebook.rulebook import Rulebook
 
@@ -23,6 +25,18 @@ FLOWS = [Path(document.path) for document in RULEBOOK.documents("flows")]
 @pytest.mark.parametrize(("family", "example"), EXAMPLES)
 def test_example_is_read_as_it_says(family: Family, example: Example) -> None:
     assert check_example(example, family, RULEBOOK) == []
+
+
+@pytest.mark.parametrize(("family", "example"), EXAMPLES)
+def test_the_model_of_an_example_runs(family: Family, example: Example) -> None:
+    """Flows run under the guards that the examples answer; `check_rules` compiles them under all."""
+    if is_near_miss(example):
+        return
+    architecture = infer(header(example), RULEBOOK)
+    if architecture.reading != "skeleton" and not architecture.missing:
+        run_header(architecture)
+    else:
+        assert example.expect.get("reading") != "exact"
 
 
 @pytest.mark.parametrize("family", RULEBOOK.families, ids=lambda family: family.name)
