@@ -111,6 +111,12 @@ def check_modules(leaves: Iterable[Leaf]) -> None:
             raise ArchitectureError(f"{leaf.place}.{told}")
 
 
+def harmful_fields(config: Config, family: Family | None) -> list[str]:
+    """What no flow does though the config asks for it: fields that change nothing with other values than theirs."""
+    fields = config.harmful(family.irrelevant if family else (), family.harmless if family else None)
+    return [f"config {shorten(field)} asks for what no flow here does" for field in fields]
+
+
 def unread_fields(config: Config, family: Family | None) -> list[str]:
     """A finding for the fields that no rule read and none calls irrelevant."""
     fields = config.unread(family.irrelevant if family else (), family.harmless if family else None)

@@ -111,13 +111,24 @@ class Config:
         self, irrelevant: Iterable[str] = (), harmless: Mapping[str, tuple[Any, ...]] | None = None
     ) -> list[str]:
         """Fields that no fact came from and no rule calls irrelevant, in order."""
+        return [name for name, known in self._left(irrelevant, harmless) if not known]
+
+    def harmful(
+        self, irrelevant: Iterable[str] = (), harmless: Mapping[str, tuple[Any, ...]] | None = None
+    ) -> list[str]:
+        """Those of them that are harmless with some values, and have another: what they ask for is not done."""
+        return [name for name, known in self._left(irrelevant, harmless) if known]
+
+    def _left(
+        self, irrelevant: Iterable[str], harmless: Mapping[str, tuple[Any, ...]] | None
+    ) -> Iterator[tuple[str, bool]]:
+        """Each field that nobody read, and whether some values of it are known."""
         ignored = self.vocabulary.irrelevant.union(irrelevant)
         allowed = {**self.vocabulary.harmless, **(harmless or {})}
-        return [
-            found.name
-            for found in self._fields(self.data, "", ignored)
-            if found.name not in self.read and not _is_harmless(found, ignored, allowed)
-        ]
+        for found in self._fields(self.data, "", ignored):
+            if found.name not in self.read and not _is_harmless(found, ignored, allowed):
+                known = found.name in allowed or found.name.rpartition(".")[2] in allowed
+                yield (f"{found.name} = {shown(found.value)}" if known else found.name), known
 
     def _fields(
         self, data: Mapping[str, Any], prefix: str, ignored: frozenset[str], depth: int = 0

@@ -39,10 +39,12 @@ def choose_root(
             return choice
         if stated:
             raise HintError(f"{stated.source} does not go with the heads: {'; '.join(choice.reasons[:3])}")
+    lacking = next((reason for reason in choice.reasons if " needs " in reason), "") if task else ""
     choice = _by_heads(root, flows, family, facts)
     if task and choice.flow:
         findings.append(
             f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}"
+            + (f": {lacking}" if lacking else "")
         )
     return choice
 

@@ -178,6 +178,8 @@ def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[E
     place = str(leaf.place)
     key = f"{place}.{name} {list(info.shape)}" if name else f"{place} {list(info.shape)}"
     extents = aligned(extents, len(shape))
+    if name == "bias" and len(shape) != len(extents):
+        raise ArchitectureError(f"{place}.weight is missing: its bias stands alone")
     if len(shape) != len(extents):
         raise ArchitectureError(
             f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]"

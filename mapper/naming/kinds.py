@@ -95,8 +95,8 @@ class _Folder:
         tensors = {word: self.own[word] for word, purpose in self.purposes.items() if purpose}
         tensors |= self.parametrized()
         purposes = {self.purposes.get(word, "weight") for word in tensors}
-        if not purposes:
-            return None
+        if not purposes or not self.spot.place:
+            return None  # a module without a name is no attribute: its tensors stand by themselves
         kind, why, sure = self.kind(tensors, purposes)
         if kind in ("Parameter", "Buffer"):
             return None

@@ -28,6 +28,7 @@ def collection_paused() -> Iterator[None]:
 
 def parse(data: bytes, name: str, **options: Any) -> dict[str, Any]:
     """The JSON object in `data`; `options` go to `json.loads`."""
+    options.setdefault("object_pairs_hook", lambda pairs: _once(pairs, name))
     try:
         document = json.loads(data.decode("utf-8-sig"), **options)
     except FormatError:  # a ValueError too; raised by `options`
@@ -47,6 +48,18 @@ def parse(data: bytes, name: str, **options: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise FormatError(f"{name}: holds a JSON {_kind(document)} where an object is needed")
     return document
+
+
+def _once(pairs: list[tuple[str, Any]], name: str) -> dict[str, Any]:
+    """One object; a key that stands there twice must have one value."""
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        for key, value in pairs:
+            if table[key] != value:
+                raise FormatError(
+                    f"{name}: {shorten(key)} more than once, as {shorten(str(value), 40)} and {shorten(str(table[key]), 40)}"
+                )
+    return table
 
 
 def read_document(path: str | Path, limit: int = limits.CONFIG_BYTES) -> dict[str, Any]:

@@ -138,7 +138,8 @@ def test_unread_fields_are_listed_down_to_the_nested_one() -> None:
 
 
 def test_a_harmless_field_with_another_value_is_not_harmless() -> None:
-    assert Config({"is_decoder": True}, VOCABULARY).unread() == ["is_decoder"]
+    config = Config({"is_decoder": True, "odd": 1}, VOCABULARY)
+    assert (config.unread(), config.harmful()) == (["odd"], ["is_decoder = true"])
 
 
 def test_a_hint_of_an_unknown_fact_names_the_close_one() -> None:
