@@ -6,15 +6,30 @@ import ast
 
 from mapper.errors import FlowError
 
-_MODULES = frozenset(
-    {"__future__", "math", "dataclasses", "pathlib", "torch", "torch.nn.functional", "safetensors.torch"}
-)
+_NAMES = {  # what may be imported from where
+    "__future__": frozenset({"annotations"}),
+    "dataclasses": frozenset({"dataclass"}),
+    "pathlib": frozenset({"Path"}),
+    "torch": frozenset({"Tensor", "nn"}),
+    "safetensors.torch": frozenset({"load_file"}),
+}
+_MODULES = frozenset({*_NAMES, "math", "torch.nn.functional"})
 _BUILTINS = frozenset({
     "super", "range", "len", "zip", "enumerate", "tuple", "list", "dict", "str", "int", "float", "bool", "None", "True", "False",
     "FileNotFoundError", "RuntimeError", "ValueError", "sorted", "min", "max", "sum", "isinstance", "reversed", "abs", "round", "set",
-    "any", "all", "next", "object", "complex", "getattr", "map", "slice",
+    "any", "all", "next", "map", "slice",
+})  # fmt: skip
+_REFUSED = frozenset({
+    "eval", "exec", "compile", "open", "input", "globals", "locals", "vars", "getattr", "setattr", "delattr", "breakpoint", "exit",
+    "quit", "memoryview", "__import__", "__builtins__",
 })  # fmt: skip
 _DUNDERS = frozenset({"__init__", "__future__"})
+# What files, networks and processes are reached through; the rest of torch computes.
+_TORCH_REFUSED = frozenset({
+    "load", "save", "hub", "ops", "serialization", "utils", "package", "jit", "classes", "multiprocessing", "distributed", "from_file",
+    "import_ir_module", "library", "_C", "os", "sys", "storage", "onnx",
+})  # fmt: skip
+_TOP_LEVEL = "torch.export.register_dataclass(Output)"
 
 
 def check_source(text: str) -> None:
@@ -27,8 +42,9 @@ def check_source(text: str) -> None:
         tree = ast.parse(text)
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         raise FlowError(f"the generated source does not parse: {error}") from None
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    bound = set(defined)
+    for node in tree.body:
+        _check_top_level(node)
+    bound = {node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     used: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -41,11 +57,39 @@ def check_source(text: str) -> None:
                 bound.add(node.id)
         elif isinstance(node, ast.arg):
             bound.add(node.arg)
-        elif isinstance(node, ast.Attribute) and node.attr.startswith("__") and node.attr not in _DUNDERS:
-            raise FlowError(f"line {node.lineno} of the generated source reads {node.attr!r}")
+        elif isinstance(node, ast.Attribute):
+            _check_attribute(node)
     for name, line in used.items():
-        if name not in bound and name not in _BUILTINS:
+        if name in _REFUSED or (name not in bound and name not in _BUILTINS):
             raise FlowError(f"line {line} of the generated source reads {name!r}, which nothing defines")
+
+
+def _check_top_level(node: ast.stmt) -> None:
+    """Importing the file runs nothing but definitions."""
+    if isinstance(node, (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef)):
+        return
+    if isinstance(node, ast.Expr) and (
+        isinstance(node.value, ast.Constant) or ast.unparse(node) == _TOP_LEVEL
+    ):
+        return
+    if isinstance(node, ast.Assign) and _is_table(node.value):
+        return
+    raise FlowError(f"line {node.lineno} of the generated source is no definition")
+
+
+def _is_table(node: ast.expr) -> bool:
+    """Whether it is a dict of literals: the table of renamed words."""
+    return isinstance(node, ast.Dict) and all(
+        isinstance(part, ast.Constant) for part in (*node.keys, *node.values)
+    )
+
+
+def _check_attribute(node: ast.Attribute) -> None:
+    is_torch = isinstance(node.value, ast.Name) and node.value.id == "torch"
+    if (node.attr.startswith("__") and node.attr not in _DUNDERS) or (
+        is_torch and node.attr in _TORCH_REFUSED
+    ):
+        raise FlowError(f"line {node.lineno} of the generated source reads {node.attr!r}")
 
 
 def _check_import(node: ast.Import | ast.ImportFrom) -> None:
@@ -53,3 +97,7 @@ def _check_import(node: ast.Import | ast.ImportFrom) -> None:
     for name in names:
         if name not in _MODULES:
             raise FlowError(f"line {node.lineno} of the generated source imports {name!r}")
+    if isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            if alias.name not in _NAMES.get(node.module or "", ()):
+                raise FlowError(f"line {node.lineno} of the generated source imports {alias.name!r}")
