@@ -155,18 +155,25 @@ def _items(value: Leaf | Block | list[Block] | list[Leaf]) -> list[Leaf | Block]
 
 
 def order_children(root: Folder, program: Program) -> None:
-    """Children stand in the order in which the data passes them; what no statement uses stands last."""
+    """Children stand in the order in which the data passes them; what its own block does not use stands last."""
     ranks: dict[int, int] = {}
-    _rank(program.root.block, program, ranks)
+    blocks = {
+        id(leaf): piece.block
+        for piece in program.pieces.values()
+        for value in piece.block.roles.values()
+        for leaf in _items(value)
+    }
+    _rank(program.root.block, program, ranks, blocks)
     _order(root, ranks)
 
 
-def _rank(block: Block, program: Program, ranks: dict[int, int]) -> None:
+def _rank(block: Block, program: Program, ranks: dict[int, int], blocks: dict[int, Block]) -> None:
     for item in program.piece(block).used.values():
         if isinstance(item, Leaf):
-            ranks.setdefault(id(item), len(ranks))
+            if blocks.get(id(item), block) is block:
+                ranks.setdefault(id(item), len(ranks))
         elif item.flow is not None:
-            _rank(item, program, ranks)
+            _rank(item, program, ranks, blocks)
 
 
 def _order(folder: Folder, ranks: dict[int, int]) -> int:

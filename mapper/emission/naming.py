@@ -88,11 +88,27 @@ def _unique(candidates: list[str], taken: set[str]) -> str:
 
 def describe(done: ClassText, program: Program | None) -> str:
     """The docstring: where in the checkpoint, and what the flow says it does."""
-    places = list(dict.fromkeys(pattern(draft.folder.place) for draft in done.drafts))
+    places = _patterns([draft.folder.place for draft in done.drafts])
     where = ", ".join(places[:2]) + (f" and {len(places) - 2} more" if len(places) > 2 else "")
     block = done.drafts[0].folder.block
     doc = _doc(block, program)
     return comment(f"{where}: {doc}." if doc else f"{where}.")
+
+
+def _patterns(places: list[Place]) -> list[str]:
+    """The places of a class, those that differ in their numbers alone as one."""
+    alike: dict[tuple[str, ...], list[Place]] = {}
+    for place in places:
+        alike.setdefault(tuple(part if isinstance(part, str) else "*" for part in place), []).append(place)
+    return [
+        ".".join(_star({place[at] for place in group}) for at in range(len(group[0]))) or "The model"
+        for group in alike.values()
+    ]
+
+
+def _star(parts: set[str | tuple[int, ...]]) -> str:
+    part = next(iter(parts))
+    return pattern(Place((part,))) if len(parts) == 1 else "*"
 
 
 def _doc(block: Block | None, program: Program | None) -> str:
