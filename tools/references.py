@@ -48,6 +48,8 @@ def write_reference(config: dict[str, Any], class_name: str, folder: Path) -> No
     """Save a model of that class, as the hub has it, with weights that no default could be mistaken for."""
     fields = {name: value for name, value in config.items() if name not in ("model_type", "architectures")}
     made = transformers.AutoConfig.for_model(config["model_type"], **fields)
+    if hasattr(made, "pad_token_id") and made.pad_token_id is None:
+        made.pad_token_id = 0  # without one the reference classifies single rows only
     torch.manual_seed(0)
     model = getattr(transformers, class_name)._from_config(made, attn_implementation="eager").float().eval()
     randomise(model)

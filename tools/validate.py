@@ -31,7 +31,7 @@ from mapper.emission import emit  # noqa: E402
 from mapper.errors import MapperError  # noqa: E402
 from mapper.inference import infer  # noqa: E402
 from mapper.rulebook.examples import header, is_near_miss  # noqa: E402
-from mapper.rulebook.families import Family  # noqa: E402
+from mapper.rulebook.families import Example, Family  # noqa: E402
 from mapper.rulebook.rulebook import Rulebook  # noqa: E402
 from mapper.sources import open_source  # noqa: E402
 
@@ -41,18 +41,26 @@ MODELS: dict[str, str] = yaml.safe_load((ROOT / "tools" / "models.yaml").read_te
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", help="families, separated by commas")
     parser.add_argument("--sources", action="store_true", help="write sources and index, compare nothing")
     arguments = parser.parse_args()
     families = [family for family in Rulebook().families if family.model_types]
     chosen = [family for family in families if not arguments.only or family.name in arguments.only.split(",")]
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "families": {}}
+    record = (
+        json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "families": {}, "tracing": {}}
+    )
     if not arguments.sources:
         for family in chosen:
             record["families"][family.name] = compare_family(family)
+            record["tracing"][family.name] = trace_family(family)
         record["versions"] = versions()
-        record["families"] = {name: record["families"][name] for name in sorted(record["families"])}
+        for part in ("families", "tracing"):
+            record[part] = {
+                family.name: record[part][family.name] for family in families if family.name in record[part]
+            }
         write(RECORD, json.dumps(record, indent=1) + "\n")
     rows = [write_source(family, record) for family in families]
     write(GENERATED / "README.md", index(rows, record))
@@ -112,6 +120,35 @@ def compare_class(config: dict[str, Any], name: str) -> float | str:
         return max((item.value for item in result.outputs), default=float("nan"))
 
 
+def trace_family(family: Family) -> dict[str, str]:
+    """Which of export, compile, gradient step and subclass fail on the family's first example, each with its cause."""
+    import torch
+    from tracing import failures
+
+    from mapper._build import build_architecture
+    from mapper._trial import input_cases
+
+    architecture = infer(header(first_example(family)), Rulebook())
+    model = build_architecture(architecture)
+    generator = torch.Generator().manual_seed(0)
+    made = {
+        key: torch.randn(value.shape, generator=generator) * 0.1
+        if value.is_floating_point()
+        else torch.zeros_like(value, device="cpu")
+        for key, value in model.state_dict().items()
+    }
+    model.load_state_dict(made, assign=True)
+    cases = dict(input_cases(architecture, model))
+    inputs = cases.get("right padding", cases["plain"])
+    found = failures(model, inputs, {name: spec["shape"] for name, spec in architecture.inputs.items()})
+    print(f"{family.name:16} {found or 'exports, compiles, trains, subclasses'}", flush=True)
+    return found
+
+
+def first_example(family: Family) -> Example:
+    return next(example for example in family.examples if not is_near_miss(example))
+
+
 def source_of(family: Family) -> Checkpoint:
     """The checkpoint that stands for a family: an entry of the catalogue, or its first example, labelled tiny."""
     if family.name in MODELS:
@@ -119,7 +156,7 @@ def source_of(family: Family) -> Checkpoint:
         if found is None:
             raise SystemExit(f"tools/models.yaml: {MODELS[family.name]} is not in the catalogue")
         return found
-    example = next(example for example in family.examples if not is_near_miss(example))
+    example = first_example(family)
     checkpoint = header(example)
     checkpoint.source = f"{family.name}, tiny"
     checkpoint.notes = [f"tiny: the header is the example {example.name!r} of {family.file}"]
@@ -141,6 +178,7 @@ def write_source(family: Family, record: dict[str, Any]) -> dict[str, Any]:
         "mapped": len(architecture.checkpoint.tensors) - len(architecture.unmapped),
         "lines": text.count("\n"), "compared": len(worst), "worst": max(worst, default=None),
         "defaults": sum(fact.evidence == "default" for fact in architecture.facts),
+        "traces": ", ".join(f"not {name}" for name in record["tracing"].get(family.name, {})) or "all",
         "made": "tiny" if family.name not in MODELS else "reconstructed header",
     }  # fmt: skip
 
@@ -158,16 +196,32 @@ def index(rows: list[dict[str, Any]], record: dict[str, Any]) -> str:
         "implementation, over every class that the reference has for the type: tiny random weights, plain inputs, padding on",
         f"either side, one row. Compared with {used}; `parity.json` has every figure.",
         "",
-        "| family | model types | source | read from | reading | tensors mapped | facts by default | lines | classes compared | largest difference |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| family | model types | source | read from | reading | tensors mapped | facts by default | lines | classes compared | largest difference | export, compile, train, subclass |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     body = [
         f"| {row['family']} | {row['types']} | [{row['family']}.py]({row['family']}.py) | {row['model']} ({row['made']}) "
         f"| {row['reading']} | {row['mapped']} of {row['tensors']} | {row['defaults']} | {row['lines']} | {row['compared']} "
-        f"| {'-' if row['worst'] is None else format(row['worst'], '.1e')} |"
+        f"| {'-' if row['worst'] is None else format(row['worst'], '.1e')} | {row['traces']} |"
         for row in rows
     ]
-    return "\n".join([*head, *body]) + "\n"
+    causes = [
+        f"- {family}, {name}: {cause}"
+        for family, found in record["tracing"].items()
+        for name, cause in found.items()
+    ]
+    left_out = [
+        f"- {name}: {text}" for types in record["families"].values() for made in types.values()
+        for name, text in made.items() if isinstance(text, str)
+    ]  # fmt: skip
+    notes = ["", "Checks that fail, by cause:", "", *(causes or ["- none"])]
+    notes += [
+        "",
+        "Classes that the reference has and `mapper` does not vouch for yet:",
+        "",
+        *(left_out or ["- none"]),
+    ]
+    return "\n".join([*head, *body, *notes]) + "\n"
 
 
 def write(path: Path, text: str) -> None:
