@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from mapper.errors import listed
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 # Free extents of inputs. Images and sounds need some size to survive their convolutions.
 EXTENTS = {"batch": 1, "height": 224, "width": 224, "samples": 16_000, "frames": 100}
 OTHER_EXTENT = 8
+LARGEST_SIDE = 1024  # of an image: a config may claim any size, and a forward on it must end
 FIRST_ID, IDS = 2, 8  # past the padding ids 0 and 1; every vocabulary has ten
 LENGTH = 11  # odd, and longer than the padding
 PADDED = 4
@@ -63,13 +66,18 @@ def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
     for part in (config or {}, *(value for value in (config or {}).values() if isinstance(value, Mapping))):
         size = part.get("image_size")
         sides = size if isinstance(size, list) else [size, size]
-        if len(sides) == 2 and all(isinstance(side, int) and 0 < side <= 4096 for side in sides):
+        if len(sides) == 2 and all(_is_extent(side, LARGEST_SIDE) for side in sides):
+            channels = part.get("num_channels")
             return {
                 "height": int(sides[0] or 0),
                 "width": int(sides[1] or 0),
-                "channels": int(part.get("num_channels", 3)),
+                "channels": int(channels) if _is_extent(channels, LARGEST_SIDE) else 3,
             }
     return {"channels": 3}
+
+
+def _is_extent(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
 def _made_up(spec: dict[str, Any], extents: Mapping[str, int]) -> torch.Tensor:
@@ -101,6 +109,22 @@ def shapes(value: Any, name: str = "") -> list[str]:
             else []
         )
     return []
+
+
+def not_finite(outputs: Any, model: nn.Module) -> list[str]:
+    """A line where an output holds NaN or infinity, with the first tensors of the checkpoint that do."""
+    import torch
+
+    def is_bad(tensor: Any) -> bool:
+        is_float = isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.itemsize > 1
+        return is_float and not bool(tensor.isfinite().all())
+
+    bad = [name for name, value in (vars(outputs) if is_dataclass(outputs) else {}).items() if is_bad(value)]
+    if not bad:
+        return []
+    stored = [name for name, tensor in model.state_dict().items() if is_bad(tensor)]
+    cause = f"so do the weights {listed(stored, 3)}" if stored else "all weights are finite"
+    return [f"not finite: {', '.join(bad)} hold NaN or infinity; {cause}"]
 
 
 def run_header(architecture: Architecture) -> None:

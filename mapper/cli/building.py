@@ -80,7 +80,7 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> list[str
         import torch
 
         from mapper._build import build_architecture
-        from mapper._trial import made_up_inputs, shapes
+        from mapper._trial import made_up_inputs, not_finite, shapes
     _check_device(device)
     start = time.perf_counter()
     with working("loading weights"):
@@ -97,17 +97,24 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> list[str
     with working("running once"), torch.inference_mode():
         try:
             outputs = model(**inputs)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except Exception as error:  # whatever stops a model that a file describes, the file is at fault
             raise ArchitectureError(
                 f"{architecture.checkpoint.source}: the forward fails on made-up inputs ({type(error).__name__}: {error}); "
-                "mapper inspect shows on what evidence the model rests"
+                f"{_advice(architecture)}"
             ) from error
     given = ", ".join(text for name, value in inputs.items() for text in shapes(value, name))
     return [
         *lines,
         f"ran in {time.perf_counter() - start:.2f} s on {given}:",
         *(f"  {text}" for text in shapes(outputs)),
+        *(printable(text, limit=400) for text in not_finite(outputs, model)),
     ]
+
+
+def _advice(architecture: Architecture) -> str:
+    """What may be wrong with a model that cannot run: weights of two types, if there are any."""
+    of_types = [finding for finding in architecture.findings if "of several types" in finding]
+    return of_types[0] if of_types else "mapper inspect shows on what evidence the model rests"
 
 
 def torch_dtype(name: str | None) -> torch.dtype | None:

@@ -15,7 +15,7 @@ from mapper.emission.sizes import evaluate, names_in
 from mapper.emission.text import literal
 from mapper.flows.flow import Flow
 from mapper.flows.language import parse_expression
-from mapper.naming.members import misfit, odd_dtype
+from mapper.naming.members import FLOATS, misfit, odd_dtype
 from mapper.rulebook.flows import aligned
 
 TORCH_DTYPES = {
@@ -25,7 +25,6 @@ TORCH_DTYPES = {
     "F8_E5M2": "torch.float8_e5m2", "F8_E4M3FNUZ": "torch.float8_e4m3fnuz", "F8_E5M2FNUZ": "torch.float8_e5m2fnuz",
     "F8_E8M0": "torch.float8_e8m0fnu", "F4": "torch.float4_e2m1fn_x2",
 }  # fmt: skip
-FLOATS = ("F64", "F32", "F16", "BF16")
 _RANKS = {
     "Linear": 2,
     "Embedding": 2,
@@ -69,6 +68,16 @@ def setting(leaf: Leaf, role: str, block: Block, flow: Flow) -> Setting:
     """The flow's `shapes` and `leaves` for one role."""
     rule = flow.rule
     return Setting(tuple(rule.shapes.get(role, ())), rule.leaves.get(role), block.facts, block.role)
+
+
+def shared_facts(inner: Setting, outer: Setting) -> dict[int, Fact]:
+    """The inner block's facts for the extents of a leaf, each with what the block around calls the same extent."""
+    found: dict[int, Fact] = {}
+    for one, other in zip(inner.shape, outer.shape, strict=False):
+        mine, theirs = (inner.facts or {}).get(one), (outer.facts or {}).get(other)
+        if mine is not None and theirs is not None and mine is not theirs and mine.value == theirs.value:
+            found[id(mine)] = theirs
+    return found
 
 
 class Constructor:
@@ -129,7 +138,7 @@ class Constructor:
 
     def zeros(self, name: str, info: TensorInfo) -> str:
         extents = ", ".join(
-            self.value(f"{name}_size{axis}", extent) for axis, extent in enumerate(info.shape)
+            self.value(f"{name}_size{axis}", extent) for axis, extent in enumerate(_held(info))
         )
         if info.dtype in FLOATS:
             return f"nn.Parameter(torch.zeros({extents or '()'}))"
@@ -163,25 +172,25 @@ class Constructor:
             return False
 
     def option(self, name: str, default: Any) -> str | None:
-        """`name=value` for an argument that a leaf fact or the flow gives; None where it is torch's own default."""
+        """`name=value` for an argument that the flow or a leaf fact gives; None for a constant that is torch's own default."""
+        text = (self.where.arguments or {}).get(name)
         fact = self.leaf.facts.get(name)
-        if fact is not None:
+        if text is None and fact is not None:
             if fact.value == default:
                 return None
             symbol = self.draft.size(
                 f"{self.name}_{name}", fact.value, ast.Name(name), {name: fact}, self.where.prefix
             )
             return f"{name}={symbol}"
-        text = (self.where.arguments or {}).get(name)
         if text is None:
             return None
         node = parse_expression(str(text), "leaves", 1)
         kernel = self.kernel()
         known = {key: item.value for key, item in (self.where.facts or {}).items()}
         value = _fold({**known, "kernel": kernel}, node)
-        if value == default:
-            return None
         symbolic = "kernel" not in names_in(node) and bool(names_in(node))
+        if value == default and not symbolic:
+            return None
         return f"{name}={self.value(name, value, node if symbolic else None)}"
 
     def kernel(self) -> Any:
@@ -357,13 +366,19 @@ class Constructor:
 
     def bare(self) -> str:
         info = self.leaf.tensors[""]
-        extents = ", ".join(self.extent(axis, info.shape, f"size{axis}") for axis in range(len(info.shape)))
+        shape = _held(info)
+        extents = ", ".join(self.extent(axis, shape, f"size{axis}") for axis in range(len(shape)))
         dtype = None if info.dtype == "F32" else f"dtype={TORCH_DTYPES[info.dtype]}"
         tensor = self.call("torch.zeros", extents or "()", dtype if info.dtype not in FLOATS else None)
         if self.leaf.kind == "Buffer":
             return tensor
         grad = None if info.dtype in FLOATS else "requires_grad=False"
         return self.call("nn.Parameter", tensor, grad)
+
+
+def _held(info: TensorInfo) -> tuple[int, ...]:
+    """The shape as torch holds it: two numbers of four bits are one element."""
+    return (*info.shape[:-1], info.shape[-1] // 2) if info.dtype == "F4" and info.shape else info.shape
 
 
 def _fold(known: Mapping[str, Any], node: ast.expr) -> Any:

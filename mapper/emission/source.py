@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mapper.architecture import Architecture
 from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.classes import Classes, blocks_of
-from mapper.emission.constructors import FLOATS, TORCH_DTYPES
+from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
 from mapper.emission.memory import annotation, cache_method
 from mapper.emission.modules import Folder, assign_owners, module_tree, order_children
@@ -22,6 +22,7 @@ from mapper.emission.ties import tie_text, tied_modules
 from mapper.emission.types import Types
 from mapper.flows.flow import Flow
 from mapper.flows.program import Program, link
+from mapper.naming.members import FLOATS
 from mapper.operations.registry import operation_names, operation_source, operations_needed
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")

@@ -190,8 +190,14 @@ def test_a_broken_config_is_named(text: str, tmp_path: Path) -> None:
 
 def test_a_config_that_json_would_not_allow_is_read_as_python_does(tmp_path: Path) -> None:
     shard(tmp_path / "model.safetensors", "a")
-    (tmp_path / "config.json").write_bytes(b'\xef\xbb\xbf{"a": Infinity, "b": 1, "b": 2}')
+    (tmp_path / "config.json").write_bytes(b'\xef\xbb\xbf{"a": Infinity, "b": 2, "b": 2}')
     assert open_source(tmp_path, purpose="headers").config == {"a": float("inf"), "b": 2}
+
+
+def test_a_config_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    shard(tmp_path / "model.safetensors", "a")
+    (tmp_path / "config.json").write_text('{"b": {"c": 1, "c": [2]}}')
+    assert refusal(tmp_path, FormatError) == "config.json: 'c' more than once, as '1' and '[2]'"
 
 
 def test_a_config_larger_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
