@@ -14,6 +14,7 @@ _CALLED = {
     "layers": "layer",
     "stages": "stage",
     "experts": "expert",
+    "convolutions": "convolution",
     "blocks": "block",
     "moe": "mixture_of_experts",
 }
@@ -42,7 +43,14 @@ def base_name(folder: Folder) -> str:
         return next((part for part in reversed(folder.place) if isinstance(part, str)), "items")
     if block.flow and block.flow.startswith("tower/"):
         return _tower_name(block.flow.partition("/")[2])
-    return _CALLED.get(block.role, block.role)
+    role = _unnumbered(block.role)
+    return _CALLED.get(role, role)
+
+
+def _unnumbered(role: str) -> str:
+    """`convolution_2`, the second of a layer, is a convolution."""
+    stem = role.rstrip("0123456789")
+    return stem[:-1] if stem != role and stem.endswith("_") else role
 
 
 def _tower_name(flow: str) -> str:

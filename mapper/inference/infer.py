@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from mapper.architecture import Architecture, Block, Leaf
+from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import Program, is_dispensable, link, unused_leaves
@@ -29,6 +29,7 @@ from mapper.inference.facts import Facts
 from mapper.inference.fill import Filler
 from mapper.inference.gaps import (
     differing_roles,
+    lacking_biases,
     lacking_elements,
     lacking_names,
     lacking_recognition,
@@ -169,7 +170,9 @@ class _Reading:
         self.facts = self.known_facts(vocabulary)
         check_scopes(self.facts.given, self.root)
         self.count_layers()
-        self.gap(lacking_names(self.family, self.names) if self.family else [])
+        if self.family:
+            self.gap(lacking_names(self.family, self.names))
+            self.gap(lacking_biases(self.family, read))
         self.gap(lacking_tensors(leaves))
         complete = self.choose_flows() and self.computes(read)
         sizes = self.solve_sizes(complete)
@@ -222,7 +225,7 @@ class _Reading:
             blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
             if blocks:
                 indices = [at for item in blocks for at in item.indices or ()]
-                folder = ".".join(map(str, blocks[0].home[:-1]))
+                folder = str(Place(blocks[0].home[:-1]))
                 self.gap(lacking_elements(folder, indices))
                 scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
 
@@ -407,6 +410,7 @@ class _Reading:
     def inputs(self, program: Program) -> dict[str, dict[str, Any]]:
         """The public inputs, in the order of the vocabulary."""
         declared, names = self.rulebook.inputs, program.inputs
+        own = {key: spec for piece in program.pieces.values() for key, spec in piece.flow.rule.inputs.items()}
         for name in names:
             if name not in declared:
                 raise FlowError(
@@ -417,6 +421,7 @@ class _Reading:
                 "shape": list(rule.shape),
                 "dtype": rule.dtype,
                 "optional": rule.optional or is_dispensable(program, name),
+                **own.get(name, {}),
             }
             for name, rule in declared.items()
             if name in names

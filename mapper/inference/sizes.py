@@ -169,6 +169,8 @@ def _evidence(known: Known) -> str:
 def _equations(scope: Scope, rule: FlowRule) -> Iterator[Equation]:
     for role, extents in rule.shapes.items():
         for leaf in leaves_at(scope.block, role):
+            if "bias" in leaf.tensors and len(leaf.tensors) == 1 and role not in rule.ties:
+                raise ArchitectureError(f"{leaf.place}.weight is missing: its bias stands alone")
             yield from _of_leaf(leaf, extents, rule)
 
 
@@ -178,8 +180,6 @@ def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[E
     place = str(leaf.place)
     key = f"{place}.{name} {list(info.shape)}" if name else f"{place} {list(info.shape)}"
     extents = aligned(extents, len(shape))
-    if name == "bias" and len(shape) != len(extents):
-        raise ArchitectureError(f"{place}.weight is missing: its bias stands alone")
     if len(shape) != len(extents):
         raise ArchitectureError(
             f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]"
@@ -193,7 +193,7 @@ def _weight(leaf: Leaf) -> tuple[str, TensorInfo]:
     for name in _WEIGHTS:
         if name in leaf.tensors:
             return name, leaf.tensors[name]
-    return max(leaf.tensors.items(), key=lambda item: len(item[1].shape))
+    return max(leaf.tensors.items(), key=lambda item: (len(item[1].shape), item[1].size))
 
 
 def weight_shape(leaf: Leaf) -> tuple[int, ...]:

@@ -41,9 +41,8 @@ class FlowRule:
     """The flow whose statements, but for its return, come before these; what it declares holds here too."""
     unread: dict[str, str] = field(default_factory=dict)
     """Roles that may be there and that this computation does not read -> why."""
-    inputs: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # public inputs that vocabulary/inputs.yaml does not declare
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Public inputs that are otherwise here than vocabulary/inputs.yaml says: `shape`, `dtype` or `optional`."""
 
     @property
     def topic(self) -> str:
@@ -94,7 +93,9 @@ def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ..
         return rule
     where = f"{rule.file}:{rule.line}: {rule.name} comes after"
     if rule.after not in flows or rule.after in (*seen, rule.name):
-        raise RuleError(f"{where} {rule.after!r}, {'itself' if rule.after in flows else 'which there is not'}")
+        raise RuleError(
+            f"{where} {rule.after!r}, {'itself' if rule.after in flows else 'which there is not'}"
+        )
     base = continued(flows[rule.after], flows, (*seen, rule.name))
     rows = base.body.splitlines()
     ends = [at for at, row in enumerate(rows) if row.startswith("return")]
