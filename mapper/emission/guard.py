@@ -42,8 +42,8 @@ def check_source(text: str) -> None:
         tree = ast.parse(text)
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         raise FlowError(f"the generated source does not parse: {error}") from None
-    for node in tree.body:
-        _check_top_level(node)
+    for statement in tree.body:
+        _check_top_level(statement)
     bound = {node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     used: dict[str, int] = {}
     for node in ast.walk(tree):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 WIDTH = 110
@@ -15,17 +15,19 @@ _PRECEDENCE: dict[type[ast.operator], tuple[int, str]] = {
     ast.Add: (1, "+"), ast.Sub: (1, "-"), ast.Mult: (2, "*"), ast.Div: (2, "/"), ast.FloorDiv: (2, "//"), ast.Mod: (2, "%"),
     ast.MatMult: (2, "@"), ast.Pow: (4, "**"),
 }  # fmt: skip
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def quoted(text: str) -> str:
-    """A string literal in double quotes, ASCII only, whatever the text holds."""
-    return (
-        '"'
-        + "".join(_ESCAPES.get(char) or (char if " " <= char <= "~" else _escape(char)) for char in text)
-        + '"'
-    )
+    """A string literal, ASCII only, whatever the text holds; in single quotes where these need fewer escapes."""
+    mark = "'" if text.count('"') > text.count("'") else '"'
+    escapes = {**_ESCAPES, mark: f"\\{mark}"}
+    return mark + "".join(escapes.get(char) or _printable(char) for char in text) + mark
+
+
+def _printable(char: str) -> str:
+    return char if " " <= char <= "~" else _escape(char)
 
 
 def _escape(char: str) -> str:
@@ -120,10 +122,9 @@ def _index(node: ast.expr) -> str:
 def _binary(node: ast.BinOp, outer: int) -> str:
     rank, symbol = _PRECEDENCE[type(node.op)]
     if isinstance(node.op, ast.Pow):
-        left, right = expression(node.left, rank + 1), expression(node.right, rank)
-        simple = all(
-            isinstance(side, (ast.Name, ast.Constant, ast.Attribute)) or _is_negative(side)
-            for side in (node.left, node.right)
+        left, right = expression(node.left, rank + 1), expression(node.right, 3)
+        simple = isinstance(node.left, (ast.Name, ast.Constant, ast.Attribute)) and (
+            isinstance(node.right, (ast.Name, ast.Constant, ast.Attribute)) or _is_negative(node.right)
         )
         text = f"{left}**{right}" if simple else f"{left} ** {right}"
     else:
@@ -136,18 +137,55 @@ def _is_negative(node: ast.expr) -> bool:
 
 
 def lines(text: str, indent: int) -> list[str]:
-    """One logical line, broken at its brackets where it is too long."""
+    """One logical line, broken where the formatter would: in brackets of its own, or in some put around its value."""
     pad = " " * indent
     if indent + len(text) <= WIDTH:
         return [pad + text]
-    brackets = _brackets(text)
-    for start, end in brackets[::-1] if text.startswith("def ") else brackets:
-        head, body, tail = text[: start + 1], text[start + 1 : end], text[end:]
-        if indent + len(head) > WIDTH or not body:
-            continue
-        is_call = head[:-1] and (head[-2].isalnum() or head[-2] in "_)]")
-        return [pad + head, *_body(body, indent + 4, not is_call), pad + tail]
-    return [pad + text]
+    start, value = _value(text)
+    parts = _parts(value) if start else []
+    if len(parts) > 2 or (parts and parts[-1].startswith(",")):
+        return _enclosed(start, value, parts, indent)
+    brackets = [(at, end) for at, end in _brackets(text) if end > at + 1]
+    if text.startswith("def "):
+        brackets.reverse()
+    fitting = [at for at, _ in brackets if indent + at < WIDTH]
+    if not brackets or (parts and not fitting):
+        return _enclosed(start, value, parts, indent) if parts else [pad + text]
+    at, end = next(pair for pair in brackets if not fitting or pair[0] in fitting)
+    is_call = at > 0 and (text[at - 1].isalnum() or text[at - 1] in "_)]")
+    return [pad + text[: at + 1], *_body(text[at + 1 : end], indent + 4, not is_call), pad + text[end:]]
+
+
+def _value(text: str) -> tuple[str, str]:
+    """What is assigned or returned, and what stands before it; nothing before it in other statements."""
+    if text.startswith("return "):
+        return text[:7], text[7:]
+    at = _outermost(text, " = ")
+    if at is None or text.startswith(("def ", "for ")):
+        return "", text
+    return text[: at + 3], text[at + 3 :]
+
+
+def _parts(value: str) -> list[str]:
+    """A value's items, terms or calls of a chain, each but the first with the comma, operator or dot before it."""
+    outside = [at for at, depth in _depths(value) if depth == 0]
+    cuts = [at for at in outside if value[at] == ","]
+    for signs in ((" + ", " - "), (" * ", " / ", " @ ", " // ", " % ")):
+        cuts = cuts or [at + 1 for at in outside if value.startswith(signs, at)]
+    cuts = cuts or [at for at in outside if value[at] == "." and value[at - 1] in ")]" and value[-1] == ")"]
+    ends = [*cuts, None]
+    return [value[start:end].strip() for start, end in zip([0, *cuts], ends, strict=True)] if cuts else []
+
+
+def _enclosed(start: str, value: str, parts: list[str], indent: int) -> list[str]:
+    """A value within brackets put around it: on one line if it fits, else one part a line."""
+    inner = indent + 4
+    rows = [" " * inner + value]
+    if parts[-1].startswith(","):
+        rows = _body(value + ",", inner, True)
+    elif len(rows[0]) > WIDTH:
+        rows = [row for part in parts for row in lines(part, inner)]
+    return [" " * indent + start + "(", *rows, " " * indent + ")"]
 
 
 def _body(body: str, indent: int, is_display: bool) -> list[str]:
@@ -162,7 +200,9 @@ def _body(body: str, indent: int, is_display: bool) -> list[str]:
         return [*lines(body[:loop], indent), *lines(body[loop + 1 :], indent)]
     broken: list[str] = []
     for item in split(body):
-        part = lines(item, indent)
+        terms = _parts(item) if indent + len(item) >= WIDTH else []
+        is_sum = len(terms) > 1 and terms[1][0] not in ".,"
+        part = [row for term in terms for row in lines(term, indent)] if is_sum else lines(item, indent)
         part[-1] += ","
         broken += part
     return broken
@@ -175,55 +215,35 @@ def _string(body: str, indent: int) -> list[str]:
         if rows[-1] and len(rows[-1]) + len(word) > room:
             rows.append("")
         rows[-1] += word
-    return [" " * indent + f'"{row}"' for row in rows]
+    return [" " * indent + body[0] + row + body[0] for row in rows]
 
 
 def _outermost(text: str, word: str) -> int | None:
     """Where a word first stands outside of all brackets and strings."""
-    depth, quote = 0, False
-    for index, char in enumerate(text):
-        if char == '"' and (index == 0 or text[index - 1] != "\\"):
-            quote = not quote
-        elif not quote and char in "([{":
-            depth += 1
-        elif not quote and char in ")]}":
-            depth -= 1
-        elif not quote and depth == 0 and text.startswith(word, index):
-            return index
-    return None
+    return next((at for at, depth in _depths(text) if depth == 0 and text.startswith(word, at)), None)
 
 
 def split(text: str) -> list[str]:
     """The items between the commas that no bracket or string encloses."""
-    items, depth, start, quote = [], 0, 0, False
-    for index, char in enumerate(text):
-        if char == '"' and (index == 0 or text[index - 1] != "\\"):
-            quote = not quote
-        elif quote:
-            continue
-        elif char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-        elif char == "," and depth == 0:
-            items.append(text[start:index].strip())
-            start = index + 1
-    rest = text[start:].strip()
-    return [*items, rest] if rest else items
+    commas = [at for at, depth in _depths(text) if depth == 0 and text[at] == ","]
+    items = [
+        text[start:end].strip()
+        for start, end in zip([0, *(at + 1 for at in commas)], [*commas, None], strict=True)
+    ]
+    return items if items[-1] else items[:-1]
 
 
 def _brackets(text: str) -> list[tuple[int, int]]:
     """Bracket pairs at the outermost level, the last first, as the formatter prefers."""
-    pairs, stack, quote = [], [], False
-    for index, char in enumerate(text):
-        if char == '"' and (index == 0 or text[index - 1] != "\\"):
-            quote = not quote
-        elif quote:
-            continue
-        elif char in "([{":
-            stack.append(index)
-        elif char in ")]}" and stack:
-            start = stack.pop()
-            if not stack:
-                pairs.append((start, index))
-    return pairs[::-1]
+    starts = [at for at, depth in _depths(text) if depth == 1 and text[at] in "([{"]
+    ends = [at for at, depth in _depths(text) if depth == 0 and text[at] in ")]}"]
+    return list(zip(starts, ends, strict=False))[::-1]
+
+
+def _depths(text: str) -> Iterator[tuple[int, int]]:
+    """Each position outside of strings, with the brackets that are open behind it."""
+    depth = 0
+    for at, char in enumerate(_STRING.sub(lambda match: "\0" * len(match[0]), text)):
+        depth += (char in "([{") - (char in ")]}")
+        if char != "\0":
+            yield at, depth
