@@ -103,7 +103,8 @@ def _public(file: _File, body: list[str]) -> list[str]:
         key=lambda name: (bool(inputs.get(name, {}).get("optional")), list(inputs).index(name)),
     )
     parameters = [
-        f"{name}: {annotation(inputs[name])}{' = None' if inputs[name].get('optional') else ''}" for name in names
+        f"{name}: {annotation(inputs[name])}{' = None' if inputs[name].get('optional') else ''}"
+        for name in names
     ]
     start = next(index for index, line in enumerate(body) if line.endswith(":") and "->" in line)
     head = lines(f"def forward({', '.join(['self', *parameters])}) -> Output:", 4)
@@ -115,7 +116,7 @@ def _public(file: _File, body: list[str]) -> list[str]:
 def _refusal(file: _File) -> list[str]:
     """The forward of a skeleton: it says what is missing."""
     missing = file.architecture.missing or ["no flow fits these names"]
-    told = "; ".join(comment(reason) for reason in missing[:3])
+    told = "; ".join(comment(reason) for reason in missing[:3]).replace('"', "'")
     return [
         "    def forward(self, *inputs: Tensor) -> Tensor:",
         *lines(f"raise RuntimeError({quoted('a skeleton: ' + told)})", 8),
@@ -189,10 +190,10 @@ class _Writer:
             value = tuple(fact.value) if isinstance(fact.value, list) else fact.value
             row = lines(f"{name}: {_annotation(value)} = {literal(value)}", 4)
             why = f"  # {comment(f'{fact.evidence}: {fact.source}')}"
-            if len(row) == 1:
-                rows.append((row[0] + why)[:WIDTH])
+            if len(row) == 1 and len(row[0] + why) <= WIDTH:
+                rows.append(row[0] + why)
             else:
-                rows += [("    " + why.strip())[:WIDTH], *row]
+                rows += [_cut("    " + why.strip()), *row]
         return "\n".join(rows)
 
     def output(self) -> str:
@@ -284,6 +285,10 @@ def main_dtype(architecture: Architecture) -> str:
     return max(counts, key=lambda name: counts[name], default="F32")
 
 
+def _cut(row: str) -> str:
+    return row if len(row) <= WIDTH else row[: WIDTH - 3].rstrip() + "..."
+
+
 def _annotation(value: object) -> str:
     if isinstance(value, (tuple, list)):
         kinds = dict.fromkeys(type(item).__name__ if item is not None else "None" for item in value)
@@ -337,7 +342,10 @@ def _load_text(has_config: bool, renamed: bool, tied: bool) -> str:
     if not renamed:
         return text
     helper = """def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {".".join(RENAMED.get(word, word) for word in name.split(".")): tensor for name, tensor in tensors.items()}"""
+    return {
+        ".".join(RENAMED.get(word, word) for word in name.split(".")): tensor
+        for name, tensor in tensors.items()
+    }"""
     return f"{helper}\n\n\n{text}"
 
 
