@@ -28,6 +28,7 @@ from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.fill import Filler
 from mapper.inference.gaps import (
+    broken_promises,
     differing_roles,
     lacking_biases,
     lacking_elements,
@@ -173,6 +174,9 @@ class _Reading:
         if self.family:
             self.gap(lacking_names(self.family, self.names))
             self.gap(lacking_biases(self.family, read))
+            lacking, extra = broken_promises(self.family, self.facts.config, self.names)
+            self.gap(lacking)
+            self.findings += extra
         self.gap(lacking_tensors(leaves))
         complete = self.choose_flows() and self.computes(read)
         sizes = self.solve_sizes(complete)

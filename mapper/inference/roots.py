@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mapper.errors import HintError, shorten
-from mapper.inference.choice import Choice, choose, misfits, named_flows
+from mapper.flows.references import has_role
+from mapper.inference.choice import Choice, choose, misfits, named_flows, specificity
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.known import Known
@@ -63,21 +64,17 @@ def _by_heads(root: Scope, flows: Mapping[str, FlowRule], family: Family | None,
         )
     headless = facts.config.vocabulary.headless  # a tied head is no tensor: without any, there is none
     fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
-    best = max(map(_closeness, fitting))
-    fitting = [rule for rule in fitting if _closeness(rule) == best]
-    if len(fitting) > 1:
-        tasks = list(dict.fromkeys(str(task) for rule in fitting for task in rule.when.get(TASK, ())))
+    signs = {rule.name: sum(has_role(root.block, path) for path in rule.signs) for rule in fitting}
+    fitting = [rule for rule in fitting if signs[rule.name] == max(signs.values())]
+    tasks = list(dict.fromkeys(str(task) for rule in fitting for task in rule.when.get(TASK, ())))
+    if len(tasks) > 1:
         return Choice(
             reasons=[
                 f"task is unknown: the heads allow {', '.join(tasks)}; say --set task={tasks[0] if tasks else '...'}"
             ]
         )
-    rule = fitting[0]
+    rule = max(fitting, key=specificity)
     if TASK in rule.when:
         heads = [role for role in root.block.roles if role in rule.roles]
         facts.solved(root, TASK, Known(rule.when[TASK][0], "name", f"roles {', '.join(heads)}"))
     return Choice(rule, named=bool(named))
-
-
-def _closeness(rule: FlowRule) -> tuple[int, int]:
-    return len(rule.needs), -len(rule.options)

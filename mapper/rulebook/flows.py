@@ -41,6 +41,8 @@ class FlowRule:
     """The flow whose statements, but for its return, come before these; what it declares holds here too."""
     unread: dict[str, str] = field(default_factory=dict)
     """Roles that may be there and that this computation does not read -> why."""
+    signs: tuple[str, ...] = ()
+    """Role paths that speak for a root where several tasks fit the heads and nobody says which."""
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Public inputs that are otherwise here than vocabulary/inputs.yaml says: `shape`, `dtype` or `optional`."""
 
@@ -75,6 +77,7 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
         file=file,
         line=fields.line("forward") + 1,  # a block scalar begins below its key
         parts=fields.words("parts"),
+        signs=fields.words("signs"),
         ties={role: str(path) for role, path in fields.mapping("ties").items()},
         unread={role: str(why) for role, why in fields.mapping("unread").items()},
         inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},

@@ -13,6 +13,7 @@ from tests.parity.harness import (
     check_compile,
     check_export,
     check_gradient,
+    check_outputs,
     reference,
     text_inputs,
     transformers,
@@ -121,6 +122,47 @@ def test_electra_with_other_options(name: str, tmp_path: Path) -> None:
 
 def test_electra_as_a_decoder(tmp_path: Path) -> None:
     compare("ElectraForCausalLM", transformers.ElectraConfig(**SIZES, is_decoder=True), tmp_path)
+
+
+@pytest.mark.parametrize("name", heads("Albert", "ForPreTraining"))
+def test_albert(name: str, tmp_path: Path) -> None:
+    compare(name, transformers.AlbertConfig(**SIZES, embedding_size=24), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("layers", "groups", "inner", "tied"), [(4, 2, 1, True), (3, 1, 2, True), (6, 3, 2, False)]
+)
+def test_albert_with_groups(layers: int, groups: int, inner: int, tied: bool, tmp_path: Path) -> None:
+    options = {
+        "num_hidden_layers": layers,
+        "num_hidden_groups": groups,
+        "inner_group_num": inner,
+        "embedding_size": 32,
+        "hidden_act": "gelu",
+        "tie_word_embeddings": tied,
+    }
+    compare("AlbertForMaskedLM", transformers.AlbertConfig(**SIZES | options), tmp_path)
+
+
+@pytest.mark.parametrize("name", heads("MPNet"))
+def test_mpnet(name: str, tmp_path: Path) -> None:
+    compare(name, transformers.MPNetConfig(**SIZES), tmp_path)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_mpnet_with_other_options(tied: bool, tmp_path: Path) -> None:
+    """Its code counts 32 buckets and takes 1 for padding, whatever the config says."""
+    options = {
+        "hidden_act": "relu",
+        "pad_token_id": 4,
+        "relative_attention_num_buckets": 40,
+        "max_position_embeddings": 200,
+        "tie_word_embeddings": tied,
+    }
+    config = transformers.MPNetConfig(**SIZES | options)
+    made = compare("MPNetForMaskedLM", config, tmp_path)
+    for name, values in text_inputs(VOCABULARY, padding=1, length=170).items():
+        check_outputs(made, values, name)
 
 
 def test_a_masked_lm_trains_exports_and_compiles(tmp_path: Path) -> None:

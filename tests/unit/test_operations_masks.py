@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mapper.operations import attention, cache, masks, positions
+from mapper.operations import attention, cache, inputs, masks, positions
 
 LEFT = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
 RIGHT = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
@@ -113,6 +113,8 @@ def test_positions_of_ids_equal_the_references():
     ids = torch.tensor([[1, 1, 5, 6, 7], [5, 6, 1, 1, 1]])
     expected = RobertaEmbeddings.create_position_ids_from_input_ids(ids, 1)
     assert torch.equal(positions.positions_of_ids(ids, 1), expected)
+    assert torch.equal(inputs.position_indices_of_ids(ids, None, 1), expected)
+    assert inputs.position_indices_of_ids(ids, ids, 1) is ids
 
 
 @pytest.mark.parametrize("size", [8, 9])
