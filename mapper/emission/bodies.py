@@ -202,6 +202,8 @@ class _Spell(ast.NodeTransformer):
             return ast.Call(
                 ast.Name("Output"), [], [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
             )
+        if name == "zip":
+            node.keywords.append(ast.keyword("strict", ast.Constant(True)))  # a value for each layer, no fewer
         func: Any = node.func if isinstance(node.func, ast.Name) else self.generic_visit(node.func)
         arguments = [self.visit(argument) for argument in node.args]
         return ast.Call(func, arguments, [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])

@@ -324,6 +324,14 @@ def test_gemma3_text_with_scaled_angles(edit: Edit | None, tmp_path: Path) -> No
     check(reference("Gemma3ForCausalLM", config), tmp_path, INPUTS, edit=edit)
 
 
+def test_gemma3_text_with_positions_of_both_sides(tmp_path: Path) -> None:
+    config = transformers.Gemma3TextConfig(
+        **SIZES, head_dim=16, sliding_window=6, use_bidirectional_attention=True,
+        layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    check(reference("Gemma3TextModel", config), tmp_path, INPUTS)
+
+
 REPRESENTATIVES = {
     "LlamaForCausalLM": lambda: transformers.LlamaConfig(**SIZES),
     "BloomForCausalLM": lambda: transformers.BloomConfig(
