@@ -6,17 +6,51 @@ from collections.abc import Iterable, Iterator
 
 from mapper.architecture import Block, Leaf, Place
 from mapper.errors import listed
-from mapper.inference.names import Names
+from mapper.inference.config import Config
+from mapper.inference.names import Names, ends, words_of
 from mapper.inference.scopes import Scope
+from mapper.naming.vocabulary import pattern_words
 from mapper.rulebook.families import Family
 
+_BIASED = ("Linear", "LayerNorm", "RMSNorm", "Conv1d", "Conv2d", "Conv3d")
 _TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
 
 
 def lacking_names(family: Family, names: Names) -> list[str]:
     """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
-    lacking = [pattern for pattern in family.requires if not names.has(pattern)]
+    wanted = [*family.requires]
+    for pattern, others in family.brings.items():
+        wanted += others if names.has(pattern) else ()
+    lacking = [pattern for pattern in wanted if not names.has(pattern)]
     return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
+
+
+def broken_promises(family: Family, config: Config, names: Names) -> tuple[list[str], list[str]]:
+    """Lines for tensors that a field of the config says are there and are not, and for those that it says are not."""
+    lacking, extra = [], []
+    for field, patterns in family.promises.items():
+        said = config.data.get(field)
+        for pattern in patterns:
+            if said is True and not names.has(pattern):
+                lacking.append(f"the checkpoint has no {pattern!r}, though config {field} is true")
+            if said is False and names.has(pattern):
+                extra.append(f"the checkpoint has {pattern!r}, though config {field} is false")
+    return lacking, extra
+
+
+def lacking_biases(family: Family, leaves: Iterable[Leaf]) -> list[str]:
+    """A line for each map and norm without a bias, where the family gives every one of them a bias."""
+    if family.unbiased is None:
+        return []
+    without = [pattern_words(pattern) for pattern in family.unbiased]
+    return [
+        f"{leaf.place}.bias is missing: every {family.name} has it"
+        for leaf in leaves
+        if leaf.role is not None
+        and leaf.kind in _BIASED
+        and {"bias", "beta"}.isdisjoint(leaf.tensors)
+        and not any(ends(words_of(leaf.place), words) for words in without)
+    ]
 
 
 def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node, walk
 from mapper.naming.vocabulary import pattern_words
 from mapper.naming.words import normal
@@ -21,7 +22,7 @@ class Names:
     def _by_last(self) -> dict[Any, list[tuple[list[Any], Node]]]:
         found: dict[Any, list[tuple[list[Any], Node]]] = {}
         for place, node in walk(self.tree):
-            words = [normal(part) if isinstance(part, str) else part for part in place]
+            words = words_of(place)
             if words:
                 last = words[-1] if isinstance(words[-1], str) else NUMBER
                 found.setdefault(last, []).append((words, node))
@@ -32,7 +33,7 @@ class Names:
         wanted = pattern_words(pattern)
         last = NUMBER if wanted[-1].isdigit() else wanted[-1]
         return any(
-            _ends(words, wanted) and (shape is None or _shaped(node, shape))
+            ends(words, wanted) and (shape is None or _shaped(node, shape))
             for words, node in self._by_last.get(last, ())
         )
 
@@ -41,7 +42,13 @@ class Names:
         return all(map(self.has, has)) and not any(map(self.has, lacks))
 
 
-def _ends(words: Sequence[str | tuple[int, ...]], wanted: Sequence[str]) -> bool:
+def words_of(place: Place) -> list[Any]:
+    """A folded path as patterns compare it."""
+    return [normal(part) if isinstance(part, str) else part for part in place]
+
+
+def ends(words: Sequence[str | tuple[int, ...]], wanted: Sequence[str]) -> bool:
+    """Whether a path ends in the words of a pattern."""
     return len(words) >= len(wanted) and all(map(_same, words[len(words) - len(wanted) :], wanted))
 
 
