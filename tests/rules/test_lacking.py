@@ -1,0 +1,62 @@
+"""Whatever is taken out of a family's example is missed: no lesser model passes for the vouched one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from mapper.checkpoint import Checkpoint
+from mapper.errors import MapperError
+from mapper.inference import infer
+from mapper.rulebook.examples import header, is_near_miss
+from mapper.rulebook.families import Example, Family
+from mapper.rulebook.rulebook import Rulebook
+
+RULEBOOK = Rulebook()
+EXAMPLES = [
+    (family, example) for family in RULEBOOK.families for example in family.examples if not is_near_miss(example)
+]
+# What a checkpoint of its family may lack: heads beside a tower, what training alone reads, what the forward makes itself,
+# and maps that a field of the config leaves without a bias.
+OPTIONAL = (
+    "pooler", "lm_head.weight", "position_ids", "mask_token", "inv_freq", "masked_bias", "attention.bias", "masked_spec_embed",
+    "attention.query.bias", "attention.key.bias", "attention.value.bias", "attention.query_key_value.bias",
+    "attention.dense.bias", "conv1d.bias", "lm_head.decoder.bias",
+    "score.bias",
+)  # fmt: skip
+
+
+def without(checkpoint: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
+    """The checkpoint without one tensor, and without one module, in all layers at once."""
+    groups: dict[str, set[str]] = {}
+    for key in checkpoint.tensors:
+        folded = re.sub(r"(?<=\.)\d+(?=\.|$)", "N", key)
+        for name in (folded, folded.rpartition(".")[0]):
+            groups.setdefault(name, set()).add(key)
+    for name, keys in groups.items():
+        rest = {key: info for key, info in checkpoint.tensors.items() if key not in keys}
+        if name and rest and not all(map(is_optional, keys)):
+            yield name, replace(checkpoint, tensors=rest)
+
+
+def is_optional(key: str) -> bool:
+    return any(f".{word}." in f".{key}." for word in OPTIONAL)
+
+
+def reading(checkpoint: Checkpoint) -> str:
+    try:
+        return infer(checkpoint, RULEBOOK).reading
+    except MapperError:
+        return "refused"
+
+
+@pytest.mark.parametrize(
+    ("family", "example"), EXAMPLES, ids=[f"{family.name}: {example.name}" for family, example in EXAMPLES]
+)
+def test_nothing_can_be_taken_from_an_example_unnoticed(family: Family, example: Example) -> None:
+    checkpoint = header(example)
+    if reading(checkpoint) == "exact":
+        assert [name for name, rest in without(checkpoint) if reading(rest) == "exact"] == []
