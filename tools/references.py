@@ -61,8 +61,10 @@ def randomise(model: torch.nn.Module) -> None:
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            parameter.add_(noise * 0.1)
+            fan_in = (
+                parameter[0].numel() if parameter.dim() > 1 else 100
+            )  # keeps twelve layers from amplifying rounding
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * min(0.1, fan_in**-0.5))
         for name, buffer in model.named_buffers():
             if name.endswith("running_mean"):
                 buffer.add_(torch.randn(buffer.shape, generator=generator) * 0.1)
