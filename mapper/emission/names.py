@@ -11,8 +11,10 @@ from mapper.architecture import Architecture
 # Members of torch.nn.Module (torch 2.13, `dir`): a child of this name would hide them, or be refused. Kept as data so that
 # generating needs no torch; a test compares both sets with torch's own.
 RESERVED = frozenset(["T_destination", "add_module", "apply", "bfloat16", "buffers", "call_super_init", "children", "compile", "cpu", "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward", "get_buffer", "get_extra_state", "get_parameter", "get_submodule", "half", "ipu", "load_state_dict", "modules", "mtia", "named_buffers", "named_children", "named_modules", "named_parameters", "parameters", "register_backward_hook", "register_buffer", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_full_backward_pre_hook", "register_load_state_dict_post_hook", "register_load_state_dict_pre_hook", "register_module", "register_parameter", "register_state_dict_post_hook", "register_state_dict_pre_hook", "requires_grad_", "set_extra_state", "set_submodule", "share_memory", "state_dict", "to", "to_empty", "train", "training", "type", "xpu", "zero_grad", "_apply", "_backward_hooks", "_backward_pre_hooks", "_buffers", "_call_impl", "_compiled_call_impl", "_forward_hooks", "_forward_hooks_always_called", "_forward_hooks_with_kwargs", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_get_abs_string_index", "_get_backward_hooks", "_get_backward_pre_hooks", "_get_name", "_is_full_backward_hook", "_load_from_state_dict", "_load_state_dict_post_hooks", "_load_state_dict_pre_hooks", "_maybe_warn_non_full_backward_hook", "_modules", "_named_members", "_non_persistent_buffers_set", "_parameters", "_register_load_state_dict_pre_hook", "_register_state_dict_hook", "_replicate_for_data_parallel", "_save_to_state_dict", "_slow_forward", "_state_dict_hooks", "_state_dict_pre_hooks", "_version", "_wrapped_call_impl"])  # fmt: skip
-# What nn.ModuleDict has besides: a folder with such a child becomes a class of its own.
-RESERVED_IN_DICT = frozenset(["clear", "items", "keys", "pop", "update", "values"])
+# What nn.ModuleDict and nn.ParameterDict have besides: a folder with such a child becomes a class of its own.
+RESERVED_IN_DICT = frozenset([
+    "clear", "copy", "fromkeys", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values", "_key_to_attr", "_keys",
+])  # fmt: skip
 
 
 def identifier(text: str) -> str:
@@ -28,6 +30,8 @@ def camel(text: str) -> str:
     """A class name: `feed_forward` is FeedForward."""
     words = [part for part in identifier(text).split("_") if part]
     name = "".join(word[0].upper() + word[1:] for word in words) or "Unnamed"
+    if keyword.iskeyword(name):  # None, True, False
+        return f"{name}_"
     return f"_{name}" if name[0].isdigit() else name
 
 
@@ -51,7 +55,7 @@ def rename_table(architecture: Architecture) -> dict[str, str]:
     taken = set(words) | set(bare)
     table: dict[str, str] = {}
     for word in words:
-        if is_attribute(word) or word.isdigit():
+        if is_attribute(word) or (word.isascii() and word.isdigit()):
             continue
         table[word] = _free(identifier(word), taken)
         taken.add(table[word])

@@ -18,7 +18,9 @@ _CALLED = {
     "blocks": "block",
     "moe": "mixture_of_experts",
 }
-RESERVED_CLASSES = frozenset({"Config", "Output", "Tensor", "Path", "F", "Model"})
+RESERVED_CLASSES = frozenset(
+    {"Config", "Output", "Tensor", "Path", "F", "Model", "RuntimeError", "FileNotFoundError"}
+)
 
 
 def name_classes(classes: list[ClassText], root: Folder, taken: set[str]) -> None:
