@@ -36,6 +36,13 @@ class Flow:
         return frozenset(found)
 
     @cached_property
+    def reached(self) -> frozenset[str]:
+        """Roles of blocks that the body goes through to what they hold: `embeddings` of `embeddings.token(x)`."""
+        nodes = [node for statement in self.statements for node in ast.walk(statement)]
+        paths = [dotted(node) or "" for node in nodes if isinstance(node, ast.Attribute)]
+        return frozenset(path.partition(".")[0] for path in paths) & self.roles
+
+    @cached_property
     def free_names(self) -> tuple[str, ...]:
         """Names that the body reads and nothing in it binds, in order of appearance, before guards are resolved."""
         return tuple(free_names(self.statements, self.rule.takes, self.roles))

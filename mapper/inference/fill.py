@@ -58,6 +58,12 @@ class Filler:
             known = self.facts.get(scope, full)
             if known is not None:
                 self.settle(scope, full, known)
+        self.leaves(scope)
+        for inner in scope.children:
+            if inner.block.flow is None and inner.block.role in flow.reached:
+                self.leaves(inner)
+
+    def leaves(self, scope: Scope) -> None:
         for value in scope.block.roles.values():
             for leaf in value if isinstance(value, list) else [value]:
                 if isinstance(leaf, Leaf):
