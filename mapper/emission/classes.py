@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mapper.architecture import Block, Fact, Leaf, Place
-from mapper.emission.constructors import Constructor, Setting, setting
+from mapper.emission.constructors import Constructor, Setting, setting, shared_facts
 from mapper.emission.drafts import Argument, ClassText, Draft, resolve
 from mapper.emission.merge import merge_options
 from mapper.emission.modules import Folder
@@ -34,6 +34,7 @@ class Classes:
     finished: list[ClassText] = field(default_factory=list)
     of_folder: dict[int, int] = field(default_factory=dict)  # folder -> its class
     draft_of: dict[int, tuple[ClassText, int]] = field(default_factory=dict)
+    outer: dict[int, Fact] = field(default_factory=dict)  # a block's fact -> the one for it in the block around
 
     def learn(self, program: Program | None) -> None:
         """What the flows say about leaves and lists."""
@@ -48,7 +49,9 @@ class Classes:
                 reference = refer(piece.block, [*role.split(".")], {})
                 for item in reference.items if reference and not reference.rest else ():
                     if isinstance(item, Leaf):
-                        self.settings.setdefault(id(item), setting(item, role, piece.block, piece.flow))
+                        said = setting(item, role, piece.block, piece.flow)
+                        inner = self.settings.setdefault(id(item), said)
+                        self.outer |= shared_facts(inner, said)
 
     def run(self) -> list[ClassText]:
         """Every class, each after those it uses."""
@@ -144,15 +147,23 @@ class Classes:
         done, _ = self.draft_of[id(folder)]
         parts = ["config"] if done.takes_config else []
         draft.needs_config |= done.takes_config
+        role = folder.block.role if folder.block else _word(folder)
         for name, argument in arguments.items():
-            parts.append(f"{name}={(given or {}).get(name) or self.pass_on(draft, name, argument)}")
+            parts.append(f"{name}={(given or {}).get(name) or self.pass_on(draft, name, argument, role)}")
         return f"{NAME_OPEN}{self.of_folder[id(folder)]}{NAME_CLOSE}({', '.join(parts)})"
 
-    def pass_on(self, draft: Draft, name: str, argument: Argument) -> str:
+    def pass_on(self, draft: Draft, name: str, argument: Argument, role: str) -> str:
+        """What the class of a child is given: a size of the whole stream by its name, one of a block by the child's role too."""
         if argument.expression is None:
             return draft.place(Argument(name, argument.value))
         fact = next(iter(argument.symbols.values()))
-        symbol = draft.symbol(fact, draft.folder.block.role if draft.folder.block else "inner")
+        around = self.outer.get(id(fact))
+        if around is not None and any(around is own for own in facts_of(draft.folder)):
+            symbol, fact = draft.symbol(around, role), around
+        elif "." in fact.name:
+            symbol = draft.symbol(fact, role, f"{role}_{name}")
+        else:
+            symbol = draft.symbol(fact, draft.folder.block.role if draft.folder.block else "inner")
         return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
 
     def container_items(self, draft: Draft, folder: Folder) -> str:
@@ -171,7 +182,8 @@ class Classes:
     def sequence(self, draft: Draft, folder: Folder) -> str:
         groups = [(key, child) for key, child in folder.children.items() if isinstance(key, tuple)]
         classes = {self.of_folder.get(id(child)) for _, child in groups}
-        if len(classes) == 1 and None not in classes:
+        roles = {child.block.role for _, child in groups if isinstance(child, Folder) and child.block}
+        if len(classes) == 1 and None not in classes and len(roles) <= 1:
             return self.same_class(draft, folder, groups)
         texts = {key: self.child(draft, child, f"{_word(folder)}_{key[0]}") for key, child in groups}
         order = sorted((index, key) for key in texts for index in key)
@@ -183,7 +195,13 @@ class Classes:
                 runs[-1].append(key)
             else:
                 runs.append([key])
-        return f"[{', '.join(_run(texts[run[0]], len(run)) for run in runs)}]"
+        parts = [
+            texts[run[0]]
+            if len(run) == 1
+            else f"*({texts[run[0]]} for _ in range({self.run_length(draft, folder, len(run), len(order))}))"
+            for run in runs
+        ]
+        return f"[{', '.join(parts)}]"
 
     def same_class(
         self, draft: Draft, folder: Folder, groups: list[tuple[tuple[int, ...], Folder | Leaf]]
@@ -209,7 +227,7 @@ class Classes:
         ]:
             given = {varying[0]: "index == 0"}  # a child of the first element alone
         call = self.call(draft, first, order[0], given)
-        if len(order) == 1:
+        if len(order) == 1 and folder.place not in self.counts:
             return f"[{call}]"
         if not varying:
             return f"{call} for _ in range({self.count(draft, folder, len(order))})"
@@ -223,6 +241,15 @@ class Classes:
             return f"{call} for {varying[0]} in {marks[0]}"
         return f"{call} for {', '.join(varying)} in zip({', '.join(marks)})"
 
+    def run_length(self, draft: Draft, folder: Folder, number: int, total: int) -> str:
+        """How many equal elements stand in a row: all but the others."""
+        fact = self.counts.get(folder.place)
+        if fact is None or fact.value != total or number == total:
+            return self.count(draft, folder, number)
+        symbol = draft.symbol(fact, _word(folder))
+        others = ast.BinOp(ast.Name(symbol), ast.Sub(), ast.Constant(total - number))
+        return draft.place(Argument(f"{_word(folder)}_count", number, others, {symbol: fact}))
+
     def count(self, draft: Draft, folder: Folder, number: int) -> str:
         fact = self.counts.get(folder.place)
         if fact is None or fact.value != number:
@@ -231,14 +258,16 @@ class Classes:
         return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
 
 
-def _run(text: str, count: int) -> str:
-    return text if count == 1 else f"*({text} for _ in range({count}))"
-
 
 def _word(folder: Folder) -> str:
     from mapper.emission.names import identifier
 
     return identifier(next((part for part in reversed(folder.place) if isinstance(part, str)), "items"))
+
+
+def facts_of(folder: Folder) -> list[Fact]:
+    """The facts of the blocks whose forward the folder's class holds."""
+    return [fact for block in blocks_of(folder) for fact in block.facts.values()]
 
 
 def blocks_of(folder: Folder) -> list[Block]:

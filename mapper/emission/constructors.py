@@ -293,8 +293,10 @@ class Constructor:
             else ("out_channels", "in_channels")
         )
         groups = self.groups(shape)
-        one, two = self.extent(0, shape, first), self.grouped(shape, second, groups)
-        size = (one, two) if first == "in_channels" else (two, one)
+        if first == "in_channels":
+            size = (self.extent(0, shape, first), self.grouped(shape, second, groups))
+        else:
+            size = (self.grouped(shape, second, groups), self.extent(0, shape, first))
         options = [
             self.option(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
         ]

@@ -53,9 +53,9 @@ class Draft:
         self.arguments.append(argument)
         return f"{OPEN}{len(self.arguments) - 1}{CLOSE}"
 
-    def symbol(self, fact: Fact, prefix: str) -> str:
+    def symbol(self, fact: Fact, prefix: str, name: str = "") -> str:
         """The name of a fact in this class; `prefix` tells two facts of one name apart."""
-        name = symbol_name(fact.name)
+        name = name or symbol_name(fact.name)
         while name in self.symbols and self.symbols[name].value != fact.value:
             name = f"{prefix}_{name}"
         self.symbols.setdefault(name, fact)
@@ -141,15 +141,37 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
         if len(fields) == 1 and None not in fields:
             names[symbol] = f"config.{fields.pop()}"
             finished.takes_config = True
+        elif all(fact.value == facts[0].value for fact in facts):
+            names[symbol] = literal(facts[0].value)  # differs elsewhere, never here
         else:
             passed = [Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}) for fact in facts]
             names[symbol] = _parameter(finished, symbol, passed)
+    if names and all(symbol_is_literal(text) for text in names.values()):
+        return literal(first.value)
     return expression(_Names(names).visit(copy.deepcopy(first.expression)))
 
 
+def symbol_is_literal(text: str) -> bool:
+    """Whether a symbol has become its value."""
+    return not text.isidentifier() and not text.startswith("config.")
+
+
 def _parameter(finished: ClassText, name: str, arguments: list[Argument]) -> str:
+    """The parameter that gives these values: one for equal values of one fact, called after the fact if it can be."""
     values = [argument.value for argument in arguments]
+    fact = _fact(arguments)
+    if fact is not None:
+        for other, held in finished.parameters.items():
+            known = _fact(held)
+            if known is not None and known.name == fact.name and [a.value for a in held] == values:
+                return other
+        short = symbol_name(fact.name)
+        name = name if short in finished.parameters else short
     while name in finished.parameters and [a.value for a in finished.parameters[name]] != values:
         name = f"{name}_2"
     finished.parameters.setdefault(name, arguments)
     return name
+
+
+def _fact(arguments: list[Argument]) -> Fact | None:
+    return next(iter(arguments[0].symbols.values()), None)

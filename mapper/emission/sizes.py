@@ -13,7 +13,7 @@ from mapper.flows.language import dotted
 
 # Facts of these blocks go by their last word, as in any model's configuration; others keep their block: norm_eps, rotary_base.
 _PLAIN_BLOCKS = (
-    "attention", "feed_forward", "moe", "state_space", "embedding", "tower", "layer", "root", "head",
+    "attention", "feed_forward", "moe", "state_space", "convolution", "embedding", "tower", "layer", "root", "head",
 )  # fmt: skip
 _OPERATORS: dict[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Div: operator.truediv,

@@ -12,7 +12,8 @@ from mapper.inference.scopes import Scope
 from mapper.naming.vocabulary import pattern_words
 from mapper.rulebook.families import Family
 
-_BIASED = ("Linear", "LayerNorm", "RMSNorm", "Conv1d", "Conv2d", "Conv3d")
+_BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "Conv1d", "Conv2d", "Conv3d")
+_PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
 _TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
 
 
@@ -31,11 +32,17 @@ def broken_promises(family: Family, config: Config, names: Names) -> tuple[list[
     for field, patterns in family.promises.items():
         said = config.data.get(field)
         for pattern in patterns:
-            if said is True and not names.has(pattern):
-                lacking.append(f"the checkpoint has no {pattern!r}, though config {field} is true")
-            if said is False and names.has(pattern):
-                extra.append(f"the checkpoint has {pattern!r}, though config {field} is false")
+            if not isinstance(said, (bool, int, float)):
+                continue
+            if said and not names.has(pattern):
+                lacking.append(f"the checkpoint has no {pattern!r}, though config {field} is {_shown(said)}")
+            if not said and names.has(pattern):
+                extra.append(f"the checkpoint has {pattern!r}, though config {field} is {_shown(said)}")
     return lacking, extra
+
+
+def _shown(value: bool | float) -> str:
+    return str(value).lower()
 
 
 def lacking_biases(family: Family, leaves: Iterable[Leaf]) -> list[str]:
@@ -61,7 +68,17 @@ def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
             alike.setdefault(tuple(part if isinstance(part, str) else "*" for part in leaf.place), []).append(
                 leaf
             )
-    return [line for group in alike.values() if len(group) > 1 for line in _unequal(group)]
+    uneven = [line for group in alike.values() if len(group) > 1 for line in _unequal(group)]
+    return uneven + [line for group in alike.values() for leaf in group for line in _halves(leaf)]
+
+
+def _halves(leaf: Leaf) -> Iterator[str]:
+    """What a norm with statistics has of a pair without the other."""
+    for pair in _PAIRS if leaf.kind == "BatchNorm" else ():
+        there = [name for name in pair if name in leaf.tensors]
+        if len(there) == 1:
+            (lacking,) = set(pair) - set(there)
+            yield f"{leaf.place}.{lacking} is missing: it has {there[0]}"
 
 
 def _unequal(group: list[Leaf]) -> Iterator[str]:

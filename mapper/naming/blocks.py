@@ -39,7 +39,7 @@ class _Draft:
         role, indices = self.step
         block = Block(vocabulary.block_kind(role), role, self.home(path), indices)
         for leaf in self.own:
-            _add(block, leaf.role or "", leaf, _is_element(leaf, path))
+            _add(block, leaf.role or "", leaf, _is_element(leaf, path, block.home))
         for step, draft in self.inner.items():
             _add(block, step[0], draft.block(vocabulary, (*path, step)), step[1] is not None)
         return block
@@ -81,9 +81,13 @@ def _position(place: Sequence[object], path: Sequence[Step]) -> int:
     return at
 
 
-def _is_element(leaf: Leaf, path: Sequence[Step]) -> bool:
+def _is_element(leaf: Leaf, path: Sequence[Step], home: Place) -> bool:
     """Whether the leaf is one of several with its role: it stands in a list inside its block."""
-    return any(isinstance(part, tuple) for part in leaf.place[_position(leaf.place, path) + 1 :])
+    start = _position(leaf.place, path) + 1
+    return any(
+        isinstance(part, tuple) and at not in leaf.fixed and (len(part) > 1 or at >= len(home))
+        for at, part in enumerate(leaf.place[start:], start)
+    )
 
 
 def _add(block: Block, role: str, item: Leaf | Block, is_element: bool) -> None:

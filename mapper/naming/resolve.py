@@ -9,8 +9,8 @@ from mapper.architecture import Leaf
 from mapper.limits import NAME_DEPTH
 from mapper.naming.kinds import Found, find_leaves
 from mapper.naming.towers import Towers
-from mapper.naming.tree import Node
-from mapper.naming.vocabulary import Match, Spot, Vocabulary
+from mapper.naming.tree import NUMBER, Node
+from mapper.naming.vocabulary import Match, Spot, Vocabulary, pattern_words
 
 LAYERS = "layers"
 Folder = tuple["str | tuple[int, ...]", ...]
@@ -102,8 +102,31 @@ def _leaf(
     why = f"{found.why}; {match.entry.where}" if match and role else found.why
     form = vocabulary.decide("forms", found.spot)
     return Leaf(
-        found.spot.place, found.kind, found.tensors, why, block, role, form.entry.target if form else "plain"
+        found.spot.place,
+        found.kind,
+        found.tensors,
+        why,
+        block,
+        role,
+        form.entry.target if form else "plain",
+        fixed=_fixed(found.spot, match) if match and role else (),
     )
+
+
+def _fixed(spot: Spot, match: Match) -> tuple[int, ...]:
+    """Positions of the numbers that the pattern itself names, as the 0 in `layer.0.convolution`."""
+    start = len(spot.words) - match.length
+    for name in match.entry.names:
+        words = pattern_words(name)
+        if len(words) == match.length and all(map(_agrees, words, spot.words[start:])):
+            return tuple(at for at, word in enumerate(words, start) if word.isdigit())
+    return ()
+
+
+def _agrees(word: str, part: str | tuple[int, ...]) -> bool:
+    if isinstance(part, str):
+        return word == part
+    return word == NUMBER or (len(part) == 1 and word == str(part[0]))
 
 
 def split(found: Found, vocabulary: Vocabulary) -> Iterable[Found]:

@@ -14,6 +14,6 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
 def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
     """Puts the token where `masked` is true; None masks nothing.
 
-    x (B, T, W), token (..., W), masked (B, T) -> (B, T, W)
+    x (B, T, W) or (B, Y, X, W), token (..., W), masked (B, T) with T = Y * X -> like x
     """
-    return x if masked is None else torch.where(masked[..., None].bool(), token, x)
+    return x if masked is None else torch.where(masked.bool().reshape(x.shape[:-1])[..., None], token, x)
