@@ -38,11 +38,15 @@ def name_classes(classes: list[ClassText], root: Folder, taken: set[str]) -> Non
             taken.add(done.name)
 
 
+_TOO_SHORT = ("self", "cls")  # names of folders that say nothing without the one around them
+
+
 def base_name(folder: Folder) -> str:
     """What a class is called if no other has the name."""
     block = folder.block or (folder.methods[0] if folder.methods else None)
     if block is None or (folder.block is None and len(folder.methods) > 1):
-        return next((part for part in reversed(folder.place) if isinstance(part, str)), "items")
+        words = [part for part in folder.place if isinstance(part, str)] or ["items"]
+        return "_".join(words[-2:]) if words[-1] in _TOO_SHORT else words[-1]
     if block.flow and block.flow.startswith("tower/"):
         return _tower_name(block.flow.partition("/")[2])
     role = _unnumbered(block.role)
@@ -71,19 +75,33 @@ def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]
     peers = [other for other in group if other.drafts[0].folder.tower == folder.tower]
     if tower and len(peers) == 1:
         return [tower + base]
-    common = set.intersection(*(_traits(other) for other in peers))
-    extra = sorted(_traits(done) - common)
-    with_extra = f"{tower}{base}With{''.join(camel(word) for word in extra[:2])}" if extra else tower + base
-    return [with_extra, tower + base]
+    extra = _extras(done, peers)
+    plain = tower + base
+    if not extra or (all(_extras(other, peers) for other in peers) and done is max(peers, key=_instances)):
+        return [plain]
+    return [f"{plain}With{''.join(camel(word) for word in extra[:2])}", plain]
 
 
-def _traits(done: ClassText) -> set[str]:
-    """Roles of the class's blocks; where the classes differ further in, roles of the blocks below."""
-    own = {role for block in blocks_of(done.drafts[0].folder) for role in block.roles}
-    below = {
-        role for block in blocks_of(done.drafts[0].folder) for inner in block.blocks() for role in inner.roles
-    }
-    return own | below
+def _extras(done: ClassText, peers: list[ClassText]) -> list[str]:
+    """Roles that a class has and others of its name have not; where they differ further in, roles of the blocks below."""
+    for roles in (_own_roles, _inner_roles):
+        common = set.intersection(*(roles(other) for other in peers))
+        if any(roles(other) - common for other in peers):
+            return sorted(roles(done) - common)
+    return []
+
+
+def _own_roles(done: ClassText) -> set[str]:
+    return {role for block in blocks_of(done.drafts[0].folder) for role in block.roles}
+
+
+def _inner_roles(done: ClassText) -> set[str]:
+    blocks = blocks_of(done.drafts[0].folder)
+    return {role for block in blocks for inner in block.blocks() for role in inner.roles}
+
+
+def _instances(done: ClassText) -> int:
+    return sum(Place(draft.folder.place).count for draft in done.drafts)
 
 
 def _unique(candidates: list[str], taken: set[str]) -> str:

@@ -106,7 +106,7 @@ class Facts:
         common = [rule for rule in self.common.get(name, ()) if self._applies(rule, scope)]
         if any(rule.value is not UNSET and not rule.has and not rule.lacks for rule in own):
             return own  # a constant of the family: its config does not ask
-        if any(rule.config or rule.towers for rule in own):
+        if any(rule.config or rule.towers or rule.silent for rule in own):
             common = [replace(rule, config=(), towers={}) for rule in common]
         return own + common
 
@@ -244,9 +244,11 @@ def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[An
 
 
 def _mapped(rule: FactRule, value: Any) -> Any:
-    """What a rule makes of a word of the config; a word that it does not name stays as it is."""
+    """What a rule makes of a word of the config, of a list of words as `a|b`; what it does not name is its `*`, or stays."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return rule.map.get(text, value)
+    if isinstance(value, list):
+        text = "|".join(map(str, value))
+    return rule.map.get(text, rule.map.get("*", value))
 
 
 def _named(rule: FactRule) -> str:

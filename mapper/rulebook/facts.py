@@ -24,6 +24,7 @@ class FactRule:
     type: str | None = None  # one of TYPES; None where another rule for the same name says it
     doc: str = ""
     config: tuple[str, ...] = ()  # fields of the config, dotted below its top, first that is there wins
+    silent: bool = False  # `config: []`: no field of the config says it, whatever the vocabulary's words are
     towers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # tower -> fields that only it reads
     map: dict[str, Any] = field(default_factory=dict)  # value in the config, as text -> value of the fact
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
@@ -105,6 +106,7 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         type=fields.any("type"),
         doc=fields.text("doc", ""),
         config=fields.words("config"),
+        silent=fields.data.get("config") == [],
         towers={
             key: _as_words(fields, "towers", key, value) for key, value in fields.mapping("towers").items()
         },
