@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mapper.architecture import Block, Leaf, Place
-from mapper.errors import listed
+from mapper.errors import listed, shorten
 from mapper.inference.config import Config
 from mapper.inference.names import Names, ends, words_of
 from mapper.inference.scopes import Scope
 from mapper.naming.vocabulary import pattern_words
 from mapper.rulebook.families import Family
 
-_BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "Conv1d", "Conv2d", "Conv3d")
+_BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d")
 _PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
 _TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
 
@@ -26,23 +26,36 @@ def lacking_names(family: Family, names: Names) -> list[str]:
     return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
 
 
+def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
+    """A line for each leaf without a use under a name that every checkpoint of a family has: its shapes make no sense."""
+    patterns = [pattern_words(pattern) for pattern in (*family.requires, *family.recognise)]
+    lines = []
+    for leaf in idle:
+        words = words_of(leaf.place)
+        if any(ends(path, pattern) for path in (words, words[:-1]) for pattern in patterns):
+            shapes = ", ".join(f"{name} {list(info.shape)}".strip() for name, info in leaf.tensors.items())
+            lines.append(f"{leaf.place} is read by no flow, though every {family.name} needs it: it is {shapes}")
+    return lines
+
+
 def broken_promises(family: Family, config: Config, names: Names) -> tuple[list[str], list[str]]:
     """Lines for tensors that a field of the config says are there and are not, and for those that it says are not."""
     lacking, extra = [], []
     for field, patterns in family.promises.items():
         said = config.data.get(field)
         for pattern in patterns:
-            if not isinstance(said, (bool, int, float)):
+            if not isinstance(said, (bool, int, float, str)):
                 continue
-            if said and not names.has(pattern):
+            promised = said not in (False, 0, "", "none")
+            if promised and not names.has(pattern):
                 lacking.append(f"the checkpoint has no {pattern!r}, though config {field} is {_shown(said)}")
-            if not said and names.has(pattern):
+            if not promised and names.has(pattern):
                 extra.append(f"the checkpoint has {pattern!r}, though config {field} is {_shown(said)}")
     return lacking, extra
 
 
-def _shown(value: bool | float) -> str:
-    return str(value).lower()
+def _shown(value: bool | float | str) -> str:
+    return shorten(value) if isinstance(value, str) else str(value).lower()
 
 
 def lacking_biases(family: Family, leaves: Iterable[Leaf]) -> list[str]:

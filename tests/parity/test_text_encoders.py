@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,16 @@ def heads(prefix: str, *more: str) -> list[str]:
     return [prefix + head for head in ("Model", *COMMON, *more)]
 
 
-def compare(name: str, config: Any, folder: Path, **options: Any) -> Pair:
+def compare(name: str, config: Any, folder: Path, *, without: Sequence[str] = (), **options: Any) -> Pair:
     config.num_labels = 2 if "QuestionAnswering" in name else 3
     inputs = text_inputs(
-        VOCABULARY, segments=getattr(config, "type_vocab_size", 0), padding=config.pad_token_id
+        VOCABULARY,
+        segments=getattr(config, "type_vocab_size", 0),
+        positions=getattr(config, "position_biased_input", True),
+        padding=config.pad_token_id,
     )
+    for case in without:
+        del inputs[case]
     return check(reference(name, config), folder, inputs, **options)
 
 
@@ -163,6 +169,41 @@ def test_mpnet_with_other_options(tied: bool, tmp_path: Path) -> None:
     made = compare("MPNetForMaskedLM", config, tmp_path)
     for name, values in text_inputs(VOCABULARY, padding=1, length=170).items():
         check_outputs(made, values, name)
+
+
+@pytest.mark.parametrize("name", heads("DebertaV2"))
+def test_deberta_v2(name: str, tmp_path: Path) -> None:
+    """A first position that is padding is nothing to classify by, and the reference masks its query, too."""
+    without = ["left"] if "Sequence" in name else []
+    compare(name, transformers.DebertaV2Config(**SIZES), tmp_path, without=without)
+
+
+DISENTANGLED: dict[str, dict[str, Any]] = {
+    "version 3": {
+        "position_buckets": 6,
+        "max_position_embeddings": 40,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "pos_att_type": "p2c|c2p",
+        "position_biased_input": False,
+        "legacy": False,
+    },
+    "one comparison": {"share_att_key": True, "pos_att_type": ["p2c"], "max_relative_positions": 5},
+    "own maps": {"pos_att_type": ["c2p", "p2c"], "position_buckets": 16, "max_relative_positions": 30},
+    "one own map": {"pos_att_type": "c2p", "type_vocab_size": 2, "hidden_act": "relu"},
+    "the other map": {"pos_att_type": "p2c", "tie_word_embeddings": False},
+}
+
+
+@pytest.mark.parametrize("options", DISENTANGLED.values(), ids=DISENTANGLED)
+def test_deberta_v2_compares_contents_with_distances(options: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.DebertaV2Config(**SIZES | options, relative_attention=True)
+    compare("DebertaV2ForMaskedLM", config, tmp_path)
+
+
+def test_deberta_v2_pooler(tmp_path: Path) -> None:
+    config = transformers.DebertaV2Config(**SIZES, pooler_hidden_act="tanh", type_vocab_size=2)
+    compare("DebertaV2ForSequenceClassification", config, tmp_path, without=["left"])
 
 
 def test_a_masked_lm_trains_exports_and_compiles(tmp_path: Path) -> None:
