@@ -1,18 +1,18 @@
 """Compare every family with its reference, and write generated/: sources, the parity record, the index page.
 
     python tools/validate.py                 # all of it, some minutes
-    python tools/validate.py --only bert,t5  # these families; the record of the others is kept
     python tools/validate.py --sources       # sources and index alone, from the record that is there
 
-Parity needs transformers. Each family's own examples give the configurations; each class that transformers has for
-the type is compared with plain inputs, padding on either side and one row (`mapper.verify`).
+The record is what the parity tests (`tests/parity`, which need transformers) find, class by class.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -28,12 +28,10 @@ from mapper.architecture import Architecture  # noqa: E402
 from mapper.catalogue import find  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.emission import emit  # noqa: E402
-from mapper.errors import MapperError  # noqa: E402
 from mapper.inference import infer  # noqa: E402
 from mapper.rulebook.examples import header, is_near_miss  # noqa: E402
 from mapper.rulebook.families import Example, Family  # noqa: E402
 from mapper.rulebook.rulebook import Rulebook  # noqa: E402
-from mapper.sources import open_source  # noqa: E402
 
 GENERATED = ROOT / "generated"
 RECORD = GENERATED / "parity.json"
@@ -44,27 +42,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", help="families, separated by commas")
     parser.add_argument("--sources", action="store_true", help="write sources and index, compare nothing")
     arguments = parser.parse_args()
     families = [family for family in Rulebook().families if family.model_types]
-    chosen = [family for family in families if not arguments.only or family.name in arguments.only.split(",")]
     record = (
         json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "families": {}, "tracing": {}}
     )
     if not arguments.sources:
-        for family in chosen:
-            record["families"][family.name] = compare_family(family)
-            record["tracing"][family.name] = trace_family(family)
-        record["versions"] = versions()
-        for part in ("families", "tracing"):
-            record[part] = {
-                family.name: record[part][family.name] for family in families if family.name in record[part]
-            }
+        tracing = {family.name: trace_family(family) for family in families}
+        record = {"versions": versions(), "families": compare(), "tracing": tracing}
         write(RECORD, json.dumps(record, indent=1) + "\n")
     rows = [write_source(family, record) for family in families]
     write(GENERATED / "README.md", index(rows, record))
-    return 1 if any(value is None for family in record["families"].values() for value in flat(family)) else 0
+    return 0
 
 
 def versions() -> dict[str, str]:
@@ -77,47 +67,22 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def flat(record: dict[str, Any]) -> list[float | None]:
-    return [value for types in record.values() for value in types.values() if not isinstance(value, str)]
-
-
-def compare_family(family: Family) -> dict[str, dict[str, Any]]:
-    """For every model type and class the largest difference of any output; text says why there is none."""
-    from references import classes, complete_example
-
-    found: dict[str, dict[str, Any]] = {}
-    for model_type in family.model_types:
-        example = complete_example(family, model_type)
-        found[model_type] = {}
-        if example is None:
-            print(f"{family.name}: no complete example of {model_type}")
-            continue
-        for name in classes(model_type):
-            found[model_type][name] = compare_class(example.config or {}, name)
-            print(f"{family.name:16} {name:44} {found[model_type][name]}", flush=True)
-    return found
-
-
-def compare_class(config: dict[str, Any], name: str) -> float | str:
-    import torch
-    from references import write_reference
-
-    from mapper._verify import verify
-
-    torch.set_num_threads(1)
+def compare() -> dict[str, dict[str, dict[str, float]]]:
+    """Runs the parity tests; for every family, model type and class the largest difference of any output."""
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            write_reference(config, name, Path(folder))
-        except Exception as error:
-            return f"no reference: {' '.join(f'{type(error).__name__}: {error}'.split())[:120]}"
-        try:
-            reading = infer(open_source(folder, purpose="headers"), Rulebook()).reading
-            result = verify(folder, against="transformers")
-        except MapperError as error:
-            return f"not compared: {str(error)[:160]}"
-        if reading != "exact":
-            return f"not exact: {reading}"
-        return max((item.value for item in result.outputs), default=float("nan"))
+        lines = Path(folder) / "compared.jsonl"
+        command = [sys.executable, "-m", "pytest", "-q", "tests/parity", "-p", "no:cacheprovider"]
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "MAPPER_PARITY_RECORD": str(lines)})
+        if done.returncode:
+            raise SystemExit("the parity tests fail: nothing is recorded")
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for line in map(json.loads, lines.read_text().splitlines()):
+            types = found.setdefault(line["family"], {}).setdefault(line["model_type"], {})
+            types[line["class"]] = max(line["worst"], types.get(line["class"], 0.0))
+    return {
+        family: {kind: dict(sorted(classes.items())) for kind, classes in sorted(types.items())}
+        for family, types in sorted(found.items())
+    }
 
 
 def trace_family(family: Family) -> dict[str, str]:
@@ -171,7 +136,7 @@ def write_source(family: Family, record: dict[str, Any]) -> dict[str, Any]:
     architecture = read_family(family)
     text = emit(architecture)
     write(GENERATED / f"{family.name}.py", text)
-    worst = [value for value in flat(record["families"].get(family.name, {})) if isinstance(value, float)]
+    worst = [value for types in record["families"].get(family.name, {}).values() for value in types.values()]
     return {
         "family": family.name, "types": ", ".join(family.model_types), "model": architecture.checkpoint.source,
         "reading": architecture.reading, "tensors": len(architecture.checkpoint.tensors),
@@ -193,8 +158,8 @@ def index(rows: list[dict[str, Any]], record: dict[str, Any]) -> str:
         "The model is read from a header of the bundled catalogue, which is reconstructed (its README says how), or, where",
         "the catalogue has none, from the first example of the family's rule file, labelled tiny. The difference is the",
         "largest of any output, as a share of max(1, largest value), between the model that `mapper` builds and the reference",
-        "implementation, over every class that the reference has for the type: tiny random weights, plain inputs, padding on",
-        f"either side, one row. Compared with {used}; `parity.json` has every figure.",
+        "implementation, over the classes that the parity tests compare: tiny random weights, with padding on either side, odd",
+        f"lengths, one row. Compared with {used}; `parity.json` has every figure.",
         "",
         "| family | model types | source | read from | reading | tensors mapped | facts by default | lines | classes compared | largest difference | export, compile, train, subclass |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -210,17 +175,7 @@ def index(rows: list[dict[str, Any]], record: dict[str, Any]) -> str:
         for family, found in record["tracing"].items()
         for name, cause in found.items()
     ]
-    left_out = [
-        f"- {name}: {text}" for types in record["families"].values() for made in types.values()
-        for name, text in made.items() if isinstance(text, str)
-    ]  # fmt: skip
     notes = ["", "Checks that fail, by cause:", "", *(causes or ["- none"])]
-    notes += [
-        "",
-        "Classes that the reference has and `mapper` does not vouch for yet:",
-        "",
-        *(left_out or ["- none"]),
-    ]
     return "\n".join([*head, *body, *notes]) + "\n"
 
 

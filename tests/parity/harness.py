@@ -104,17 +104,27 @@ def check(
     assert report.reading == reading, (report.reading, report.findings, report.missing, report.unmapped)
     assert not report.unmapped
     _check_keys(made)
-    for name, values in inputs.items():
-        check_outputs(made, values, name, tolerance)
+    worst = max(check_outputs(made, values, name, tolerance) for name, values in inputs.items())
+    record(made, report.family, worst)
     return made
 
 
-def check_outputs(made: Pair, inputs: Inputs, name: str = "", tolerance: float = TOLERANCE) -> None:
-    """All float outputs of the reference for one set of inputs, compared where its mask is 1."""
+def record(made: Pair, family: str | None, worst: float) -> None:
+    """A line for `tools/validate.py`, which names the file, of what was compared and how far it was off."""
+    if path := os.environ.get("MAPPER_PARITY_RECORD"):
+        line = {
+            "family": family, "model_type": made.reference.config.model_type, "class": type(made.reference).__name__, "worst": worst,
+        }  # fmt: skip
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def check_outputs(made: Pair, inputs: Inputs, name: str = "", tolerance: float = TOLERANCE) -> float:
+    """All float outputs of the reference for one set of inputs, compared where its mask is 1; the largest difference."""
     with torch.no_grad(), quiet():
         wanted = made.reference(**inputs)
         built, loaded = made.built(**inputs), made.loaded(**inputs)
-    compared = 0
+    worst: list[float] = []
     for key, value in outputs(wanted):
         got = getattr(built, key, None)
         assert got is not None, f"{name}: no output {key!r}; there are {[key for key, _ in outputs(built)]}"
@@ -125,8 +135,9 @@ def check_outputs(made: Pair, inputs: Inputs, name: str = "", tolerance: float =
         assert torch.equal(getattr(loaded, key)[keep], got[keep]), (
             f"{name}: the generated file's {key} differs"
         )
-        compared += 1
-    assert compared, f"{name}: the reference gives no float output"
+        worst.append(float(difference))
+    assert worst, f"{name}: the reference gives no float output"
+    return max(worst)
 
 
 def outputs(result: Any) -> Iterator[tuple[str, Tensor]]:
