@@ -101,7 +101,7 @@ def _inner_roles(done: ClassText) -> set[str]:
 
 
 def _instances(done: ClassText) -> int:
-    return sum(Place(draft.folder.place).count for draft in done.drafts)
+    return sum(Place(draft.folder.place).instances for draft in done.drafts)
 
 
 def _unique(candidates: list[str], taken: set[str]) -> str:
