@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
-from mapper.flows.program import Program, is_dispensable, link, unused_leaves
+from mapper.flows.program import Piece, Program, is_dispensable, link, unused_leaves
 from mapper.flows.references import has_role
+from mapper.inference import expressions
 from mapper.inference.checks import (
     check_bounds,
     check_config,
@@ -36,6 +37,7 @@ from mapper.inference.gaps import (
     lacking_recognition,
     lacking_roles,
     lacking_tensors,
+    unread_names,
 )
 from mapper.inference.given import check_scopes, read_hints
 from mapper.inference.known import Known
@@ -398,6 +400,7 @@ class _Reading:
         if complete and inner:  # what stands in every layer is read by the model, whatever it is
             complete = False
             self.missing.append(f"no flow reads {listed(inner)}")
+        self.gap(unread_names(self.family, idle) if complete and self.family else [])
         architecture.unmapped = [key for leaf in idle for key in Leaf.keys(leaf)]
         if complete:
             self.findings += unread_fields(self.facts.config, self.family)
@@ -414,7 +417,11 @@ class _Reading:
     def inputs(self, program: Program) -> dict[str, dict[str, Any]]:
         """The public inputs, in the order of the vocabulary."""
         declared, names = self.rulebook.inputs, program.inputs
-        own = {key: spec for piece in program.pieces.values() for key, spec in piece.flow.rule.inputs.items()}
+        own = {
+            key: {**spec, **({"shape": _extents(spec["shape"], piece)} if "shape" in spec else {})}
+            for piece in program.pieces.values()
+            for key, spec in piece.flow.rule.inputs.items()
+        }
         for name in names:
             if name not in declared:
                 raise FlowError(
@@ -434,6 +441,17 @@ class _Reading:
 
 def _has(block: Block) -> Any:
     return lambda role: has_role(block, role)
+
+
+def _extents(shape: Iterable[Any], piece: Piece) -> list[Any]:
+    """The shape of an input that a flow declares: what its block's facts give, as numbers."""
+    known = {name: fact.value for name, fact in piece.block.facts.items()}
+    found: list[Any] = []
+    for extent in shape:
+        node = expressions.parse(str(extent))
+        is_known = all(name in known for name in expressions.names(node))
+        found.append(expressions.evaluate(node, known) if is_known else extent)
+    return found
 
 
 def _why_unread(program: Program, leaf: Leaf) -> str:

@@ -92,6 +92,8 @@ def joined(
                 "contradict each other"
             )
         tensors.update(shard.tensors)
+    if not tensors:
+        raise FormatError(f"{source}: no tensors in it")
     if len(tensors) > limits.TENSORS:
         raise FormatError(f"{source}: {len(tensors):,} tensors, at most {limits.TENSORS:,} are read")
     checkpoint = Checkpoint(source, shards[0].container, tensors, config)
