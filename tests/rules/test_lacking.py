@@ -20,12 +20,13 @@ EXAMPLES = [
     (family, example) for family in RULEBOOK.families for example in family.examples if not is_near_miss(example)
 ]
 # What a checkpoint of its family may lack: heads beside a tower, what training alone reads, what the forward makes itself,
-# and maps that a field of the config leaves without a bias.
+# maps that a field of the config leaves without a bias, and embeddings of which towers share one or have their own.
 OPTIONAL = (
     "pooler", "lm_head.weight", "position_ids", "mask_token", "inv_freq", "masked_bias", "attention.bias", "masked_spec_embed",
     "attention.query.bias", "attention.key.bias", "attention.value.bias", "attention.query_key_value.bias",
     "attention.dense.bias", "conv1d.bias", "lm_head.decoder.bias",
     "score.bias", "num_batches_tracked", "relative_position_index", "mask_predictions",
+    "final_logits_bias", "EncDecAttention.relative_attention_bias", "shared", "encoder.embed_tokens",
 )  # fmt: skip
 
 
