@@ -40,7 +40,7 @@ transformers = pytest.importorskip("transformers")
 
 TOLERANCE = 1e-5  # of max(1, largest value): float32, other kernels
 NOT_COMPARED = ("hidden_states", "attentions", "past_key_values", "loss", "cross_attentions", "cache_params")
-Inputs = Mapping[str, Tensor]
+Inputs = Mapping[str, Any]  # what is no tensor is a keyword of the reference alone
 
 
 @dataclass
@@ -70,6 +70,11 @@ def reference(class_name: str, config: Any, seed: int = 0) -> nn.Module:
             noise = torch.randn(parameter.shape, generator=generator)
             scale = 0.2 if parameter.ndim < 2 else 0.7 * parameter[0].numel() ** -0.5
             parameter.copy_(noise * scale + (1.0 if id(parameter) in norms else 0.0))
+        for name, buffer in model.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.copy_(torch.randn(buffer.shape, generator=generator) * 0.2)
+            elif name.endswith("running_var"):
+                buffer.copy_(torch.rand(buffer.shape, generator=generator) + 0.5)
     return model
 
 
@@ -121,9 +126,10 @@ def record(made: Pair, family: str | None, worst: float) -> None:
 
 def check_outputs(made: Pair, inputs: Inputs, name: str = "", tolerance: float = TOLERANCE) -> float:
     """All float outputs of the reference for one set of inputs, compared where its mask is 1; the largest difference."""
+    own = {key: value for key, value in inputs.items() if isinstance(value, Tensor)}
     with torch.no_grad(), quiet():
         wanted = made.reference(**inputs)
-        built, loaded = made.built(**inputs), made.loaded(**inputs)
+        built, loaded = made.built(**own), made.loaded(**own)
     worst: list[float] = []
     for key, value in outputs(wanted):
         got = getattr(built, key, None)
@@ -186,6 +192,31 @@ def text_inputs(
         cases["positions"] = {"input_ids": ids, "attention_mask": right, "position_ids": given}
     if segments:
         cases["segments"] = {"input_ids": ids, "attention_mask": right, "token_type_ids": ids % segments}
+    return cases
+
+
+def image_inputs(
+    *sizes: tuple[int, int], own: tuple[int, int] = (32, 32), resize: str = "", patch: int = 0
+) -> dict[str, dict[str, Any]]:
+    """Images of the size that the model is made for, one alone, and others of `sizes`.
+
+    `resize` is the reference's keyword for other sizes than its own, where it needs one. `patch`: also with every
+    other patch masked.
+    """
+    generator = torch.Generator().manual_seed(1)
+    cases: dict[str, dict[str, Any]] = {
+        "own size": {"pixel_values": torch.randn(3, 3, *own, generator=generator)},
+        "one": {"pixel_values": torch.randn(1, 3, *own, generator=generator)},
+    }
+    for height, width in sizes:
+        cases[f"{height} x {width}"] = {
+            "pixel_values": torch.randn(2, 3, height, width, generator=generator),
+            **({resize: True} if resize else {}),
+        }
+    if patch:
+        count = (own[0] // patch) * (own[1] // patch)
+        masked = (torch.arange(count) % 2 == 0).expand(3, -1)
+        cases["masked"] = {**cases["own size"], "bool_masked_pos": masked}
     return cases
 
 

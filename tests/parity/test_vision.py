@@ -1,0 +1,205 @@
+"""Image models and models of images and texts against the reference library: other sizes, batch 1, masked patches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.parity.harness import check, image_inputs, reference, text_inputs, transformers
+
+PATCHES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 32,
+    "patch_size": 8,
+}
+RESIZE = "interpolate_pos_encoding"
+OTHER_SIZES = ((40, 64), (27, 35))
+
+
+@pytest.mark.parametrize("name", ["ViTModel", "ViTForImageClassification"])
+def test_vit(name: str, tmp_path: Path) -> None:
+    config = transformers.ViTConfig(**PATCHES, intermediate_size=44, num_labels=5)
+    check(reference(name, config), tmp_path, image_inputs(*OTHER_SIZES, resize=RESIZE))
+
+
+def test_vit_of_unusual_options(tmp_path: Path) -> None:
+    config = transformers.ViTConfig(
+        **{**PATCHES, "patch_size": [8, 8], "image_size": [32, 32]},
+        intermediate_size=44,
+        qkv_bias=False,
+        hidden_act="relu",
+        pooler_act="gelu",
+        pooler_output_size=20,
+        layer_norm_eps=1e-3,
+        num_channels=3,
+    )
+    check(reference("ViTModel", config), tmp_path, image_inputs())
+
+
+@pytest.mark.parametrize("name", ["Dinov2Model", "Dinov2ForImageClassification"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_dinov2(name: str, gated: bool, tmp_path: Path) -> None:
+    config = transformers.Dinov2Config(**PATCHES, mlp_ratio=2, use_swiglu_ffn=gated, num_labels=5)
+    inputs = image_inputs(*OTHER_SIZES, patch=8 if name == "Dinov2Model" else 0)
+    check(reference(name, config), tmp_path, inputs)
+
+
+def test_dinov2_without_mask_token(tmp_path: Path) -> None:
+    config = transformers.Dinov2Config(**PATCHES, mlp_ratio=2, use_mask_token=False, qkv_bias=False)
+    check(reference("Dinov2Model", config), tmp_path, image_inputs(*OTHER_SIZES))
+
+
+def test_a_backbone_is_not_vouched_for(tmp_path: Path) -> None:
+    config = transformers.Dinov2Config(**PATCHES, mlp_ratio=2)
+    base = reference("Dinov2Model", config)
+
+    def edit(data: dict[str, Any]) -> None:
+        data["architectures"] = ["Dinov2Backbone"]
+
+    check(base, tmp_path, image_inputs(), edit=edit, reading="unverified")
+
+
+@pytest.mark.parametrize("name", ["SwinModel", "SwinForImageClassification"])
+@pytest.mark.parametrize("window", [2, 3])
+def test_swin(name: str, window: int, tmp_path: Path) -> None:
+    config = transformers.SwinConfig(
+        image_size=32, patch_size=2, embed_dim=8, depths=[2, 3], num_heads=[2, 4], window_size=window, num_labels=5
+    )  # fmt: skip
+    check(reference(name, config), tmp_path, image_inputs((32, 46), (29, 31)))
+
+
+def test_swin_of_unusual_options(tmp_path: Path) -> None:
+    config = transformers.SwinConfig(
+        image_size=32, patch_size=2, embed_dim=8, depths=[2, 2, 1], num_heads=[1, 2, 2], window_size=4, qkv_bias=False,
+        use_absolute_embeddings=True, layer_norm_eps=1e-3, hidden_act="relu", mlp_ratio=2.0,
+    )  # fmt: skip
+    check(reference("SwinModel", config), tmp_path, image_inputs((40, 64), resize=RESIZE))
+
+
+@pytest.mark.parametrize("name", ["ResNetModel", "ResNetForImageClassification"])
+@pytest.mark.parametrize("kind", ["bottleneck", "basic"])
+def test_resnet(name: str, kind: str, tmp_path: Path) -> None:
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16, 24], depths=[2, 1, 3], layer_type=kind, num_labels=5
+    )
+    check(reference(name, config), tmp_path, image_inputs((50, 71), own=(64, 64)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"downsample_in_first_stage": True},
+        {"downsample_in_first_stage": True, "layer_type": "basic"},
+        {"downsample_in_bottleneck": True, "hidden_sizes": [16, 16]},
+        {"hidden_act": "gelu", "hidden_sizes": [16, 24]},
+    ],
+)
+def test_resnet_of_unusual_options(options: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.ResNetConfig(**{"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2], **options})
+    check(reference("ResNetModel", config), tmp_path, image_inputs((50, 71), own=(64, 64)))
+
+
+@pytest.mark.parametrize("name", ["ConvNextModel", "ConvNextForImageClassification"])
+def test_convnext(name: str, tmp_path: Path) -> None:
+    config = transformers.ConvNextConfig(hidden_sizes=[8, 12, 16, 24], depths=[2, 1, 3, 1], num_labels=5)
+    check(reference(name, config), tmp_path, image_inputs((66, 79), own=(64, 64)))
+
+
+def test_convnext_of_unusual_options(tmp_path: Path) -> None:
+    config = transformers.ConvNextConfig(
+        hidden_sizes=[8, 12], depths=[1, 2], num_stages=2, patch_size=2, layer_scale_init_value=0.0, hidden_act="relu",
+        layer_norm_eps=1e-3,
+    )  # fmt: skip
+    check(reference("ConvNextModel", config), tmp_path, image_inputs((31, 20)))
+
+
+VISION = {**PATCHES, "intermediate_size": 44}
+TEXT = {
+    "vocab_size": 99,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 20,
+    "bos_token_id": 97,
+    "eos_token_id": 98,
+    "pad_token_id": 1,
+}
+
+
+def ended(inputs: dict[str, dict[str, Any]], end: int = 98) -> dict[str, dict[str, Any]]:
+    """Texts that end where their mask does: the end token is the last real one, and the only one."""
+    for values in inputs.values():
+        ids = values["input_ids"] = values["input_ids"].clamp(max=end - 1).clone()
+        mask = values.get("attention_mask", torch.ones_like(ids))
+        last = (mask * torch.arange(ids.shape[1])).argmax(dim=1)
+        ids[torch.arange(len(ids)), last] = end
+    return inputs
+
+
+def with_images(inputs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The same texts beside images, not one for each."""
+    images = image_inputs()["own size"]
+    return {name: {**values, **images} for name, values in inputs.items()}
+
+
+@pytest.mark.parametrize("end", [98, 2])
+@pytest.mark.parametrize("name", ["CLIPTextModel", "CLIPTextModelWithProjection"])
+def test_clip_text(name: str, end: int, tmp_path: Path) -> None:
+    config = transformers.CLIPTextConfig(**{**TEXT, "eos_token_id": end}, projection_dim=20)
+    check(reference(name, config), tmp_path, ended(text_inputs(99)))
+
+
+@pytest.mark.parametrize("name", ["CLIPVisionModel", "CLIPVisionModelWithProjection"])
+def test_clip_vision(name: str, tmp_path: Path) -> None:
+    config = transformers.CLIPVisionConfig(**VISION, projection_dim=20)
+    check(reference(name, config), tmp_path, image_inputs((40, 64), resize=RESIZE))
+
+
+@pytest.mark.parametrize("end", [98, 2])
+def test_clip(end: int, tmp_path: Path) -> None:
+    config = transformers.CLIPConfig(
+        text_config={**TEXT, "eos_token_id": end}, vision_config=VISION, projection_dim=20
+    )
+    check(reference("CLIPModel", config), tmp_path, with_images(ended(text_inputs(99))))
+
+
+def test_clip_classifies_images(tmp_path: Path) -> None:
+    config = transformers.CLIPConfig(text_config=TEXT, vision_config=VISION, num_labels=5)
+    check(reference("CLIPForImageClassification", config), tmp_path, image_inputs())
+
+
+def test_siglip_text(tmp_path: Path) -> None:
+    config = transformers.SiglipTextConfig(**TEXT, projection_size=20)
+    check(reference("SiglipTextModel", config), tmp_path, text_inputs(99))
+
+
+@pytest.mark.parametrize("pools", [True, False])
+def test_siglip_vision(pools: bool, tmp_path: Path) -> None:
+    config = transformers.SiglipVisionConfig(**VISION, vision_use_head=pools)
+    check(reference("SiglipVisionModel", config), tmp_path, image_inputs((40, 64), resize=RESIZE))
+
+
+def test_siglip(tmp_path: Path) -> None:
+    config = transformers.SiglipConfig(text_config={**TEXT, "projection_size": 32}, vision_config=VISION)
+    check(reference("SiglipModel", config), tmp_path, with_images(text_inputs(99)))
+
+
+def test_siglip_with_a_config_that_leaves_defaults_out(tmp_path: Path) -> None:
+    text = {**TEXT, "num_attention_heads": 12, "projection_size": 32}
+    config = transformers.SiglipConfig(text_config=text, vision_config=VISION)
+
+    def edit(data: dict[str, Any]) -> None:
+        data["text_config"] = {"model_type": "siglip_text_model"}
+
+    check(reference("SiglipModel", config), tmp_path, with_images(text_inputs(99)), edit=edit)
+
+
+def test_siglip_classifies_images(tmp_path: Path) -> None:
+    config = transformers.SiglipConfig(text_config=TEXT, vision_config=VISION, num_labels=5)
+    check(reference("SiglipForImageClassification", config), tmp_path, image_inputs((40, 64), resize=RESIZE))
