@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
 
+import mapper
 from tests.parity.harness import (
     Pair,
     check,
@@ -15,6 +19,7 @@ from tests.parity.harness import (
     check_export,
     check_gradient,
     check_outputs,
+    quiet,
     reference,
     text_inputs,
     transformers,
@@ -214,3 +219,27 @@ def test_a_masked_lm_trains_exports_and_compiles(tmp_path: Path) -> None:
     check_gradient(made, one)
     check_export(made, one, other)
     check_compile(made, one)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_tied_head_that_is_stored_is_one_parameter_where_the_bytes_agree(
+    shift: int, tmp_path: Path
+) -> None:
+    """As older files have it: the map and its bias under both of their names."""
+    with quiet():
+        reference("BertForMaskedLM", transformers.BertConfig(**SIZES)).save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"] + shift
+    tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].clone()
+    save_file(tensors, file, metadata={"format": "pt"})
+    assert mapper.inspect(tmp_path).architecture.reading == "exact"
+    built = mapper.build(tmp_path)
+    head, words = built.cls.predictions, built.bert.embeddings.word_embeddings
+    assert (head.decoder.weight is words.weight) == (shift == 0)
+    ids = torch.arange(8)[None] + 3
+    with torch.no_grad():
+        x = head.transform.dense(built(ids).last_hidden_state)
+        x = head.transform.LayerNorm(nn.functional.gelu(x))
+        wanted = nn.functional.linear(x, tensors["cls.predictions.decoder.weight"], head.bias)
+        torch.testing.assert_close(built(ids).logits, wanted)
