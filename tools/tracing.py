@@ -48,13 +48,8 @@ def one_line(error: Exception) -> str:
 
 def check_export(model: nn.Module, inputs: Inputs, dims: Dims) -> None:
     """One program for every batch and length."""
-    sizes = {
-        name: torch.export.Dim(name, min=2, max=4096)
-        for name in DYNAMIC
-        if any(name in dims[key] for key in inputs)
-    }
     shapes = {
-        key: {axis: sizes[str(extent)] for axis, extent in enumerate(dims[key]) if extent in sizes}
+        key: {axis: torch.export.Dim.DYNAMIC for axis, extent in enumerate(dims[key]) if extent in DYNAMIC}
         for key in inputs
     }
     with torch.no_grad():
@@ -73,7 +68,7 @@ def check_compile(model: nn.Module, inputs: Inputs, dims: Dims) -> None:
 
 
 def check_gradient(model: nn.Module, inputs: Inputs, dims: Dims) -> None:
-    """A step against the gradient reaches every parameter and lowers the loss."""
+    """A step against the gradient reaches every parameter that has an effect, and lowers the loss."""
     copied = derived(model).train()
     for module in copied.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -81,14 +76,16 @@ def check_gradient(model: nn.Module, inputs: Inputs, dims: Dims) -> None:
     before = _loss(copied, inputs)
     before.backward()  # type: ignore[no-untyped-call]
     still = [name for name, value in copied.named_parameters() if not _moves(value)]
-    if still:
-        raise ValueError(f"{len(still)} parameters get no gradient: {', '.join(still[:3])}")
+    unused = [name for name in still if not _has_effect(model, inputs, name)]
+    lost = sorted(set(still) - set(unused))
+    if lost:
+        raise ValueError(f"{len(lost)} parameters get no gradient: {', '.join(lost[:3])}")
     weights = {name: value.detach().clone() for name, value in copied.named_parameters()}
     for rate in (1e-3, 1e-4, 1e-5, 1e-6):
         with torch.no_grad():
             for name, value in copied.named_parameters():
-                assert value.grad is not None
-                value.copy_(weights[name] - rate * value.grad)
+                if value.grad is not None:
+                    value.copy_(weights[name] - rate * value.grad)
             if _loss(copied, inputs) < before:
                 return
     raise ValueError(f"no step against the gradient lowers the loss of {before.item():.4g}")
@@ -157,6 +154,18 @@ def _loss(model: nn.Module, inputs: Inputs) -> Tensor:
 def _moves(parameter: Tensor) -> bool:
     grad = parameter.grad
     return grad is not None and bool(grad.isfinite().all()) and bool((grad != 0).any())
+
+
+def _has_effect(model: nn.Module, inputs: Inputs, name: str) -> bool:
+    """Whether a parameter changes any output: those of optional inputs that are not given do not."""
+    changed = derived(model)
+    with torch.no_grad():
+        changed.get_parameter(name).add_(1.0)
+        try:
+            _same(changed(**inputs), model(**inputs))
+        except ValueError:
+            return True
+    return False
 
 
 def _same(one: Any, other: Any) -> None:

@@ -5,6 +5,7 @@ Each model is the first example of its family's rule file with random weights, s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import pytest
@@ -38,25 +39,33 @@ def example(name: str) -> tuple[nn.Module, dict[str, Tensor], dict[str, list[str
     return model, inputs, {key: spec["shape"] for key, spec in architecture.inputs.items()}
 
 
-@pytest.mark.parametrize("name", [name for name in TYPES if name in {f.name for f in RULEBOOK.families}])
+@pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("check", CHECKS)
 def test_representative_type(name: str, check: str) -> None:
     assert failures(*example(name), checks=[check]) == {}
 
 
+@dataclass
+class Output:
+    x: Tensor
+
+
 class Branching(nn.Module):
-    """Traces badly, trains one of its two parameters."""
+    """Traces badly; of its three parameters one trains, one has no effect, one has an effect and no gradient."""
 
     def __init__(self):
         super().__init__()
         self.used = nn.Parameter(torch.ones(4))
         self.idle = nn.Parameter(torch.ones(4))
+        self.cut = nn.Parameter(torch.ones(4))
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * self.used if float(x.sum()) > 0 else x - self.used
+        x = x + self.cut.detach()
+        return Output(x * self.used if float(x.sum()) > 0 else x - self.used)
 
 
 def test_each_failure_is_one_line_with_its_cause() -> None:
     found = failures(Branching(), {"x": torch.ones(2, 4)}, {"x": ["batch", 4]})
     assert set(found) == {"export", "compile", "gradient"}
+    assert found["gradient"] == "ValueError: 1 parameters get no gradient: cut"
     assert all("\n" not in cause and len(cause) <= 200 for cause in found.values())
