@@ -17,11 +17,11 @@ def collect_states(statements: list[ast.stmt]) -> list[ast.stmt] | None:
     last = statements[-1]
     if loop is None or not isinstance(last, ast.Return) or last.value is None:
         return None
-    name = _carried(loop) or ""
+    name, body = _carried(loop) or ("", loop.body)
     first, *others = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
     if others and not _is(first, name):
         return None  # what else is returned may be made of what the loop gave, not of the first value
-    loop.body.insert(0, _append(name))
+    body.insert(0, _append(name))
     start = ast.Assign([ast.Name(STATES, ast.Store())], ast.List([]))
     end = [] if _is(first, name) else [ast.Assign([ast.Name(name, ast.Store())], first)]
     value = ast.Tuple([ast.Name(name, ast.Load()), *others, ast.Name(STATES, ast.Load())])
@@ -38,10 +38,12 @@ def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _carried(loop: ast.For) -> str | None:
-    """The name that each layer takes and assigns: `x` in `x = layer(x)`."""
-    variables = set(targets(loop.target))
+def _carried(loop: ast.For, outer: frozenset[str] = frozenset()) -> tuple[str, list[ast.stmt]] | None:
+    """The name that each layer takes and assigns, `x` in `x = layer(x)`, and the body in which it does."""
+    variables = outer.union(targets(loop.target))
     for node in loop.body:
+        if isinstance(node, ast.For) and (found := _carried(node, variables)):
+            return found
         if (
             isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)
@@ -49,7 +51,7 @@ def _carried(loop: ast.For) -> str | None:
         ):
             name, arguments = node.targets[0].id, node.value.args
             if dotted(node.value.func) in variables and arguments and _is(arguments[0], name):
-                return name
+                return name, loop.body
     return None
 
 

@@ -19,6 +19,7 @@ from tests.parity.harness import (
     check_export,
     check_gradient,
     check_outputs,
+    imported,
     quiet,
     reference,
     text_inputs,
@@ -203,7 +204,9 @@ DISENTANGLED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("options", DISENTANGLED.values(), ids=DISENTANGLED)
 def test_deberta_v2_compares_contents_with_distances(options: dict[str, Any], tmp_path: Path) -> None:
     config = transformers.DebertaV2Config(**SIZES | options, relative_attention=True)
-    compare("DebertaV2ForMaskedLM", config, tmp_path)
+    made = compare("DebertaV2ForMaskedLM", config, tmp_path)
+    for name, values in text_inputs(VOCABULARY, positions=False, length=40).items():
+        check_outputs(made, values, name)
 
 
 def test_deberta_v2_pooler(tmp_path: Path) -> None:
@@ -243,3 +246,18 @@ def test_a_tied_head_that_is_stored_is_one_parameter_where_the_bytes_agree(
         x = head.transform.LayerNorm(nn.functional.gelu(x))
         wanted = nn.functional.linear(x, tensors["cls.predictions.decoder.weight"], head.bias)
         torch.testing.assert_close(built(ids).logits, wanted)
+
+
+def test_hidden_states_of_layers_that_are_run_over_several_times(tmp_path: Path) -> None:
+    options = {"num_hidden_layers": 6, "num_hidden_groups": 2}
+    model = reference("AlbertModel", transformers.AlbertConfig(**SIZES | options))
+    with quiet():
+        model.save_pretrained(tmp_path)
+    source = tmp_path / "generated_model.py"
+    source.write_text(mapper.generate(tmp_path, hidden_states=True))
+    ids = torch.arange(8)[None] + 3
+    with torch.no_grad():
+        wanted = model(ids, output_hidden_states=True).hidden_states
+        states = imported(source).load(tmp_path)(ids).hidden_states
+    assert len(states) == len(wanted) == 7
+    torch.testing.assert_close(tuple(states), wanted)
