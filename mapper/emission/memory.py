@@ -44,11 +44,16 @@ def with_cache(architecture: Architecture) -> Architecture:
 
 def cache_method(program: Program, draft: Draft) -> list[str]:
     """The method that makes an empty cache, and the sizes it needs in the constructor."""
+    draft.attributes["cache_sizes"] = f"self.cache_sizes = {_sizes(program, cached_tower(program), draft)}"
+    return [f"    {row}" if row else "" for row in _METHOD.rstrip().split("\n")]
+
+
+def cached_tower(program: Program) -> Block:
+    """The tower whose layers have a cache each. Raises ArchitectureError where there is none."""
     towers = [piece.block for piece in program.pieces.values() if _calls(piece.statements, "layer_caches")]
     if len(towers) != 1:
         raise ArchitectureError("no flow of this model keeps keys and values: it has no cache; leave the option out")
-    draft.attributes["cache_sizes"] = f"self.cache_sizes = {_sizes(program, towers[0], draft)}"
-    return [f"    {row}" if row else "" for row in _METHOD.rstrip().split("\n")]
+    return towers[0]
 
 
 def _sizes(program: Program, tower: Block, draft: Draft) -> str:

@@ -11,7 +11,7 @@ from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.classes import Classes, blocks_of
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
-from mapper.emission.memory import annotation, cache_method
+from mapper.emission.memory import annotation, cache_method, cached_tower
 from mapper.emission.modules import Folder, assign_owners, module_tree, order_children
 from mapper.emission.names import rename_table
 from mapper.emission.naming import describe, name_classes
@@ -56,6 +56,8 @@ def emit_source(
     file = _File(architecture, program, root, rename_table(architecture), collect_sizes(architecture))
     paths = Paths(root, file.renames)
     cache = options.get("cache", False)
+    if cache and program is not None:
+        cached_tower(program)
     classes = Classes(root, paths, _methods(file, paths, activation, cache), file.sizes.field)
     classes.learn(program)
     file.classes = classes.run()
