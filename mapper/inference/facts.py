@@ -121,8 +121,12 @@ class Facts:
 
     def from_config(self, scope: Scope, name: str, listed_only: bool = False) -> Iterator[Known]:
         """What the config says, field by field; `listed_only`: in fields with one value for each element of a list."""
-        for rule in self.rules(scope, name):
-            if (rule.config or rule.towers) and (rule.per or not listed_only):
+        rules = self.rules(scope, name)
+        yield from self._in_config([rule for rule in rules if rule.per or not listed_only], scope)
+
+    def _in_config(self, rules: Iterable[FactRule], scope: Scope) -> Iterator[Known]:
+        for rule in rules:
+            if rule.config or rule.towers:
                 for found in self.config.find(rule, scope):
                     yield self._configured(rule, found, scope)
 
@@ -138,8 +142,13 @@ class Facts:
         if stated:
             yield stated
         yield from self._from_shapes(scope, name)
-        yield from self.from_config(scope, name)
         rules = self.rules(scope, name)
+        yield from self._said([rule for rule in rules if rule.at], scope)  # of a part, before what is said of all
+        yield from self._said([rule for rule in rules if not rule.at], scope)
+
+    def _said(self, rules: Sequence[FactRule], scope: Scope) -> Iterator[Known]:
+        """What rules say of a block: the config's fields, names that are there, constants, defaults."""
+        yield from self._in_config(rules, scope)
         for rule in rules:
             if (rule.has or rule.lacks) and self.names.fit(rule.has, rule.lacks):
                 yield Known(rule.value, "name", _named(rule))

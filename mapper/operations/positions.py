@@ -80,5 +80,8 @@ def shift_right(input_ids: Tensor, start_id: int, padding_id: int) -> Tensor:
 def decoder_ids(
     decoder_input_ids: Tensor | None, input_ids: Tensor, start_id: int, padding_id: int
 ) -> Tensor:
-    """The caller's ids for a decoder, or those of the encoder one place later, as in denoising (BART). (B, T)"""
+    """The caller's ids for a decoder, or those of the encoder one place later, as in denoising (BART).
+
+    (B, S), (B, T) -> (B, S or T)
+    """
     return shift_right(input_ids, start_id, padding_id) if decoder_input_ids is None else decoder_input_ids

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.parity.harness import check, reference, text_inputs, transformers
+from tests.parity.harness import check, quiet, reference, text_inputs, transformers
 
 T5 = {
     "vocab_size": 99,
@@ -252,3 +252,29 @@ def test_wav2vec2(name: str, is_stable: bool, tmp_path: Path) -> None:
 )
 def test_wav2vec2_classification(name: str, tmp_path: Path) -> None:
     check(reference(name, transformers.Wav2Vec2Config(**WAV2VEC2, num_labels=3)), tmp_path, waveforms())
+
+
+def test_wav2vec2_with_adapters_in_its_layers(tmp_path: Path) -> None:
+    config = transformers.Wav2Vec2Config(
+        **WAV2VEC2, do_stable_layer_norm=True, adapter_attn_dim=6, layer_norm_eps=1e-3
+    )
+    check(reference("Wav2Vec2ForCTC", config), tmp_path, waveforms())
+
+
+def test_wav2vec2_pretraining(tmp_path: Path) -> None:
+    config = transformers.Wav2Vec2Config(
+        **WAV2VEC2, codevector_dim=12, proj_codevector_dim=10, num_codevectors_per_group=7
+    )
+    check(reference("Wav2Vec2ForPreTraining", config), tmp_path, waveforms())
+
+
+def test_wav2vec2_with_the_older_names_of_a_normed_weight(tmp_path: Path) -> None:
+    model = reference("Wav2Vec2ForCTC", transformers.Wav2Vec2Config(**WAV2VEC2))
+    convolution = model.wav2vec2.encoder.pos_conv_embed.conv
+    length, direction = convolution.parametrizations.weight.original0, convolution.parametrizations.weight.original1
+    nn.utils.parametrize.remove_parametrizations(convolution, "weight")
+    with quiet():
+        nn.utils.weight_norm(convolution, dim=2)
+    convolution.weight_g, convolution.weight_v = length, direction
+    made = check(model, tmp_path, waveforms())
+    assert "wav2vec2.encoder.pos_conv_embed.conv.weight_g" in made.loaded.state_dict()

@@ -153,3 +153,9 @@ def test_labels_shift_right_to_decoder_inputs():
     ids = torch.tensor([[5, 6, -100], [7, 8, 9]])
     assert positions.shift_right(ids, 2, 0).tolist() == [[2, 5, 6], [2, 7, 8]]
     assert positions.shift_right(torch.tensor([[5, -100, 3]]), 2, 0).tolist() == [[2, 5, 0]]
+
+
+def test_a_decoder_without_ids_reads_the_shifted_ones_of_the_encoder():
+    ids = torch.tensor([[5, 6, 7]])
+    assert positions.decoder_ids(None, ids, 2, 1).tolist() == [[2, 5, 6]]
+    assert positions.decoder_ids(torch.tensor([[9]]), ids, 2, 1).tolist() == [[9]]

@@ -162,3 +162,11 @@ def test_images_change_their_layout_and_back():
     torch.testing.assert_close(windows.channels_first(windows.channels_last(x)), x, rtol=0, atol=0)
     assert windows.flatten_patches(x)[0, 6].tolist() == x[0, :, 1, 1].tolist()
     assert windows.pad_image(x, 4).shape == (2, 3, 4, 8)
+
+
+def test_a_bias_hides_what_a_mask_hides():
+    bias = torch.ones(1, 2, 1, 3)
+    mask = torch.tensor([True, False, True])[None, None, None]
+    hidden = relative.masked_bias(bias, mask)
+    assert hidden[0, 1, 0].tolist() == [1.0, torch.finfo(torch.float32).min, 1.0]
+    assert relative.masked_bias(bias, None) is bias

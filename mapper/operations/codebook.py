@@ -1,0 +1,20 @@
+"""Vectors from codebooks: the code with the highest score stands for each position."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def best_codes(scores: Tensor, codes: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """One code of each group for every position, and how evenly the codes are used (perplexity).
+
+    Training draws codes at random (paper 2006.11477); this is what evaluation does.
+    scores (B, T, G * V), codes (1, G * V, D) -> (B, T, G * D), ()
+    """
+    best = scores.unflatten(-1, (groups, -1)).argmax(dim=-1)  # (B, T, G)
+    table = codes.unflatten(1, (groups, -1))[0]  # (G, V, D)
+    used = F.one_hot(best, table.shape[1]).to(codes.dtype).mean(dim=(0, 1))
+    perplexity = torch.exp(-torch.xlogy(used, used).sum(dim=-1)).sum()
+    return table[torch.arange(groups, device=best.device), best].flatten(2), perplexity
