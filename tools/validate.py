@@ -49,8 +49,8 @@ def main() -> int:
         json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "families": {}, "tracing": {}}
     )
     if not arguments.sources:
-        tracing = {family.name: trace_family(family) for family in families}
-        record = {"versions": versions(), "families": compare(), "tracing": tracing}
+        record = {"versions": versions(), "families": compare(), "tracing": {}}
+        record["tracing"] = {family.name: trace_family(family) for family in families}
         write(RECORD, json.dumps(record, indent=1) + "\n")
     rows = [write_source(family, record) for family in families]
     write(GENERATED / "README.md", index(rows, record))
@@ -96,18 +96,22 @@ def trace_family(family: Family) -> dict[str, str]:
     architecture = infer(header(first_example(family)), Rulebook())
     model = build_architecture(architecture)
     generator = torch.Generator().manual_seed(0)
-    made = {
-        key: torch.randn(value.shape, generator=generator) * 0.1
-        if value.is_floating_point()
-        else torch.zeros_like(value, device="cpu")
-        for key, value in model.state_dict().items()
-    }
+    made = {key: _random(key, value, generator) for key, value in model.state_dict().items()}
     model.load_state_dict(made, assign=True)
     cases = dict(input_cases(architecture, model))
     inputs = cases.get("right padding", cases["plain"])
     found = failures(model, inputs, {name: spec["shape"] for name, spec in architecture.inputs.items()})
     print(f"{family.name:16} {found or 'exports, compiles, trains, subclasses'}", flush=True)
     return found
+
+
+def _random(key: str, like: Any, generator: Any) -> Any:
+    import torch
+
+    if not like.is_floating_point():
+        return torch.zeros_like(like, device="cpu")
+    noise = torch.randn(like.shape, generator=generator) * 0.1
+    return noise.abs() + 0.1 if key.endswith("running_var") else noise
 
 
 def first_example(family: Family) -> Example:
