@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mapper.architecture import Leaf
+from mapper.architecture import Block, Leaf, Place
 from mapper.errors import ArchitectureError, listed, shorten
 from mapper.inference import expressions
 from mapper.inference.config import Config
@@ -23,11 +23,30 @@ def check_config(facts: Facts) -> None:
     """ArchitectureError where a field of the config says something else than the checkpoint shows."""
     for scope, name, known in list(facts.used.values()):
         _check(facts, scope, name, known)
+    for scope in {id(scope): scope for scope, _, _ in facts.used.values()}.values():
+        _check_lists(facts, scope)
     for scope in _towers(facts):
         for role in TOWER_LISTS:
             if counted := scope.solved.get(role):
                 facts.use(scope, role, counted)
                 _check(facts, scope, role, counted)
+
+
+def _check_lists(facts: Facts, scope: Scope) -> None:
+    """ArchitectureError where a list lacks elements that a shape or a field counts: rows of a router, say."""
+    for role, value in scope.block.roles.items():
+        elements = [item for item in value if isinstance(item, Block)] if isinstance(value, list) else []
+        counted = facts.get(scope, facts.full_name(scope, role)) if elements else None
+        if counted is None or counted.evidence == "name" or not isinstance(counted.value, int):
+            continue
+        there = {index for item in elements for index in item.indices or ()}
+        if len(there) != counted.value:
+            place = Place(elements[0].home[:-1])
+            lacking = sorted(set(range(counted.value)) - there)
+            lacks = f": {place} lacks {listed([str(index) for index in lacking])}" if lacking else ""
+            raise ArchitectureError(
+                f"{role} is {counted.value} ({counted.source}), but the names show {len(there)}{lacks}"
+            )
 
 
 def _towers(facts: Facts) -> list[Scope]:

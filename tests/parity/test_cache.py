@@ -28,6 +28,7 @@ TYPES = ["sliding_attention", "full_attention"]
 DECODERS: dict[str, Any] = {
     "LlamaForCausalLM": lambda: transformers.LlamaConfig(**SIZES),
     "MistralForCausalLM": lambda: transformers.MistralConfig(**SIZES, sliding_window=5),
+    "MixtralForCausalLM": lambda: transformers.MixtralConfig(**SIZES, num_local_experts=4),
     "Qwen2ForCausalLM": lambda: transformers.Qwen2Config(
         **SIZES, use_sliding_window=True, sliding_window=5, max_window_layers=1
     ),
@@ -42,6 +43,8 @@ DECODERS: dict[str, Any] = {
     "Gemma3ForCausalLM": lambda: transformers.Gemma3TextConfig(
         **SIZES, head_dim=16, sliding_window=5, layer_types=TYPES
     ),
+    "BertLMHeadModel": lambda: transformers.BertConfig(**NEOX, is_decoder=True),
+    "RobertaForCausalLM": lambda: transformers.RobertaConfig(**NEOX, is_decoder=True),
 }
 IDS = torch.randint(3, 99, (2, 11), generator=torch.Generator().manual_seed(0))
 LEFT = torch.ones_like(IDS)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from mapper.architecture import Architecture
+from mapper.checkpoint import Checkpoint
+from mapper.errors import ArchitectureError
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from mapper.rulebook.rulebook import Rulebook
+
+RULEBOOK = Rulebook()
+
+
+def experts(lacking: str) -> Checkpoint:
+    """A mixture of experts without the tensors whose names hold a text, and without the field that counts them."""
+    family = next(family for family in RULEBOOK.families if family.name == "mixtral")
+    checkpoint = header(family.examples[0])
+    assert checkpoint.config is not None
+    checkpoint.config = {key: value for key, value in checkpoint.config.items() if key != "num_local_experts"}
+    checkpoint.tensors = {name: info for name, info in checkpoint.tensors.items() if lacking not in name}
+    return checkpoint
+
+
+def read(lacking: str) -> Architecture:
+    return infer(experts(lacking), RULEBOOK)
+
+
+def test_as_many_experts_as_the_router_has_rows_are_read() -> None:
+    assert read("nothing").reading == "exact"
+
+
+@pytest.mark.parametrize(
+    ("lacking", "message"),
+    [
+        (
+            "experts.3.",
+            r"experts is 4 .*, but the names show 3: model.layers.{0..1}.block_sparse_moe.experts lacks '3'",
+        ),
+        ("experts.1.", r"the names show 3: model.layers.{0..1}.block_sparse_moe.experts lacks '1'"),
+        ("layers.1.block_sparse_moe.experts.0", r"model.layers.1.block_sparse_moe.experts lacks '0'"),
+    ],
+)
+def test_an_expert_that_is_missing_is_named(lacking: str, message: str) -> None:
+    with pytest.raises(ArchitectureError, match=message):
+        read(lacking)
