@@ -44,6 +44,19 @@ def cache_positions(slots: Tensor, position_ids: Tensor | None) -> Tensor:
     return slots[None] if position_ids is None else position_ids
 
 
+def cache_positions_of_ids(
+    input_ids: Tensor, slots: Tensor, position_ids: Tensor | None, padding_id: int
+) -> Tensor:
+    """The caller's positions, or those of the real tokens behind slots[0] earlier ones. (B, T)
+
+    Counted from padding_id + 1; padding gets padding_id.
+    """
+    if position_ids is not None:
+        return position_ids
+    real = (input_ids != padding_id).long()
+    return (real.cumsum(dim=1) + slots[0]) * real + padding_id
+
+
 def cache_positions_of_mask(slots: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
     """Counts the real keys of a cache from 0; padding gets 0. attention_mask (B, S) covers the first S keys.
 

@@ -115,6 +115,13 @@ def test_positions_of_ids_equal_the_references():
     assert torch.equal(positions.positions_of_ids(ids, 1), expected)
     assert torch.equal(inputs.position_indices_of_ids(ids, None, 1), expected)
     assert inputs.position_indices_of_ids(ids, ids, 1) is ids
+    steps = [
+        cache.cache_positions_of_ids(part, torch.tensor([at]), None, 1)
+        for at, part in ((0, ids[:, :4]), (4, ids[:, 4:]))
+    ]
+    assert torch.cat(steps, dim=1)[1].tolist() == [2, 3, 1, 1, 1]
+    assert torch.equal(cache.cache_positions_of_ids(ids, torch.arange(5), None, 1), expected)
+    assert cache.cache_positions_of_ids(ids, torch.arange(5), ids, 1) is ids
 
 
 @pytest.mark.parametrize("size", [8, 9])
