@@ -107,7 +107,9 @@ def bert(layers: int = LAYERS) -> tuple[Tensors, Config]:
         layer = f"encoder.layer.{at}"
         square = {f"{layer}.attention.self.{word}": (WIDTH, WIDTH) for word in ("query", "key", "value")}
         square[f"{layer}.attention.output.dense"] = (WIDTH, WIDTH)
-        made |= _maps(square) | _norm(f"{layer}.attention.output.LayerNorm") | _norm(f"{layer}.output.LayerNorm")
+        made |= (
+            _maps(square) | _norm(f"{layer}.attention.output.LayerNorm") | _norm(f"{layer}.output.LayerNorm")
+        )
         made |= _maps(
             {f"{layer}.intermediate.dense": (INNER, WIDTH), f"{layer}.output.dense": (WIDTH, INNER)}
         )
@@ -120,14 +122,19 @@ def bert(layers: int = LAYERS) -> tuple[Tensors, Config]:
 
 
 def llama(layers: int = LAYERS) -> tuple[Tensors, Config]:
-    made: Tensors = {"model.embed_tokens.weight": noise(WORDS, WIDTH), "lm_head.weight": noise(WORDS, WIDTH, seed=5)}
+    made: Tensors = {
+        "model.embed_tokens.weight": noise(WORDS, WIDTH),
+        "lm_head.weight": noise(WORDS, WIDTH, seed=5),
+    }
     for at in range(layers):
         layer = f"model.layers.{at}"
         made |= _maps({f"{layer}.self_attn.{word}_proj": (WIDTH, WIDTH) for word in "qo"}, bias=False)
         made |= _maps({f"{layer}.self_attn.{word}_proj": (WIDTH // 2, WIDTH) for word in "kv"}, bias=False)
         made |= _maps({f"{layer}.mlp.{word}_proj": (INNER, WIDTH) for word in ("gate", "up")}, bias=False)
         made |= _maps({f"{layer}.mlp.down_proj": (WIDTH, INNER)}, bias=False)
-        made |= _norm(f"{layer}.input_layernorm", bias=False) | _norm(f"{layer}.post_attention_layernorm", bias=False)
+        made |= _norm(f"{layer}.input_layernorm", bias=False) | _norm(
+            f"{layer}.post_attention_layernorm", bias=False
+        )
     made |= _norm("model.norm", bias=False)
     config = {
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": WIDTH, "intermediate_size": INNER,
@@ -139,7 +146,11 @@ def llama(layers: int = LAYERS) -> tuple[Tensors, Config]:
 
 
 def gpt2(layers: int = LAYERS) -> tuple[Tensors, Config]:
-    made: Tensors = {"wte.weight": noise(WORDS, WIDTH), "wpe.weight": noise(POSITIONS, WIDTH), **_norm("ln_f")}
+    made: Tensors = {
+        "wte.weight": noise(WORDS, WIDTH),
+        "wpe.weight": noise(POSITIONS, WIDTH),
+        **_norm("ln_f"),
+    }
     for at in range(layers):
         layer = f"h.{at}"
         made |= _norm(f"{layer}.ln_1") | _norm(f"{layer}.ln_2")

@@ -13,7 +13,9 @@ CODE = "__import__('os').system('touch pwned')"
 def _fields(base: str, rows: dict[str, tuple[dict[str, Any], str]]) -> list[Case]:
     """Fields over the good config; the second of a row is a fragment of the refusal, or "=": as good as before."""
     return [
-        spoilt(name, base, config=changes, same=base) if error == "=" else spoilt(name, base, config=changes, error=error)
+        spoilt(name, base, config=changes, same=base)
+        if error == "="
+        else spoilt(name, base, config=changes, error=error)
         for name, (changes, error) in rows.items()
     ]
 
@@ -101,11 +103,27 @@ LLAMA = {
     "rope scaling null": ({"rope_scaling": None}, "="),
     "longrope without factors": ({"rope_scaling": {"type": "longrope"}}, "rotary."),
     "longrope factors of another length": (
-        {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0, 2.0, 3.0],
-                          "original_max_position_embeddings": 16}}, "factor"),
+        {
+            "rope_scaling": {
+                "type": "longrope",
+                "short_factor": [1.0],
+                "long_factor": [1.0, 2.0, 3.0],
+                "original_max_position_embeddings": 16,
+            }
+        },
+        "factor",
+    ),
     "longrope factors as text": (
-        {"rope_scaling": {"type": "longrope", "short_factor": ["a", "b"], "long_factor": [None, {}],
-                          "original_max_position_embeddings": 16}}, "factor"),
+        {
+            "rope_scaling": {
+                "type": "longrope",
+                "short_factor": ["a", "b"],
+                "long_factor": [None, {}],
+                "original_max_position_embeddings": 16,
+            }
+        },
+        "factor",
+    ),
     "llama3 without its parts": ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rotary."),
     "yarn with a factor of one": ({"rope_scaling": {"rope_type": "yarn", "factor": "x"}}, "factor"),
     "rope parameters as a list": ({"rope_theta": ..., "rope_parameters": [10000.0]}, "rope_parameters"),
@@ -127,11 +145,19 @@ LLAMA = {
 
 SAID = {
     "two fields for heads": ("bert", {"n_heads": 2}, "config n_heads says 2"),
-    "two rope bases": ("llama", {"rope_parameters": {"rope_theta": 5000.0, "rope_type": "default"}}, "config rope_theta says 10000.0"),
+    "two rope bases": (
+        "llama",
+        {"rope_parameters": {"rope_theta": 5000.0, "rope_type": "default"}},
+        "config rope_theta says 10000.0",
+    ),
     "a norm after the fact": ("llama", {"use_qk_norm": True}, "use_qk_norm"),
     "unknown fields": ("llama", {"zz_unknown": 1, CODE: CODE}, "zz_unknown"),
     "a hidden field that matters": ("llama", {"embedding_multiplier": 12.0}, "embedding_multiplier"),
-    "architectures of another task": ("bert", {"architectures": ["BertForQuestionAnswering"]}, "needs 'qa_outputs'"),
+    "architectures of another task": (
+        "bert",
+        {"architectures": ["BertForQuestionAnswering"]},
+        "needs 'qa_outputs'",
+    ),
     "gpt2 untied without a head": ("gpt2", {"tie_word_embeddings": False}, "needs 'lm_head'"),
 }
 
@@ -171,7 +197,10 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "config is deep lists": (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "deep"),
     "config is huge": (b'{"a": "' + b"x" * 21_000_000 + b'"}', "bytes of JSON"),
     "config is HTML": (b"<!DOCTYPE html><html><body>404</body></html>", "web page"),
-    "config is an LFS pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "git-lfs"),
+    "config is an LFS pointer": (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
+        "git-lfs",
+    ),
     "config has an integer of 5,000 digits": (b'{"a": ' + b"9" * 5000 + b"}", "config.json"),
 }
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 from tests.hostile import GOOD, Case, bert, container, noise, spoilt, write
 
 Make = Callable[[Path], "Path | str"]
@@ -100,7 +99,10 @@ def zip_bomb() -> bytes:
     import io
 
     held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("archive/data.pkl", "w") as inside:
+    with (
+        zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("archive/data.pkl", "w") as inside,
+    ):
         for _ in range(64):
             inside.write(bytes(2**20))
     data = bytearray(held.getvalue())
@@ -237,7 +239,13 @@ GIVEN = [
     _set("of deep JSON", "attention.heads", "attention.heads=" + "[" * 5000),
     _set("of NaN", "norm.eps", "norm.eps=NaN"),
     _set("of an unknown task", "task", "task=nosuch"),
-    spoilt("--set what the config says too", "bert", arguments=("--set", "attention.heads=4"), reading="unverified", same="bert"),
+    spoilt(
+        "--set what the config says too",
+        "bert",
+        arguments=("--set", "attention.heads=4"),
+        reading="unverified",
+        same="bert",
+    ),
 ]
 
 CASES: list[Case] = [
@@ -251,4 +259,3 @@ CASES: list[Case] = [
     spoilt("the good one", "bert", reading="exact", same="bert"),
     *(spoilt(f"the good {name}", name, reading="exact", same=name) for name in GOOD),
 ]  # fmt: skip
-

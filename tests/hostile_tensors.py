@@ -8,7 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.hostile import INNER, LAYERS, POSITIONS, WIDTH, WORDS, Case, Tensors, bert, llama, noise, raw, spoilt, write
+from tests.hostile import (
+    INNER,
+    LAYERS,
+    POSITIONS,
+    WIDTH,
+    WORDS,
+    Case,
+    Tensors,
+    bert,
+    llama,
+    noise,
+    raw,
+    spoilt,
+    write,
+)
 
 CODE = "__import__('os').system('touch pwned')"
 Change = Callable[[Tensors], object]
@@ -238,7 +252,9 @@ def both(folder: Path) -> Path:
 
 def twice(folder: Path) -> Path:
     tensors, config = bert()
-    return write(folder / "twice", {**tensors, **{f"copy.{name}": value for name, value in tensors.items()}}, config)
+    return write(
+        folder / "twice", {**tensors, **{f"copy.{name}": value for name, value in tensors.items()}}, config
+    )
 
 
 ALONE = {

@@ -20,7 +20,8 @@ RESERVED_IN_DICT = frozenset([
 def identifier(text: str) -> str:
     """An ASCII identifier close to the text; never a keyword."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    word = "".join(char if char.isalnum() or char == "_" else "_" for char in plain)[:60] or "unnamed"
+    word = "".join(char if char.isalnum() or char == "_" else "_" for char in plain)[:60]
+    word = word if word.strip("_") else "unnamed"
     if word[0].isdigit() or word.startswith("__"):  # two underscores would be mangled by the class
         word = f"x{word}" if word[0] == "_" else f"_{word}"
     return f"{word}_" if keyword.iskeyword(word) else word

@@ -18,8 +18,8 @@ _CALLED = {
     "blocks": "block",
     "moe": "mixture_of_experts",
 }
-RESERVED_CLASSES = frozenset(
-    {"Config", "Output", "Tensor", "Path", "F", "Model", "RuntimeError", "FileNotFoundError"}
+RESERVED_CLASSES = frozenset(  # of the file itself, and Python's that it reads
+    {"Config", "Output", "Tensor", "Path", "F", "Model", "RENAMED", "RuntimeError", "FileNotFoundError", "ValueError"}
 )
 
 

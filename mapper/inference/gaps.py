@@ -34,7 +34,9 @@ def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
         words = words_of(leaf.place)
         if any(ends(path, pattern) for path in (words, words[:-1]) for pattern in patterns):
             shapes = ", ".join(f"{name} {list(info.shape)}".strip() for name, info in leaf.tensors.items())
-            lines.append(f"{leaf.place} is read by no flow, though every {family.name} needs it: it is {shapes}")
+            lines.append(
+                f"{leaf.place} is read by no flow, though every {family.name} needs it: it is {shapes}"
+            )
     return lines
 
 

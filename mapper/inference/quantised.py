@@ -51,4 +51,6 @@ def several_types(leaves: Iterable[Leaf]) -> list[str]:
         for name, info in leaf.tensors.items()
         if info.dtype != most and info.dtype in kinds
     )
-    return [f"the weights are of several types, most are {most}: {place}.{name} is {other}; cast them to one (--dtype)"]
+    return [
+        f"the weights are of several types, most are {most}: {place}.{name} is {other}; cast them to one (--dtype)"
+    ]

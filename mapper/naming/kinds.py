@@ -117,7 +117,8 @@ class _Folder:
         if match:
             return match.entry.target, match.entry.where, True
         if "recurrent" in purposes:
-            gates = next(info.shape for word, info in tensors.items() if word.startswith("weight_hh"))
+            recurrent = (info.shape for word, info in tensors.items() if word.startswith("weight_hh"))
+            gates = next(recurrent, ())
             count = gates[0] // gates[1] if len(gates) == 2 and gates[1] else 0
             return {3: "GRU", 4: "LSTM"}.get(count, "RNN"), f"{count} gates", True
         if purposes == {"bias"}:

@@ -17,7 +17,10 @@ from mapper.rulebook.rulebook import Rulebook
 
 RULEBOOK = Rulebook()
 EXAMPLES = [
-    (family, example) for family in RULEBOOK.families for example in family.examples if not is_near_miss(example)
+    (family, example)
+    for family in RULEBOOK.families
+    for example in family.examples
+    if not is_near_miss(example)
 ]
 # What a checkpoint of its family may lack: heads beside a tower, what training alone reads, what the forward makes itself,
 # maps that a field of the config leaves without a bias, and embeddings of which towers share one or have their own.

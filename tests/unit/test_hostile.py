@@ -13,9 +13,11 @@ import torch
 
 import mapper
 from mapper.cli import main
+from mapper.rulebook.rulebook import Rulebook
 from tests.hostile import GOOD, Case, cases, write
 
 CASES = list(cases())
+RULEBOOK = Rulebook()
 SECONDS = 5
 REFUSED = 2
 
@@ -33,6 +35,9 @@ def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "input").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(
+        "mapper.rulebook.rulebook.Rulebook", lambda folders=(): RULEBOOK
+    )  # reading it takes the most time
     monkeypatch.setattr(os, "system", lambda command: pytest.fail(f"executed {command!r}"))
 
 
@@ -74,11 +79,14 @@ def test_a_bad_input_is_refused_or_read_right(
     source = str(case.make(tmp_path / "input"))
     inspected = run(capsys, "inspect", source, "--json", *case.arguments)
     built = run(capsys, "build", source, *case.arguments)
-    report = json.loads(inspected.out) if inspected.code == 0 else {"reading": "", "findings": [], "unmapped": []}
+    report = (
+        json.loads(inspected.out) if inspected.code == 0 else {"reading": "", "findings": [], "unmapped": []}
+    )
     said = "\n".join([*report["findings"], *report["unmapped"]])
     if case.error and built.code == REFUSED:
         assert case.error in built.error
-        assert run(capsys, "generate", source, *case.arguments).code in (0, REFUSED)
+        if inspected.code == 0:
+            assert run(capsys, "generate", source, *case.arguments).code in (0, REFUSED)
     elif case.error:
         assert case.either and report["reading"] == "skeleton"
     else:
