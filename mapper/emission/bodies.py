@@ -15,7 +15,7 @@ from mapper.emission.paths import Paths, list_folder
 from mapper.emission.text import expression, lines
 from mapper.emission.types import Types
 from mapper.errors import FlowError
-from mapper.flows.language import dotted, is_fact, targets
+from mapper.flows.language import dotted, is_fact, is_given, targets
 from mapper.flows.program import Piece, Program, loop_items
 from mapper.flows.references import Item, Reference, chain, refer
 
@@ -77,6 +77,13 @@ class Body:
         return text
 
     def statement(self, node: ast.stmt, indent: int) -> list[str]:
+        if isinstance(node, ast.Assign) and is_given(node.value):
+            name, (given, other) = expression(node.targets[0]), node.value.args  # type: ignore[attr-defined]
+            rows = [
+                *lines(f"{name} = {self.expression(given)}", indent),
+                *lines(f"if {name} is None:", indent),
+            ]
+            return [*rows, *lines(f"{name} = {self.expression(other)}", indent + 4)]
         if isinstance(node, ast.Assign):
             return lines(f"{expression(node.targets[0])} = {self.expression(node.value)}", indent)
         if isinstance(node, ast.Return) and node.value is not None:
@@ -203,7 +210,9 @@ class _Spell(ast.NodeTransformer):
                 ast.Name("Output"), [], [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
             )
         if name == "zip":
-            node.keywords.append(ast.keyword("strict", ast.Constant(True)))  # a value for each layer, no fewer
+            node.keywords.append(
+                ast.keyword("strict", ast.Constant(True))
+            )  # a value for each layer, no fewer
         func: Any = node.func if isinstance(node.func, ast.Name) else self.generic_visit(node.func)
         arguments = [self.visit(argument) for argument in node.args]
         return ast.Call(func, arguments, [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])

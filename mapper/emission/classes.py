@@ -34,7 +34,9 @@ class Classes:
     finished: list[ClassText] = field(default_factory=list)
     of_folder: dict[int, int] = field(default_factory=dict)  # folder -> its class
     draft_of: dict[int, tuple[ClassText, int]] = field(default_factory=dict)
-    outer: dict[int, Fact] = field(default_factory=dict)  # a block's fact -> the one for it in the block around
+    outer: dict[int, Fact] = field(
+        default_factory=dict
+    )  # a block's fact -> the one for it in the block around
 
     def learn(self, program: Program | None) -> None:
         """What the flows say about leaves and lists."""
@@ -45,7 +47,9 @@ class Classes:
                         self.settings.setdefault(id(item), setting(item, role, piece.block, piece.flow))
                     elif isinstance(value, list) and role in piece.block.facts:
                         self.counts[list_folder(item.home, Place(piece.block.home))] = piece.block.facts[role]
-            for role in piece.flow.rule.shapes:  # `embeddings.token`: a leaf of a block below that has no flow
+            for (
+                role
+            ) in piece.flow.rule.shapes:  # `embeddings.token`: a leaf of a block below that has no flow
                 reference = refer(piece.block, [*role.split(".")], {})
                 for item in reference.items if reference and not reference.rest else ():
                     if isinstance(item, Leaf):
@@ -256,7 +260,6 @@ class Classes:
             return draft.place(Argument(f"{_word(folder)}_count", number))
         symbol = draft.symbol(fact, _word(folder))
         return draft.place(Argument(symbol, fact.value, ast.Name(symbol), {symbol: fact}))
-
 
 
 def _word(folder: Folder) -> str:

@@ -12,7 +12,7 @@ from mapper.errors import ArchitectureError
 from mapper.flows.language import dotted
 from mapper.flows.program import Program
 
-ANNOTATIONS = {"tensor": "Tensor", "cache": "list[tuple[Tensor, Tensor]]", "index": "Tensor | int"}
+ANNOTATIONS = {"tensor": "Tensor", "cache": "list[tuple[Tensor, Tensor]]", "index": "Tensor | int", "state": "Tensor"}
 _METHOD = '''\
 def new_cache(self, batch: int, length: int) -> list[tuple[Tensor, Tensor]]:
     """Room for the keys and values of `length` positions: `past` of the forward, which fills it from `start` on.

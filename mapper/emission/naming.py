@@ -19,7 +19,18 @@ _CALLED = {
     "moe": "mixture_of_experts",
 }
 RESERVED_CLASSES = frozenset(  # of the file itself, and Python's that it reads
-    {"Config", "Output", "Tensor", "Path", "F", "Model", "RENAMED", "RuntimeError", "FileNotFoundError", "ValueError"}
+    {
+        "Config",
+        "Output",
+        "Tensor",
+        "Path",
+        "F",
+        "Model",
+        "RENAMED",
+        "RuntimeError",
+        "FileNotFoundError",
+        "ValueError",
+    }
 )
 
 

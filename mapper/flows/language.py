@@ -26,7 +26,7 @@ METHODS = frozenset({
     "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "view_as", "append", "items",
 })  # fmt: skip
 SPECIAL = frozenset(
-    {"has", "fact", "option", "output", "activation", "zip", "enumerate", "range", "len", "tuple"}
+    {"has", "fact", "option", "output", "activation", "given", "zip", "enumerate", "range", "len", "tuple"}
 )
 MODULES = frozenset({"F", "torch"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
@@ -96,7 +96,10 @@ class _Checker:
             if len(node.targets) != 1:
                 self.refuse(node, "one target for each assignment")
             self.target(node.targets[0])
-            self.expression(node.value)
+            if is_given(node.value):
+                self.expression(node.value.args[1])  # type: ignore[attr-defined]
+            else:
+                self.expression(node.value)
         elif isinstance(node, ast.Return):
             if node.value is None:
                 self.refuse(node, "return needs a value")
@@ -191,6 +194,8 @@ class _Checker:
         name = dotted(node.func)
         if name is not None and name.split(".")[0] in MODULES and name not in TORCH:
             self.refuse(node, f"{name} is not among the callable parts of torch")
+        if name == "given":
+            self.refuse(node, "given(name, other) is all that an assignment has on its right")
         if name is None and not isinstance(node.func, (ast.Attribute, ast.Subscript)):
             self.refuse(node, "only a name or a method can be called")
         if name not in TORCH:
@@ -228,6 +233,12 @@ def is_has(node: ast.AST) -> bool:
         and len(node.args) == 1
         and dotted(node.args[0]) is not None
     )
+
+
+def is_given(node: ast.AST) -> bool:
+    """Whether the expression is `given(name, other)`: the name's value, or where it is None what `other` gives."""
+    is_call = isinstance(node, ast.Call) and dotted(node.func) == "given" and not node.keywords
+    return is_call and len(node.args) == 2 and isinstance(node.args[0], ast.Name)  # type: ignore[attr-defined]
 
 
 def is_option(node: ast.AST) -> bool:

@@ -104,13 +104,14 @@ def _about(data: dict[str, Any]) -> str:
 
 def _leaves(checkpoint: Checkpoint, rulebook: Rulebook, family: str | None) -> Iterator[LeafExplanation]:
     from mapper.inference.infer import words_of
+    from mapper.inference.names import Names
     from mapper.naming.resolve import read, resolve
     from mapper.naming.tree import grow
     from mapper.rulebook.examples import role_path
 
     chosen = next((item for item in rulebook.families if item.name == family), None)
-    vocabulary = words_of(rulebook, chosen)
     tree = grow(checkpoint.tensors)
+    vocabulary = words_of(rulebook, chosen, Names(tree))
     spots = {str(reading.found.spot.place): reading.found for reading in read(tree, vocabulary)}
     for leaf in resolve(tree, vocabulary):
         found = spots.get(str(leaf.place))

@@ -84,7 +84,7 @@ class InputRule:
     dtype: str
     optional: bool
     doc: str
-    kind: str = "tensor"  # "cache": keys and values of every layer; "index": a position; both only with the option cache
+    kind: str = "tensor"  # "cache": keys and values of every layer; "index": a position; "state": what an earlier call gave; all three only with the option cache
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ def read_input(fields: Fields, name: str) -> InputRule:
         fields.text("kind", "tensor"),
     )
     fields.done()
-    if rule.kind not in ("tensor", "cache", "index"):
-        fields.fail(f"{rule.kind!r} is not tensor, cache or index", "kind")
+    if rule.kind not in ("tensor", "cache", "index", "state"):
+        fields.fail(f"{rule.kind!r} is not tensor, cache, index or state", "kind")
     return rule
 
 

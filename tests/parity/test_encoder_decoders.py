@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import mapper
 from tests.parity.harness import check, quiet, reference, text_inputs, transformers
 
 T5 = {
@@ -83,7 +85,9 @@ def answers(vocab_size: int, left_out: bool = False, end: int | None = None) -> 
         case["decoder_input_ids"] = ids[:rows, :size]
         if name in ("right", "left"):
             case["decoder_attention_mask"] = (mask if name == "right" else mask.flip(1))[:rows, :size]
-            case["decoder_attention_mask"] = mask[:rows, -size:] if name == "right" else mask.flip(1)[:rows, :size]
+            case["decoder_attention_mask"] = (
+                mask[:rows, -size:] if name == "right" else mask.flip(1)[:rows, :size]
+            )
         if end is not None:
             case["input_ids"] = case["input_ids"].clone()
             case["input_ids"][:, length // 2] = end
@@ -247,9 +251,7 @@ def test_wav2vec2(name: str, is_stable: bool, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, waveforms())
 
 
-@pytest.mark.parametrize(
-    "name", ["Wav2Vec2ForSequenceClassification", "Wav2Vec2ForAudioFrameClassification"]
-)
+@pytest.mark.parametrize("name", ["Wav2Vec2ForSequenceClassification", "Wav2Vec2ForAudioFrameClassification"])
 def test_wav2vec2_classification(name: str, tmp_path: Path) -> None:
     check(reference(name, transformers.Wav2Vec2Config(**WAV2VEC2, num_labels=3)), tmp_path, waveforms())
 
@@ -271,10 +273,44 @@ def test_wav2vec2_pretraining(tmp_path: Path) -> None:
 def test_wav2vec2_with_the_older_names_of_a_normed_weight(tmp_path: Path) -> None:
     model = reference("Wav2Vec2ForCTC", transformers.Wav2Vec2Config(**WAV2VEC2))
     convolution = model.wav2vec2.encoder.pos_conv_embed.conv
-    length, direction = convolution.parametrizations.weight.original0, convolution.parametrizations.weight.original1
+    length, direction = (
+        convolution.parametrizations.weight.original0,
+        convolution.parametrizations.weight.original1,
+    )
     nn.utils.parametrize.remove_parametrizations(convolution, "weight")
     with quiet():
         nn.utils.weight_norm(convolution, dim=2)
     convolution.weight_g, convolution.weight_v = length, direction
     made = check(model, tmp_path, waveforms())
     assert "wav2vec2.encoder.pos_conv_embed.conv.weight_g" in made.loaded.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("T5ForConditionalGeneration", lambda: transformers.T5Config(**T5)),
+        ("UMT5ForConditionalGeneration", lambda: transformers.UMT5Config(**T5)),
+        ("BartForConditionalGeneration", lambda: transformers.BartConfig(**BART)),
+        ("WhisperForConditionalGeneration", lambda: transformers.WhisperConfig(**WHISPER)),
+    ],
+)
+def test_steps_with_a_cache_give_what_one_forward_gives(
+    name: str, config: Callable[[], Any], tmp_path: Path
+) -> None:
+    model = reference(name, config())
+    with quiet():
+        model.save_pretrained(tmp_path)
+    case = spectrograms()["no mask"] if "Whisper" in name else answers(99)["all ones"]
+    ids = case.pop("decoder_input_ids")
+    built = mapper.build(tmp_path, cache=True)
+    past = built.new_cache(len(ids), 20)
+    with torch.no_grad(), quiet():
+        wanted = model(**case, decoder_input_ids=ids).logits
+        first = built(**case, decoder_input_ids=ids[:, :4], past=past)
+        case["encoder_last_hidden_state"] = first.encoder_last_hidden_state
+        steps = [
+            built(**case, decoder_input_ids=ids[:, at : at + 1], past=past, start=at)
+            for at in range(4, ids.shape[1])
+        ]
+    logits = torch.cat([first.logits, *(step.logits for step in steps)], dim=1)
+    torch.testing.assert_close(logits, wanted, rtol=1e-5, atol=1e-5)
