@@ -63,6 +63,14 @@ def test_causal_attention_needs_no_mask(qkv):
     expected = naive(q, k, v, causal, 8**-0.5)
     torch.testing.assert_close(attention.attend_causal(q, k, v, None), expected)
     torch.testing.assert_close(attention.attend_causal(q, k, v, causal[None, None]), expected)
+    bias = torch.randn(1, q.shape[1], 1, k.shape[2])
+    for mask in (None, causal[None, None]):
+        scaled = attention.attend_causal_scaled(q, k, v, mask, 0.3)
+        torch.testing.assert_close(scaled, naive(q, k, v, causal, 0.3))
+        biased = attention.attend_causal_biased(q, k, v, bias, mask)
+        torch.testing.assert_close(biased, naive(q, k, v, causal, 8**-0.5, bias))
+        capped = attention.attend_causal_softcap(q, k, v, mask, 0.3, 2.0)
+        torch.testing.assert_close(capped, naive(q, k, v, causal, 0.3, cap=2.0))
 
 
 def test_sinks_take_weight_and_give_nothing(qkv):

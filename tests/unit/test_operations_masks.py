@@ -100,6 +100,14 @@ def test_without_a_cache_the_new_keys_are_all():
     assert cache.layer_caches(None, 3) == [None, None, None]
 
 
+def test_positions_behind_a_cache_go_on_where_it_ends():
+    slots = torch.tensor([3, 4])
+    assert cache.cache_positions(slots, None).tolist() == [[3, 4]]
+    assert cache.cache_positions(slots, torch.tensor([[7, 8]])).tolist() == [[7, 8]]
+    assert cache.cache_positions_of_mask(slots, 6, None).tolist() == [[0, 1, 2, 3, 4, 5]]
+    assert cache.cache_positions_of_mask(slots, 6, LEFT).tolist() == [[0, 0, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]
+
+
 def test_positions_count_real_tokens():
     x = torch.zeros(2, 5, 3)
     assert positions.positions_in_order(x).tolist() == [[0, 1, 2, 3, 4]]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from mapper.errors import RuleError
+from mapper.inference.derived import calculate, formula, sources
+from mapper.rulebook.facts import FactRule
+
+FULL, NEAR = "full_attention", "sliding_attention"
+
+
+def rule(**fields: object) -> FactRule:
+    return FactRule("attention.layer_types", "families/x.yaml", 3, **fields)  # type: ignore[arg-type]
+
+
+def test_an_expression_names_its_sources():
+    made = rule(expr="attention.head_dim * rotary.fraction")
+    assert sources(made) == ["attention.head_dim", "rotary.fraction"]
+    assert calculate(made, {"attention.head_dim": 16, "rotary.fraction": 0.25}) == 4
+
+
+def test_every_layer_gets_an_entry_by_its_index():
+    every_third = rule(each="(index + 1) % attention.window_period", among=(FULL, NEAR))
+    assert sources(every_third) == ["layers", "attention.window_period"]
+    assert calculate(every_third, {"layers": 4, "attention.window_period": 3}) == [NEAR, NEAR, FULL, NEAR]
+    later = rule(each="(index + 1) // (attention.window_start + 1)", among=(FULL, NEAR))
+    assert calculate(later, {"layers": 4, "attention.window_start": 1}) == [FULL, NEAR, NEAR, NEAR]
+
+
+def test_what_no_entry_answers_is_no_value():
+    made = rule(each="index - 1", among=(FULL, NEAR))
+    with pytest.raises(ValueError, match="no position"):
+        calculate(made, {"layers": 2})
+
+
+def test_a_list_is_summed_up_by_what_its_entries_share():
+    made = rule(shared="attention.layer_types", otherwise="mixed")
+    assert sources(made) == ["attention.layer_types"]
+    assert calculate(made, {"attention.layer_types": [NEAR, NEAR]}) == NEAR
+    assert calculate(made, {"attention.layer_types": [FULL, NEAR]}) == "mixed"
+    with pytest.raises(ValueError, match="no list"):
+        calculate(made, {"attention.layer_types": None})
+
+
+def test_a_formula_is_told_as_it_is_written():
+    assert formula(rule(expr="a + b")) == "a + b"
+    assert formula(rule(each="index % 2", among=(1, 2))) == "index % 2 for each of layers"
+
+
+def test_what_is_no_arithmetic_is_refused_with_its_line():
+    with pytest.raises(RuleError, match=r"families/x\.yaml:3"):
+        sources(rule(expr="open('x')"))
