@@ -100,7 +100,9 @@ def test_resnet(name: str, kind: str, tmp_path: Path) -> None:
     ],
 )
 def test_resnet_of_unusual_options(options: dict[str, Any], tmp_path: Path) -> None:
-    config = transformers.ResNetConfig(**{"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2], **options})
+    config = transformers.ResNetConfig(
+        **{"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2], **options}
+    )
     check(reference("ResNetModel", config), tmp_path, image_inputs((50, 71), own=(64, 64)))
 
 

@@ -1,0 +1,42 @@
+"""Patches in a row and as images: tokens, positions, windows."""
+
+from __future__ import annotations
+
+import torch
+
+from mapper.operations.patches import mask_patches, prepend_token
+from mapper.operations.positions import resize_positions
+
+
+def test_a_token_of_any_rank_stands_before_every_sequence():
+    x = torch.randn(3, 5, 4)
+    for token in (torch.randn(4), torch.randn(1, 1, 4)):
+        y = prepend_token(token, x)
+        assert y.shape == (3, 6, 4)
+        assert torch.equal(y[:, 0], token.reshape(1, 4).expand(3, 4))
+        assert torch.equal(y[:, 1:], x)
+
+
+def test_masked_patches_become_the_token():
+    x, token = torch.randn(2, 6, 4), torch.randn(1, 4)
+    masked = torch.arange(12).reshape(2, 6) % 3 == 0
+    y = mask_patches(x, token, masked)
+    assert torch.equal(y[masked], token.expand(4, 4))
+    assert torch.equal(y[~masked], x[~masked])
+
+
+def test_patches_side_by_side_are_masked_row_by_row():
+    x, token = torch.randn(2, 2, 3, 4), torch.randn(1, 1, 4)
+    masked = torch.arange(12).reshape(2, 6) % 2 == 0
+    y = mask_patches(x, token, masked)
+    assert torch.equal(y.flatten(1, 2), mask_patches(x.flatten(1, 2), token, masked))
+
+
+def test_no_mask_changes_nothing():
+    x = torch.randn(2, 6, 4)
+    assert mask_patches(x, torch.randn(4), None) is x
+
+
+def test_a_table_that_is_no_square_stays_as_it_is():
+    table = torch.randn(1, 1 + 2 * 3, 4)
+    assert torch.equal(resize_positions(table, 1, 2, 3), table)
