@@ -42,7 +42,7 @@ def test_mamba_keeps_its_sums_in_float32(tmp_path: Path) -> None:
     assert (wanted - got).abs().max() < 0.1 * wanted.abs().max()
 
 
-def test_mamba_as_its_authors_spell_the_embedding(tmp_path: Path) -> None:
+def test_mamba_with_the_fields_of_its_first_configs(tmp_path: Path) -> None:
     def older(fields: dict[str, Any]) -> None:
         fields |= {"d_model": 32, "n_layer": 2, "rms_norm": True, "fused_add_norm": True, "ssm_cfg": {}}
 
