@@ -32,6 +32,7 @@ def describe(
     from mapper.rulebook.rulebook import Rulebook
     from mapper.sources import open_source
 
+    rules = [rules] if isinstance(rules, (str, Path)) else rules
     checkpoint = open_source(source, purpose=purpose, revision=revision, catalogue=purpose == "headers")
     return infer(checkpoint, Rulebook(rules), hints=hints, use_families=families)
 
@@ -73,4 +74,6 @@ def generate(
     """
     from mapper.emission import emit
 
-    return emit(describe(source, hints, revision=revision, rules=rules), cache=cache, hidden_states=hidden_states)
+    return emit(
+        describe(source, hints, revision=revision, rules=rules), cache=cache, hidden_states=hidden_states
+    )

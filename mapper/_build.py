@@ -76,8 +76,17 @@ def build_architecture(
     if hasattr(namespace, "tie"):
         namespace.tie(model)
     if dtype is not None or str(device) != "cpu":
-        model.to(device=device, dtype=dtype)
+        _move(model, device, dtype, architecture.checkpoint.source)
     return model.eval()
+
+
+def _move(model: nn.Module, device: str | torch.device, dtype: torch.dtype | None, name: str) -> None:
+    """To another device or type. Raises MapperError where a tensor cannot be: torch copies no four-bit floats."""
+    try:
+        model.to(device=device, dtype=dtype)
+    except (RuntimeError, TypeError, AssertionError) as error:  # NotImplementedError is a RuntimeError
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise MapperError(f"{name}: cannot be had on {device} as {dtype or 'stored'}: {reason}") from error
 
 
 class _NothingDrawn(TorchFunctionMode):

@@ -50,6 +50,7 @@ def input_cases(
     plain = {name: _made_up(spec, extents) for name, spec in declared.items() if not spec.get("optional")}
     if "input_ids" in plain:
         plain["input_ids"] = (torch.arange(2 * LENGTH).view(2, LENGTH) * 7 % 23) % IDS + FIRST_ID
+        plain["input_ids"][:, -1] = _last_id(architecture, int(plain["input_ids"][0, -1]))
     device = next(iter(model.parameters())).device
     plain = {name: value.to(device) for name, value in plain.items()}
     yield "plain", plain
@@ -59,6 +60,17 @@ def input_cases(
         yield "right padding", {**plain, "attention_mask": mask}
         yield "left padding", {**plain, "attention_mask": mask.flip(1)}
     yield "one row", {name: value[:1] for name, value in plain.items()}
+
+
+def _last_id(architecture: Architecture, otherwise: int) -> int:
+    """The id that a text must end with for a model that looks for its end; else an id like the others."""
+    poolings = [fact.value for fact in architecture.facts if fact.name == "pooling"]
+    known = {fact.name: fact.value for fact in architecture.facts if isinstance(fact.value, int)}
+    if "end" in poolings:
+        return int(known.get("pool.end_id", otherwise))
+    if "highest" in poolings:
+        return int(known.get("vocab_size", otherwise + 1)) - 1
+    return otherwise
 
 
 def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
@@ -71,7 +83,7 @@ def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
             return {
                 "height": int(sides[0] or 0),
                 "width": int(sides[1] or 0),
-                "channels": int(channels) if _is_extent(channels, LARGEST_SIDE) else 3,
+                "channels": channels if channels is not None and _is_extent(channels, LARGEST_SIDE) else 3,
             }
     return {"channels": 3}
 

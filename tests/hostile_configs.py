@@ -139,12 +139,12 @@ LLAMA = {
     "a bias in the feed-forward said": ({"mlp_bias": True}, "mlp_bias"),
     "quantised by GPTQ": ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "gptq"),
     "quantised as a list": ({"quantization_config": [1]}, "quantization_config"),
-    "a partial rotation of zero": ({"partial_rotary_factor": 0}, "partial_rotary_factor"),
-    "a partial rotation of two": ({"partial_rotary_factor": 2.0}, "partial_rotary_factor"),
 }
 
 SAID = {
     "two fields for heads": ("bert", {"n_heads": 2}, "config n_heads says 2"),
+    "a partial rotation of zero": ("llama", {"partial_rotary_factor": 0}, "partial_rotary_factor"),
+    "a partial rotation of two": ("llama", {"partial_rotary_factor": 2.0}, "partial_rotary_factor"),
     "two rope bases": (
         "llama",
         {"rope_parameters": {"rope_theta": 5000.0, "rope_type": "default"}},

@@ -24,6 +24,10 @@ class Given:
 
 def read_hints(hints: Mapping[str, Any] | None, types: Mapping[str, str]) -> list[Given]:
     """The hints, checked against the known facts and their types; those with a scope first. Raises HintError."""
+    if hints is not None and not isinstance(hints, Mapping):
+        raise HintError(
+            f"hints are facts by name, as in {{'attention.heads': 12}}, not {type(hints).__name__}"
+        )
     given = [_hint(key, value, types) for key, value in (hints or {}).items()]
     return sorted(given, key=lambda item: not item.at)
 
@@ -41,7 +45,9 @@ def _hint(key: Any, value: Any, types: Mapping[str, str]) -> Given:
         )
         raise HintError(f"there is no fact {shorten(name)}; {advice}")
     try:
-        return Given(name, at, parsed(value, types[name]), f"--set {key}={value}")
+        text = str(value)
+        written = text if text.isprintable() and len(text) <= 80 else shorten(text)
+        return Given(name, at, parsed(value, types[name]), f"--set {key}={written}")
     except ValueError as error:
         raise HintError(f"--set {key}: {error}") from None
 

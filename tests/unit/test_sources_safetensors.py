@@ -109,9 +109,10 @@ def test_names_that_are_odd_but_lawful_are_kept(tmp_path: Path) -> None:
     assert list(open_source(tmp_path, purpose="headers").tensors) == names
 
 
-def test_metadata_is_no_tensor_and_an_empty_file_has_none(tmp_path: Path) -> None:
+def test_metadata_is_no_tensor_and_a_file_without_tensors_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(contents({"__metadata__": {"format": "pt"}}, 0))
-    assert open_source(tmp_path, purpose="headers").tensors == {}
+    with pytest.raises(FormatError, match="no tensors in it"):
+        open_source(tmp_path, purpose="headers")
 
 
 GOOD = entry([2], 0, 8)
