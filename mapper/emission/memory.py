@@ -12,7 +12,12 @@ from mapper.errors import ArchitectureError
 from mapper.flows.language import dotted
 from mapper.flows.program import Program
 
-ANNOTATIONS = {"tensor": "Tensor", "cache": "list[tuple[Tensor, Tensor]]", "index": "Tensor | int", "state": "Tensor"}
+ANNOTATIONS = {
+    "tensor": "Tensor",
+    "cache": "list[tuple[Tensor, Tensor]]",
+    "index": "Tensor | int",
+    "state": "Tensor",
+}
 _METHOD = '''\
 def new_cache(self, batch: int, length: int) -> list[tuple[Tensor, Tensor]]:
     """Room for the keys and values of `length` positions: `past` of the forward, which fills it from `start` on.
@@ -52,7 +57,9 @@ def cached_tower(program: Program) -> Block:
     """The tower whose layers have a cache each. Raises ArchitectureError where there is none."""
     towers = [piece.block for piece in program.pieces.values() if _calls(piece.statements, "layer_caches")]
     if len(towers) != 1:
-        raise ArchitectureError("no flow of this model keeps keys and values: it has no cache; leave the option out")
+        raise ArchitectureError(
+            "no flow of this model keeps keys and values: it has no cache; leave the option out"
+        )
     return towers[0]
 
 
@@ -64,7 +71,9 @@ def _sizes(program: Program, tower: Block, draft: Draft) -> str:
         assert isinstance(element, Block)
         kept = next((block for block in element.blocks() if _is_kept(program, block)), None)
         if kept is None:
-            raise ArchitectureError(f"'{element.home}' keeps no keys and values, other layers do; leave the cache out")
+            raise ArchitectureError(
+                f"'{element.home}' keeps no keys and values, other layers do; leave the cache out"
+            )
         for index in element.indices or ():
             layers[index] = (kept.facts.get("kv_heads") or kept.facts["heads"], kept.facts["head_dim"])
     pairs = [layers[index] for index in sorted(layers)]

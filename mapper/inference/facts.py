@@ -95,7 +95,7 @@ class Facts:
         seen.add(name)
         rules = self.rules(scope, name)
         for rule in (*self.own.get(name, ()), *self.common.get(name, ())):
-            if rule in rules or rule.when and (rule.at is None or scope.matches(rule.at)):
+            if rule in rules or (rule.when and (rule.at is None or scope.matches(rule.at))):
                 self.config.use(self.config.find(rule, scope))
                 for other in (*sources(rule), *rule.when):
                     self._mark(scope, self.full_name(scope, other), seen)
@@ -143,7 +143,9 @@ class Facts:
             yield stated
         yield from self._from_shapes(scope, name)
         rules = self.rules(scope, name)
-        yield from self._said([rule for rule in rules if rule.at], scope)  # of a part, before what is said of all
+        yield from self._said(
+            [rule for rule in rules if rule.at], scope
+        )  # of a part, before what is said of all
         yield from self._said([rule for rule in rules if not rule.at], scope)
 
     def _said(self, rules: Sequence[FactRule], scope: Scope) -> Iterator[Known]:

@@ -71,7 +71,9 @@ class ConfigVocabulary:
     irrelevant: frozenset[str]
     harmless: dict[str, tuple[Any, ...]]  # field -> values with which it changes nothing
     unused: dict[str, str]  # pattern of names that no forward reads -> why
-    quantised: dict[str, str] = field(default_factory=dict)  # pattern of names of quantised weights -> by whom
+    quantised: dict[str, str] = field(
+        default_factory=dict
+    )  # pattern of names of quantised weights -> by whom
     quantised_fields: tuple[str, ...] = ()  # fields of the config that say so
 
 
