@@ -66,11 +66,10 @@ def _last_id(architecture: Architecture, otherwise: int) -> int:
     """The id that a text must end with for a model that looks for its end; else an id like the others."""
     poolings = [fact.value for fact in architecture.facts if fact.name == "pooling"]
     known = {fact.name: fact.value for fact in architecture.facts if isinstance(fact.value, int)}
+    last = int(known.get("vocab_size", otherwise + 1)) - 1
     if "end" in poolings:
-        return int(known.get("pool.end_id", otherwise))
-    if "highest" in poolings:
-        return int(known.get("vocab_size", otherwise + 1)) - 1
-    return otherwise
+        return min(int(known.get("pool.end_id", otherwise)), last)
+    return last if "highest" in poolings else otherwise
 
 
 def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
