@@ -41,7 +41,11 @@ class Config:
     def bad_type(self) -> list[str]:
         """A finding for a model_type that is no word."""
         value = self.data.get("model_type")
-        return [] if value is None or isinstance(value, str) else [f"config model_type is {shorten(shown(value))}, not text"]
+        return (
+            []
+            if value is None or isinstance(value, str)
+            else [f"config model_type is {shorten(shown(value))}, not text"]
+        )
 
     @property
     def class_names(self) -> list[str]:

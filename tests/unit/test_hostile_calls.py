@@ -54,7 +54,7 @@ def test_a_device_or_type_that_is_not_to_be_had_is_said_in_one_line(good: Path, 
     small: dict[str, Raw] = {"small": raw("F4", (4,))}
     folder = write(tmp_path / "four", small)
     assert list(mapper.build(folder).state_dict()) == ["small"]
-    with pytest.raises(mapper.MapperError, match="cannot be had on cpu as torch.float32"):
+    with pytest.raises(mapper.MapperError, match=r"cannot be had on cpu as torch\.float32"):
         mapper.build(folder, dtype=torch.float32)
 
 

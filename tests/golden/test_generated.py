@@ -1,0 +1,75 @@
+"""generated/ is what `tools/validate.py --sources` writes now: byte for byte, importable with torch alone, keys as in the header."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from mapper.emission import emit
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("validate", ROOT / "tools" / "validate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+VALIDATE = _tool()
+FAMILIES = [family for family in VALIDATE.Rulebook().families if family.model_types]
+ALLOWED = {"__future__", "math", "dataclasses", "pathlib", "torch", "safetensors"}
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_source_is_regenerated_to_the_byte(family) -> None:
+    architecture = VALIDATE.read_family(family)
+    text = emit(architecture)
+    assert text == (ROOT / "generated" / f"{family.name}.py").read_text(encoding="utf-8")
+    assert architecture.reading in (
+        "exact",
+        "unverified",
+    )  # a catalogue's config may name a head that is not stored
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_source_imports_with_torch_alone_and_has_the_headers_keys(family) -> None:
+    path = ROOT / "generated" / f"{family.name}.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= ALLOWED
+    spec = importlib.util.spec_from_file_location(f"generated_{family.name}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    with torch.device("meta"):
+        model = module.Model()
+    header = VALIDATE.source_of(family).tensors
+    made = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    assert made == {name: info.shape for name, info in header.items()}
+
+
+def test_the_folder_holds_nothing_else() -> None:
+    expected = {f"{family.name}.py" for family in FAMILIES} | {"README.md", "parity.json"}
+    assert {path.name for path in (ROOT / "generated").iterdir() if path.name != "__pycache__"} == expected
+
+
+def test_every_model_type_that_a_family_vouches_for_has_a_passing_record() -> None:
+    record = VALIDATE.json.loads((ROOT / "generated" / "parity.json").read_text())["families"]
+    for family in FAMILIES:
+        for model_type in family.model_types:
+            figures = [
+                value for value in record[family.name][model_type].values() if isinstance(value, float)
+            ]
+            assert figures, f"{family.name}: nothing compared for {model_type}"
+            assert max(figures) <= 1e-5, f"{family.name}: {model_type}"
