@@ -92,7 +92,9 @@ class Leaf:
     facts: dict[str, Fact] = field(
         default_factory=dict
     )  # constructor arguments no shape shows: eps, stride, ...
-    fixed: tuple[int, ...] = ()  # positions in `place` of numbers that are names, as in `layer.0.convolution`: no lists
+    fixed: tuple[
+        int, ...
+    ] = ()  # positions in `place` of numbers that are names, as in `layer.0.convolution`: no lists
 
     def keys(self) -> Iterator[str]:
         """Checkpoint keys of every instance."""

@@ -101,7 +101,11 @@ class Constructor:
         names, kind = set(self.leaf.tensors), self.leaf.kind
         if kind in ("LSTM", "GRU", "RNN"):
             return "weight_ih_l0" in names and "weight_hh_l0" in names and self.agrees_inside()
-        if len(self.weight()) != _RANKS.get(kind, len(self.weight())) or not self.weight() or not self.agrees_inside():
+        if (
+            len(self.weight()) != _RANKS.get(kind, len(self.weight()))
+            or not self.weight()
+            or not self.agrees_inside()
+        ):
             return False
         return any(needed <= names <= needed | _OPTIONAL for needed in _TENSORS.get(kind, _TENSORS["Linear"]))
 

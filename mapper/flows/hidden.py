@@ -13,7 +13,9 @@ STATES = "hidden_states"
 
 def collect_states(statements: list[ast.stmt]) -> list[ast.stmt] | None:
     """A tower's statements with its states collected; None where no loop passes one value from layer to layer."""
-    loops = (node for node in reversed(statements) if isinstance(node, ast.For))  # the last: convolutions come first
+    loops = (
+        node for node in reversed(statements) if isinstance(node, ast.For)
+    )  # the last: convolutions come first
     loop = next((node for node in loops if _carried(node)), None)
     last = statements[-1]
     if loop is None or not isinstance(last, ast.Return) or last.value is None:

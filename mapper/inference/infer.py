@@ -136,11 +136,11 @@ def words_of(rulebook: Rulebook, family: Family | None, names: Names | None = No
     common = rulebook.config_vocabulary.unused
     if family is None:
         return Vocabulary(rulebook.vocabulary, Overrides(unused=common))
-    read = [pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())]
+    read = [
+        pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())
+    ]
     unused = {pattern: why for pattern, why in family.unused.items() if pattern not in read}
-    overrides = Overrides(
-        family.names, family.kinds, family.transposed, family.forms, {**common, **unused}
-    )
+    overrides = Overrides(family.names, family.kinds, family.transposed, family.forms, {**common, **unused})
     return Vocabulary(rulebook.vocabulary, overrides)
 
 
@@ -228,7 +228,9 @@ class _Reading:
         towers = [scope for scope in every if is_tower(scope.block) or scope.topic == "stage"]
         for scope, role in product(towers, TOWER_LISTS):
             elements = scope.block.roles.get(role)
-            blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
+            blocks = (
+                [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
+            )
             if blocks:
                 indices = [at for item in blocks for at in item.indices or ()]
                 folder = str(Place(blocks[0].home[:-1]))

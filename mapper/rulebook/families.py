@@ -37,8 +37,12 @@ class Family:
     absent: tuple[str, ...]  # patterns none of which may occur
     requires: tuple[str, ...]  # patterns without which a checkpoint of the family is incomplete
     brings: dict[str, tuple[str, ...]]  # pattern -> patterns that must occur where it does
-    promises: dict[str, tuple[str, ...]]  # field of the config -> patterns that occur where it is true, and only there
-    unbiased: tuple[str, ...] | None  # patterns of what has no bias, where all other maps and LayerNorms have one
+    promises: dict[
+        str, tuple[str, ...]
+    ]  # field of the config -> patterns that occur where it is true, and only there
+    unbiased: (
+        tuple[str, ...] | None
+    )  # patterns of what has no bias, where all other maps and LayerNorms have one
     varies: tuple[str, ...]  # roles that some layers have and others, of the same flow, have not
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
     names: dict[str, str]  # pattern -> role path
@@ -186,7 +190,18 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
     base = _inherited(base, families, (*seen, family.name))
     changes: dict[str, Any] = {
         key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))}
-        for key in ("brings", "promises", "names", "kinds", "forms", "flows", "facts", "unused", "unused_beside", "harmless")
+        for key in (
+            "brings",
+            "promises",
+            "names",
+            "kinds",
+            "forms",
+            "flows",
+            "facts",
+            "unused",
+            "unused_beside",
+            "harmless",
+        )
     }
     for key in ("transposed", "irrelevant", "requires", "varies"):
         changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))

@@ -35,7 +35,12 @@ def check_names(keys: Collection[str], file: str) -> None:
     """Raise FormatError if one of the keys of a parsed JSON object could not be printed or addressed."""
     if not keys:
         return
-    if all(isinstance(key, str) for key in keys) and "" not in keys and max(map(len, keys)) <= limits.NAME_DEPTH and "".join(keys).isascii():
+    if (
+        all(isinstance(key, str) for key in keys)
+        and "" not in keys
+        and max(map(len, keys)) <= limits.NAME_DEPTH
+        and "".join(keys).isascii()
+    ):
         return
     for key in keys:
         check_name(key, file)
