@@ -23,7 +23,13 @@ HOSTILE = [
 
 
 def members(module: nn.Module) -> set[str]:
-    return {name for name in dir(module) if not name.startswith("__")}
+    """Names that a child must not have; what another library has patched onto torch's classes aside."""
+    names = {*dir(module), *vars(module)}
+    return {name for name in names if name[:2] != "__" and _is_torchs(getattr(module, name, None))}
+
+
+def _is_torchs(value: object) -> bool:
+    return not str(getattr(value, "__module__", "torch")).startswith("transformers")
 
 
 def table(*keys: str) -> dict[str, str]:
