@@ -147,9 +147,16 @@ def write_source(family: Family, record: dict[str, Any]) -> dict[str, Any]:
         "mapped": len(architecture.checkpoint.tensors) - len(architecture.unmapped),
         "lines": text.count("\n"), "compared": len(worst), "worst": max(worst, default=None),
         "defaults": sum(fact.evidence == "default" for fact in architecture.facts),
-        "traces": ", ".join(f"not {name}" for name in record["tracing"].get(family.name, {})) or "all",
+        "traces": traces(record["tracing"].get(family.name)),
         "made": "tiny" if family.name not in MODELS else "reconstructed header",
     }  # fmt: skip
+
+
+def traces(failed: dict[str, str] | None) -> str:
+    """What of export, compile, gradient step and subclass fails; `not run` where the record has nothing."""
+    if failed is None:
+        return "not run"
+    return ", ".join(f"not {name}" for name in failed) or "all"
 
 
 def index(rows: list[dict[str, Any]], record: dict[str, Any]) -> str:
@@ -179,7 +186,7 @@ def index(rows: list[dict[str, Any]], record: dict[str, Any]) -> str:
         for family, found in record["tracing"].items()
         for name, cause in found.items()
     ]
-    notes = ["", "Checks that fail, by cause:", "", *(causes or ["- none"])]
+    notes = ["", "Checks that fail, by cause:", "", *(causes or ["- none on record"])]
     return "\n".join([*head, *body, *notes]) + "\n"
 
 
