@@ -56,6 +56,9 @@ def _choice(rule: FactRule, at: Any) -> Any:
 
 
 def _shared(rule: FactRule, values: Any) -> Any:
-    if not isinstance(values, list) or not values:
-        raise ValueError(f"{rule.shared} is no list")
-    return values[0] if all(value == values[0] for value in values) else rule.otherwise
+    """What the entries have in common; in a block that is an element itself, its own entry."""
+    entries = values if isinstance(values, list) else [values] if isinstance(values, str) else []
+    counted = [value for value in entries if value not in rule.but]
+    if not counted:
+        raise ValueError(f"{rule.shared} is no list" + (" with an entry that counts" if entries else ""))
+    return counted[0] if all(value == counted[0] for value in counted) else rule.otherwise

@@ -199,12 +199,17 @@ class Facts:
         try:
             if not found.wanted:
                 raise ValueError(f"{shorten(shown(value))} stands where an object is needed")
+            kind = self.types.get(rule.name, "any")
+            if kind == "list" and rule.map and isinstance(value, list):
+                value = [_mapped(rule, item) for item in value]
             if rule.per and isinstance(value, list):
                 value, source = _element(value, scope, rule.per, source)
-            if rule.map and value is not None:
+                if kind == "list" and scope.index_of(rule.per) is not None:
+                    kind = "any"  # an entry, in a block that is an element itself
+            if kind != "list" and rule.map and value is not None:
                 value = _mapped(rule, value)
             if value is not None or not rule.nullable:
-                value = checked(value, self.types.get(rule.name, "any"))
+                value = checked(value, kind)
         except ValueError as error:
             return Known(None, "config", source, f"config {found.name}: {error}")
         return Known(value, "config", source)

@@ -46,6 +46,7 @@ class FactRule:
         None  # the fact whose entries have the value in common; `otherwise` where they have not
     )
     otherwise: Any = None
+    but: tuple[Any, ...] = ()  # entries of `shared` that do not count
     default: Any = UNSET  # where the config is silent
     most: str | None = None  # arithmetic over other facts: the value is at most this
     divides: str | None = None  # the value divides this
@@ -126,6 +127,7 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         over=fields.text("over", "layers"),
         shared=fields.any("shared"),
         otherwise=fields.any("otherwise"),
+        but=tuple(fields.sequence("but")),
         default=fields.any("default", UNSET),
         most=fields.any("most"),
         divides=fields.any("divides"),

@@ -48,3 +48,32 @@ def test_mamba_with_the_fields_of_its_first_configs(tmp_path: Path) -> None:
 
     made = check(reference("MambaModel", config()), tmp_path, INPUTS, edit=older)
     assert json.loads((made.folder / "config.json").read_text())["n_layer"] == 2
+
+
+HEADS = {
+    "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "num_heads": 4, "head_dim": 16, "n_groups": 2,
+    "chunk_size": 8, "use_cache": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["Mamba2Model", "Mamba2ForCausalLM"])
+def test_mamba2(name: str, tmp_path: Path) -> None:
+    check(reference(name, transformers.Mamba2Config(**HEADS)), tmp_path, INPUTS)
+
+
+def test_mamba2_with_biases_and_heads_of_one_group(tmp_path: Path) -> None:
+    more = {
+        "use_bias": True,
+        "use_conv_bias": False,
+        "n_groups": 1,
+        "residual_in_fp32": False,
+        "tie_word_embeddings": True,
+    }
+    check(reference("Mamba2ForCausalLM", transformers.Mamba2Config(**HEADS | more)), tmp_path, INPUTS)
+
+
+@pytest.mark.parametrize("name", ["FalconMambaModel", "FalconMambaForCausalLM"])
+def test_falcon_mamba(name: str, tmp_path: Path) -> None:
+    sizes = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "use_cache": False}
+    made = transformers.FalconMambaConfig(**sizes, mixer_rms_eps=1e-3)
+    check(reference(name, made), tmp_path, INPUTS)

@@ -50,3 +50,11 @@ def test_a_formula_is_told_as_it_is_written():
 def test_what_is_no_arithmetic_is_refused_with_its_line():
     with pytest.raises(RuleError, match=r"families/x\.yaml:3"):
         sources(rule(expr="open('x')"))
+
+
+def test_entries_of_layers_without_attention_do_not_count():
+    made = rule(shared="attention.layer_types", otherwise="mixed", but=("mamba",))
+    assert calculate(made, {"attention.layer_types": ["mamba", FULL, "mamba"]}) == FULL
+    assert calculate(made, {"attention.layer_types": FULL}) == FULL  # in one layer, its own entry
+    with pytest.raises(ValueError, match="no list"):
+        calculate(made, {"attention.layer_types": ["mamba"]})
