@@ -52,6 +52,18 @@ def sinusoids_interleaved(x: Tensor, positions: Tensor, size: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).to(x.dtype)
 
 
+def sinusoids_split(x: Tensor, positions: Tensor, size: int) -> Tensor:
+    """All sines, then all cosines, frequencies 10000 ** (-2 i / size). (B, T) -> (B, T, size)"""
+    index = torch.arange(0, size, 2, dtype=torch.float32, device=positions.device)
+    angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / size))
+    return torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
+
+
+def zero_at(x: Tensor, positions: Tensor, row: int) -> Tensor:
+    """Zeros where a position is `row`, as in a table whose row for padding is zero. x (B, T, W), (B, T)"""
+    return x.masked_fill((positions == row)[..., None], 0.0)
+
+
 def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 

@@ -1,0 +1,67 @@
+"""Encoder-decoders of texts beside BART and T5 against the reference library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from tests.parity.harness import check, reference, text_inputs, transformers
+from tests.parity.test_encoder_decoders import BART, answers, untie
+
+
+@pytest.mark.parametrize("name", ["PegasusModel", "PegasusForConditionalGeneration"])
+def test_pegasus(name: str, tmp_path: Path) -> None:
+    config = transformers.PegasusConfig(**BART, scale_embedding=name == "PegasusModel")
+    check(reference(name, config), tmp_path, answers(99))
+
+
+def marian(name: str, **more: Any) -> nn.Module:
+    """A model whose positions are the waves that it starts with: a file of it leaves them out."""
+    model = reference(
+        name, transformers.MarianConfig(**BART, pad_token_id=2, decoder_start_token_id=2, **more)
+    )
+    for part in model.modules():
+        if hasattr(part, "create_weight"):
+            part.weight.data = part.create_weight()
+    return model
+
+
+@pytest.mark.parametrize("name", ["MarianModel", "MarianMTModel"])
+def test_marian(name: str, tmp_path: Path) -> None:
+    check(marian(name, scale_embedding=True, activation_function="swish"), tmp_path, answers(99))
+
+
+def test_marian_with_words_of_two_languages(tmp_path: Path) -> None:
+    model = marian("MarianMTModel", share_encoder_decoder_embeddings=False, decoder_vocab_size=90)
+    check(model, tmp_path, answers(90))
+
+
+def test_marian_with_stored_positions_and_a_config_of_before(tmp_path: Path) -> None:
+    model = marian("MarianMTModel")
+    model._keys_to_ignore_on_save = None
+    untie(model, "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")
+
+    def as_before(fields: dict[str, Any]) -> None:
+        fields |= {"normalize_before": False, "static_position_embeddings": True, "num_hidden_layers": 3}
+        fields.pop("share_encoder_decoder_embeddings")
+
+    check(model, tmp_path, answers(99), edit=as_before)
+
+
+@pytest.mark.parametrize("name", ["M2M100Model", "M2M100ForConditionalGeneration"])
+def test_m2m_100(name: str, tmp_path: Path) -> None:
+    config = transformers.M2M100Config(**BART, scale_embedding=name == "M2M100Model")
+    inputs = answers(99)
+    padded = text_inputs(99, positions=False, padding=1)  # the words decide what is counted
+    for key in ("right", "left"):
+        inputs[key]["input_ids"] = padded[key]["input_ids"]
+    check(reference(name, config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("name", ["BlenderbotModel", "BlenderbotForConditionalGeneration"])
+def test_blenderbot(name: str, tmp_path: Path) -> None:
+    config = transformers.BlenderbotConfig(**BART, scale_embedding=name == "BlenderbotModel")
+    check(reference(name, config), tmp_path, answers(99))
