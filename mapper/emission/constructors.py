@@ -246,6 +246,8 @@ class Constructor:
             return self.call("LayerNormGammaBeta", size, self.required_eps())
         if self.leaf.form == "channels_first":
             return self.call("LayerNormChannelsFirst", size, self.required_eps())
+        if self.leaf.form == "offset":
+            return self.call("LayerNormOffset", size, self.required_eps())
         return self.call("nn.LayerNorm", size, eps, self.no_bias())
 
     def extents(self, shape: tuple[int, ...]) -> str:

@@ -17,9 +17,9 @@ _PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
 _TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
 
 
-def lacking_names(family: Family, names: Names) -> list[str]:
+def lacking_names(family: Family, names: Names, model_type: str | None) -> list[str]:
     """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
-    wanted = [*family.requires]
+    wanted = [*family.requires, *family.requires_of.get(model_type or "", ())]
     for pattern, others in family.brings.items():
         wanted += others if names.has(pattern) else ()
     lacking = [pattern for pattern in wanted if not names.has(pattern)]

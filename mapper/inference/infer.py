@@ -174,7 +174,7 @@ class _Reading:
         check_scopes(self.facts.given, self.root)
         self.count_layers()
         if self.family:
-            self.gap(lacking_names(self.family, self.names))
+            self.gap(lacking_names(self.family, self.names, self.facts.config.model_type))
             self.gap(lacking_biases(self.family, read))
             lacking, extra = broken_promises(self.family, self.facts.config, self.names)
             self.gap(lacking)

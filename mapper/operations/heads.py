@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -72,6 +72,11 @@ def project_packed_key_value(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[T
     size = weight.shape[1]
     k, v = F.linear(x, weight[size:], bias[size:]).chunk(2, dim=-1)
     return k, v
+
+
+def norm_heads(x: Tensor, norms: nn.ModuleList) -> Tensor:
+    """Gives each head its own norm. x (B, H, T, D) -> (B, H, T, D)"""
+    return torch.stack([norm(head) for norm, head in zip(norms, x.unbind(1), strict=True)], dim=1)
 
 
 def repeat_heads(x: Tensor, groups: int) -> Tensor:

@@ -35,6 +35,19 @@ class LayerNormGammaBeta(nn.Module):
         return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
 
 
+class LayerNormOffset(nn.Module):
+    """LayerNorm that scales by 1 + weight. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(size))
+        self.bias = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, 1.0 + self.weight, self.bias, self.eps)
+
+
 class LayerNormChannelsFirst(nn.Module):
     """LayerNorm over the channels of an image. (B, C, Y, X) -> (B, C, Y, X)"""
 

@@ -36,6 +36,7 @@ class Family:
     recognise_shapes: dict[str, tuple[Any, ...]]  # pattern -> extents; null is any
     absent: tuple[str, ...]  # patterns none of which may occur
     requires: tuple[str, ...]  # patterns without which a checkpoint of the family is incomplete
+    requires_of: dict[str, tuple[str, ...]]  # model_type -> patterns without which one of that type is
     brings: dict[str, tuple[str, ...]]  # pattern -> patterns that must occur where it does
     promises: dict[
         str, tuple[str, ...]
@@ -87,6 +88,7 @@ def read_family(document: Document) -> Family:
         recognise_shapes=shapes,
         absent=fields.words("absent"),
         requires=fields.words("requires"),
+        requires_of={key: _flows(fields, key, value) for key, value in fields.mapping("requires_of").items()},
         brings={key: _flows(fields, key, value) for key, value in fields.mapping("brings").items()},
         promises={key: _flows(fields, key, value) for key, value in fields.mapping("promises").items()},
         unbiased=fields.words("unbiased") if "unbiased" in fields.data else None,
@@ -192,6 +194,7 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
         key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))}
         for key in (
             "brings",
+            "requires_of",
             "promises",
             "names",
             "kinds",

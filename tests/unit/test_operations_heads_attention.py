@@ -127,6 +127,16 @@ def test_fused_projections_come_apart():
     assert [t[0, :, 0, 0].tolist() for t in (k, v)] == [[6, 18], [9, 21]]
 
 
+def test_each_head_has_its_own_norm():
+    norms = torch.nn.ModuleList(torch.nn.LayerNorm(8, bias=False) for _ in range(3))
+    for norm in norms:
+        torch.nn.init.normal_(norm.weight)
+    x = torch.randn(2, 3, 5, 8)
+    y = heads.norm_heads(x, norms)
+    for head in range(3):
+        torch.testing.assert_close(y[:, head], norms[head](x[:, head]), rtol=0, atol=0)
+
+
 def test_a_packed_projection_gives_what_multihead_attention_gives():
     torch.manual_seed(0)
     reference = torch.nn.MultiheadAttention(16, 4, batch_first=True).eval()

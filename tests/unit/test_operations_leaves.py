@@ -40,6 +40,14 @@ def test_layer_norms_differ_in_names_and_layout_only():
     torch.testing.assert_close(first(x.permute(0, 3, 1, 2)), norm(x).permute(0, 3, 1, 2), rtol=0, atol=0)
 
 
+def test_a_layer_norm_with_an_offset_scales_by_one_more():
+    norm = filled(nn.LayerNorm(4, eps=1e-6))
+    leaf = leaves.LayerNormOffset(4, 1e-6)
+    leaf.load_state_dict({"weight": norm.weight - 1, "bias": norm.bias})
+    x = torch.randn(2, 3, 4)
+    torch.testing.assert_close(leaf(x), norm(x))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_offset_norm_is_the_references(dtype):
     from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
