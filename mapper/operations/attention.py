@@ -107,6 +107,15 @@ def attend_sinks(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Te
     return weights[..., :-1] @ v
 
 
+def attend_causal_sinks(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor, scale: float
+) -> Tensor:
+    """attend_sinks where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D), sinks (H,)"""
+    if mask is None:
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+    return attend_sinks(q, k, v, mask, sinks, scale)
+
+
 def softmax_masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Attention weights from scores, in float32 and cast back. scores (B, H, T, S) -> (B, H, T, S)"""
     if mask is not None:

@@ -13,22 +13,35 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def route_top(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Softmax over all experts, then the best `count`.
+def softmax_float32(logits: Tensor) -> Tensor:
+    """Softmax over the last axis, in float32 whatever the model computes in. logits (..., E) -> (..., E)"""
+    return logits.softmax(dim=-1, dtype=torch.float32)
 
-    logits (..., E) -> weights float32, chosen (..., count)
+
+def best_experts(scores: Tensor, count: int) -> Tensor:
+    """The `count` experts with the highest scores. scores (..., E) -> (..., count)"""
+    return scores.topk(count, dim=-1).indices
+
+
+def best_experts_of_groups(scores: Tensor, count: int, groups: int, kept: int, voters: int) -> Tensor:
+    """The best `count` experts out of `kept` groups of neighbours (DeepSeek-V2, paper 2405.04434).
+
+    A group counts as much as its `voters` best experts together. scores (..., E) -> (..., count)
     """
-    weights, chosen = logits.softmax(dim=-1, dtype=torch.float32).topk(count, dim=-1)
-    return weights, chosen
+    grouped = scores.unflatten(-1, (groups, -1))
+    best = grouped.topk(voters, dim=-1).values.sum(dim=-1).topk(kept, dim=-1).indices  # (..., kept)
+    open_groups = F.one_hot(best, groups).sum(dim=-2).bool()  # (..., groups)
+    return best_experts(grouped.masked_fill(~open_groups[..., None], float("-inf")).flatten(-2), count)
 
 
-def route_top_normalised(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """route_top with weights that sum to 1 (Mixtral, paper 2401.04088).
+def pick_weights(scores: Tensor, chosen: Tensor) -> Tensor:
+    """The scores of the chosen experts. scores (..., E), chosen (..., count) -> (..., count)"""
+    return scores.gather(-1, chosen)
 
-    logits (..., E) -> two (..., count)
-    """
-    weights, chosen = route_top(logits, count)
-    return weights / weights.sum(dim=-1, keepdim=True), chosen
+
+def normalise_weights(weights: Tensor) -> Tensor:
+    """Weights that sum to 1; a sum of nothing stays finite. (..., count) -> (..., count)"""
+    return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
 
 
 def mix_experts(x: Tensor, weights: Tensor, chosen: Tensor, experts: nn.ModuleList) -> Tensor:

@@ -28,6 +28,11 @@ def split_alternating(x: Tensor) -> tuple[Tensor, Tensor]:
     return x[..., ::2], x[..., 1::2]
 
 
+def cut(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The first `size` channels and the rest. x (..., N) -> (..., size), (..., N - size)"""
+    return x[..., :size], x[..., size:]
+
+
 def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Cuts a fused [query | key | value] projection in three. x (B, T, 3 * N) -> three (B, T, N)"""
     q, k, v = x.chunk(3, dim=-1)

@@ -20,6 +20,17 @@ class FeedForward(nn.Module):
         return F.linear(F.silu(gate) * up, self.down)
 
 
+def route(logits, count):
+    scores = experts.softmax_float32(logits)
+    chosen = experts.best_experts(scores, count)
+    return experts.pick_weights(scores, chosen), chosen
+
+
+def route_normalised(logits, count):
+    weights, chosen = route(logits, count)
+    return experts.normalise_weights(weights), chosen
+
+
 @pytest.fixture(params=[(1, 1), (2, 7)], ids=str)
 def case(request):
     from transformers import MixtralConfig
@@ -39,13 +50,13 @@ def case(request):
 def test_experts_as_modules_equal_the_reference(case):
     block, x, gate_up, down = case
     modules = nn.ModuleList(FeedForward(gate_up[i], down[i]) for i in range(4))
-    weights, chosen = experts.route_top_normalised(F.linear(x, block.gate.weight), 2)
+    weights, chosen = route_normalised(F.linear(x, block.gate.weight), 2)
     torch.testing.assert_close(experts.mix_experts(x, weights, chosen, modules), block(x))
 
 
 def test_stacked_experts_equal_the_reference(case):
     block, x, gate_up, down = case
-    weights, chosen = experts.route_top_normalised(F.linear(x, block.gate.weight), 2)
+    weights, chosen = route_normalised(F.linear(x, block.gate.weight), 2)
     rows, order, sizes = experts.sort_by_expert(x, chosen, 4)
     gate, up = experts.expert_linear(rows, gate_up, sizes).chunk(2, -1)
     y = experts.expert_linear_transposed(F.silu(gate) * up, down.transpose(1, 2), sizes)
@@ -56,7 +67,7 @@ def test_every_expert_learns_also_one_that_nobody_chose(case):
     block, x, gate_up, down = case
     modules = nn.ModuleList(FeedForward(gate_up[i], down[i]) for i in range(4))
     x = x.clone().requires_grad_()
-    weights, chosen = experts.route_top(F.linear(x, block.gate.weight), 1)
+    weights, chosen = route(F.linear(x, block.gate.weight), 1)
     experts.mix_experts(x, weights, chosen, modules).square().sum().backward()
     assert x.grad.isfinite().all()
     for i, module in enumerate(modules):
@@ -66,16 +77,16 @@ def test_every_expert_learns_also_one_that_nobody_chose(case):
 
 def test_plain_weights_are_the_softmax_over_all_experts():
     logits = torch.tensor([[[0.0, 1.0, 2.0, -1.0]]])
-    weights, chosen = experts.route_top(logits, 2)
+    weights, chosen = route(logits, 2)
     assert chosen.tolist() == [[[2, 1]]]
     torch.testing.assert_close(weights, logits.softmax(-1)[..., [2, 1]])
-    normalised, _ = experts.route_top_normalised(logits, 2)
+    normalised, _ = route_normalised(logits, 2)
     torch.testing.assert_close(normalised.sum(-1), torch.ones(1, 1))
 
 
 def test_weights_are_float32_and_outputs_keep_the_dtype():
     x = torch.randn(2, 3, 8).bfloat16()
-    weights, chosen = experts.route_top_normalised(torch.randn(2, 3, 4).bfloat16(), 2)
+    weights, chosen = route_normalised(torch.randn(2, 3, 4).bfloat16(), 2)
     modules = nn.ModuleList(nn.Linear(8, 8).bfloat16() for _ in range(4))
     assert weights.dtype == torch.float32
     assert experts.mix_experts(x, weights, chosen, modules).dtype == torch.bfloat16
@@ -86,3 +97,17 @@ def test_each_block_of_rows_gets_its_experts_bias():
         torch.zeros(3, 2), torch.tensor([[1.0, 1.0], [5.0, 5.0], [9.0, 9.0]]), [2, 0, 1]
     )
     assert out[:, 0].tolist() == [1, 1, 9]
+
+
+def test_experts_of_closed_groups_are_not_chosen():
+    scores = torch.tensor(
+        [[0.9, 0.0, 0.6, 0.5, 0.1, 0.2]]
+    )  # groups of two: the best one, the best pair, the rest
+    assert experts.best_experts_of_groups(scores, 2, groups=3, kept=1, voters=2).tolist() == [[2, 3]]
+    assert experts.best_experts_of_groups(scores, 2, groups=3, kept=1, voters=1).tolist() == [[0, 1]]
+    every = experts.best_experts_of_groups(scores, 3, groups=3, kept=3, voters=1)
+    assert every.tolist() == experts.best_experts(scores, 3).tolist()
+
+
+def test_a_sum_of_no_weight_stays_finite():
+    assert experts.normalise_weights(torch.zeros(1, 2)).isfinite().all()

@@ -127,13 +127,17 @@ class Experts(Block):
         self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
 
     def forward(self, x, attention_mask):
-        weights, chosen = experts.route_top_normalised(self.router(x), 2)
+        scores = experts.softmax_float32(self.router(x))
+        chosen = experts.best_experts(scores, 2)
+        weights = experts.normalise_weights(experts.pick_weights(scores, chosen))
         return experts.mix_experts(x, weights, chosen, self.experts)
 
 
 class StackedExperts(Experts):
     def forward(self, x, attention_mask):
-        weights, chosen = experts.route_top(self.router(x), 2)
+        scores = experts.softmax_float32(self.router(x))
+        chosen = experts.best_experts_of_groups(scores, 2, scores.shape[-1], 2, 1)
+        weights = experts.pick_weights(scores, chosen)
         rows, order, sizes = experts.sort_by_expert(x, chosen, 3)
         y = experts.expert_linear(rows, self.qkv.weight.view(3, WIDTH, WIDTH), sizes)
         return experts.combine_experts(x, y, weights, order)

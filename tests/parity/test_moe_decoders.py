@@ -1,0 +1,88 @@
+"""Decoders whose feed-forwards are mixtures of experts, against the reference library: every router, both layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.parity.harness import check, reference, text_inputs, transformers
+
+INPUTS = text_inputs(99, left_positions=True)
+SIZES = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "num_experts_per_tok": 2,
+}
+EXPERTS = {**SIZES, "num_experts": 4, "moe_intermediate_size": 24}
+ROUTED = {**SIZES, "num_key_value_heads": 4, "n_routed_experts": 4, "moe_intermediate_size": 24}
+LATENT = {
+    **ROUTED,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 20,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+}
+GROUPED = {"n_routed_experts": 8, "n_group": 4, "topk_group": 2}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 8,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+}
+WINDOWS = ["sliding_attention", "full_attention"]
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "qwen2_moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", {**EXPERTS, "shared_expert_intermediate_size": 40}),
+    "qwen2_moe with windows": (
+        "Qwen2MoeForCausalLM",
+        "Qwen2MoeConfig",
+        {**EXPERTS, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 2, "norm_topk_prob": True},
+    ),
+    "qwen3_moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**EXPERTS, "head_dim": 16, "norm_topk_prob": True}),
+    "qwen3_moe with a window and a layer without experts": (
+        "Qwen3MoeModel",
+        "Qwen3MoeConfig",
+        {**EXPERTS, "head_dim": 8, "use_sliding_window": True, "sliding_window": 4, "mlp_only_layers": [0]},
+    ),
+    "qwen3_vl_moe_text": (
+        "Qwen3VLMoeTextModel",
+        "Qwen3VLMoeTextConfig",
+        {**EXPERTS, "head_dim": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}},
+    ),
+    "gpt_oss": (
+        "GptOssForCausalLM",
+        "GptOssConfig",
+        {**SIZES, "head_dim": 16, "num_local_experts": 4, "sliding_window": 4, "rope_parameters": {**YARN, "truncate": False}},
+    ),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", "DeepseekV2Config", {**LATENT, "first_k_dense_replace": 1, "head_dim": 8}),
+    "deepseek_v2 with groups": (
+        "DeepseekV2ForCausalLM",
+        "DeepseekV2Config",
+        {
+            **{**LATENT, **GROUPED, "q_lora_rank": None, "head_dim": 8},
+            "topk_method": "group_limited_greedy",
+            "routed_scaling_factor": 1.7,
+            "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.8},
+        },
+    ),
+    "glm4_moe_lite": (
+        "Glm4MoeLiteForCausalLM",
+        "Glm4MoeLiteConfig",
+        {**LATENT, **GROUPED, "mlp_layer_types": ["dense", "sparse"], "rope_interleave": False},
+    ),
+    "axk1": ("AXK1ForCausalLM", "AXK1Config", {**LATENT, **GROUPED, "mlp_layer_types": ["dense", "sparse"], "bos_token_id": 1, "eos_token_id": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equal(case: str, tmp_path: Path) -> None:
+    name, config, fields = CASES[case]
+    check(reference(name, getattr(transformers, config)(**fields)), tmp_path, INPUTS)
