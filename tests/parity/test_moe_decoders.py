@@ -67,7 +67,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "DeepseekV2ForCausalLM",
         "DeepseekV2Config",
         {
-            **{**LATENT, **GROUPED, "q_lora_rank": None, "head_dim": 8},
+            **LATENT, **GROUPED, "q_lora_rank": None, "head_dim": 8,
             "topk_method": "group_limited_greedy",
             "routed_scaling_factor": 1.7,
             "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.8},
