@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from mapper.checkpoint import TensorInfo
 
 # Free extents of inputs. Images and sounds need some size to survive their convolutions.
-EXTENTS = {"batch": 1, "height": 224, "width": 224, "samples": 16_000, "frames": 100}
+EXTENTS = {
+    "batch": 1,
+    "height": 224,
+    "width": 224,
+    "samples": 16_000,
+    "frames": 100,
+    "images": 2,
+    "packed": 32,
+}
 OTHER_EXTENT = 8
 LARGEST_SIDE = 1024  # of an image: a config may claim any size, and a forward on it must end
 FIRST_ID, IDS = 2, 8  # past the padding ids 0 and 1; every vocabulary has ten
@@ -59,7 +67,9 @@ def input_cases(
         mask[1, -PADDED:] = 0
         yield "right padding", {**plain, "attention_mask": mask}
         yield "left padding", {**plain, "attention_mask": mask.flip(1)}
-    yield "one row", {name: value[:1] for name, value in plain.items()}
+    in_rows = [name for name in plain if declared[name]["shape"][:1] == ["batch"]]
+    if in_rows:
+        yield "one row", {name: value[:1] if name in in_rows else value for name, value in plain.items()}
 
 
 def _last_id(architecture: Architecture, otherwise: int) -> int:
@@ -98,6 +108,9 @@ def _made_up(spec: dict[str, Any], extents: Mapping[str, int]) -> torch.Tensor:
         extent if isinstance(extent, int) else extents.get(extent, OTHER_EXTENT) for extent in spec["shape"]
     ]
     dtype = getattr(torch, spec["dtype"])
+    if values := spec.get("made_up"):
+        row = [extents[value] if isinstance(value, str) else value for value in values]
+        return torch.tensor(row, dtype=dtype).expand(shape)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
     if dtype == torch.bool:

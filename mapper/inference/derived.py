@@ -17,6 +17,8 @@ def sources(rule: FactRule) -> list[str]:
     """The facts that a rule calculates from, as it names them."""
     if rule.shared is not None:
         return [rule.shared]
+    if rule.marks is not None:
+        return [rule.over, rule.marks]
     if rule.each is not None:
         names = [name for name in expressions.names(_parsed(rule, rule.each)) if name != INDEX]
         return [rule.over, *names]
@@ -27,6 +29,8 @@ def formula(rule: FactRule) -> str:
     """What the rule calculates, as reports print it."""
     if rule.shared is not None:
         return f"what the entries of {rule.shared} share"
+    if rule.marks is not None:
+        return f"{rule.among[1]} where {rule.marks} says"
     return rule.expr or f"{rule.each} for each of {rule.over}"
 
 
@@ -34,14 +38,26 @@ def calculate(rule: FactRule, values: Mapping[str, Any]) -> Any:
     """The value, from those of `sources`. ValueError where there is none."""
     if rule.shared is not None:
         return _shared(rule, values[rule.shared])
+    if rule.marks is not None:
+        return _marked(rule, values[rule.over], values[rule.marks])
     if rule.each is None:
         return expressions.evaluate(_parsed(rule, rule.expr), values)
-    if values[rule.over] > LAYERS:
-        raise ValueError(f"{values[rule.over]} {rule.over}")
+    _check_count(rule, values[rule.over])
     node = _parsed(rule, rule.each)
     return [
         _choice(rule, expressions.evaluate(node, {**values, INDEX: at})) for at in range(values[rule.over])
     ]
+
+
+def _check_count(rule: FactRule, count: int) -> None:
+    if count > LAYERS:
+        raise ValueError(f"{count} {rule.over}")
+
+
+def _marked(rule: FactRule, count: int, positions: Any) -> list[Any]:
+    """An entry for each of `count`: the second of `among` at these positions, else the first."""
+    _check_count(rule, count)
+    return [rule.among[at in positions] for at in range(count)]
 
 
 def _parsed(rule: FactRule, text: str | None) -> ast.expr:

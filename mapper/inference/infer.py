@@ -434,6 +434,7 @@ class _Reading:
                 "shape": list(rule.shape),
                 "dtype": rule.dtype,
                 "optional": rule.optional or is_dispensable(program, name),
+                **({"made_up": list(rule.made_up)} if rule.made_up else {}),
                 **own.get(name, {}),
             }
             for name, rule in declared.items()

@@ -40,6 +40,7 @@ class FactRule:
     each: str | None = (
         None  # arithmetic over other facts and `index`, for each element of `over`: an entry of `among`
     )
+    marks: str | None = None  # a fact with a list of positions: those of `over` have the second of `among`
     among: tuple[Any, ...] = ()
     over: str = "layers"
     shared: str | None = (
@@ -88,6 +89,9 @@ class InputRule:
     optional: bool
     doc: str
     kind: str = "tensor"  # "cache": keys and values of every layer; "index": a position; "state": what an earlier call gave; all three only with the option cache
+    made_up: tuple[
+        Any, ...
+    ] = ()  # the values of each row in made-up inputs: numbers, or names of free extents
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         value=fields.any("value", UNSET),
         expr=fields.any("expr"),
         each=fields.any("each"),
+        marks=fields.any("marks"),
         among=tuple(fields.sequence("among")),
         over=fields.text("over", "layers"),
         shared=fields.any("shared"),
@@ -139,6 +144,8 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         fields.fail(f"{rule.type!r} is no type; allowed: {', '.join(TYPES)}", "type")
     if rule.each is not None and not rule.among:
         fields.fail("each chooses from a list: the field 'among' is missing")
+    if rule.marks is not None and len(rule.among) != 2:
+        fields.fail("marks tells two values apart: 'among' must have both, the marked one last")
     if (rule.has or rule.lacks) and rule.value is UNSET:
         fields.fail("has and lacks decide a value: the field 'value' is missing")
     return rule
@@ -218,6 +225,7 @@ def read_input(fields: Fields, name: str) -> InputRule:
         fields.flag("optional"),
         fields.text("doc", ""),
         fields.text("kind", "tensor"),
+        tuple(fields.sequence("made_up")),
     )
     fields.done()
     if rule.kind not in ("tensor", "cache", "index", "state"):

@@ -55,10 +55,11 @@ class Pair:
     loaded: nn.Module  # its model
 
 
-def reference(class_name: str, config: Any, seed: int = 0) -> nn.Module:
+def reference(kind: str | type[nn.Module], config: Any, seed: int = 0) -> nn.Module:
     """The reference library's model, eager attention, in eval mode; no parameter keeps its neutral initial value."""
     with quiet():
-        model = getattr(transformers, class_name)._from_config(config, attn_implementation="eager").eval()
+        reference_class = getattr(transformers, kind) if isinstance(kind, str) else kind
+        model = reference_class._from_config(config, attn_implementation="eager").eval()
     generator = torch.Generator().manual_seed(seed)
     norms = {
         id(part.weight)

@@ -58,3 +58,10 @@ def test_entries_of_layers_without_attention_do_not_count():
     assert calculate(made, {"attention.layer_types": FULL}) == FULL  # in one layer, its own entry
     with pytest.raises(ValueError, match="no list"):
         calculate(made, {"attention.layer_types": ["mamba"]})
+
+
+def test_layers_are_marked_by_a_list_of_positions():
+    made = rule(marks="attention.full_layers", among=(NEAR, FULL))
+    assert sources(made) == ["layers", "attention.full_layers"]
+    assert calculate(made, {"layers": 3, "attention.full_layers": [1, 7]}) == [NEAR, FULL, NEAR]
+    assert formula(made) == "full_attention where attention.full_layers says"

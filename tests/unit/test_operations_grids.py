@@ -1,0 +1,75 @@
+"""Patches of several images in one row: frames, places, windows, tables stretched over them."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from mapper.operations.grids import (
+    merge_neighbours,
+    patch_images,
+    patch_places,
+    positions_at_corners,
+    positions_cubic,
+    restore_order,
+    same_frame_mask,
+    same_image_mask,
+    same_window_mask,
+    window_order,
+)
+
+GRID = torch.tensor([[1, 4, 2], [2, 2, 2]])  # one image of 4 x 2 patches, one of two frames of 2 x 2
+X = torch.zeros(1, 16, 3)
+
+
+def test_the_image_of_every_patch() -> None:
+    image, index = patch_images(X, GRID)
+    assert image.tolist() == [0] * 8 + [1] * 8
+    assert index.tolist() == [*range(8), *range(8)]
+
+
+def test_patches_stand_block_by_block() -> None:
+    row, column = patch_places(X, torch.tensor([[1, 4, 4]]), 2)
+    assert row.tolist() == [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3]
+    assert column.tolist() == [0, 1, 0, 1, 2, 3, 2, 3] * 2
+    row, column = patch_places(X, GRID, 1)
+    assert row.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 0, 0, 1, 1]
+    assert column.tolist() == [0, 1] * 8
+
+
+def test_masks_keep_images_and_frames_apart() -> None:
+    assert same_image_mask(X, GRID)[0, 0].sum(1).tolist() == [8] * 16
+    assert same_frame_mask(X, GRID)[0, 0].sum(1).tolist() == [8] * 8 + [4] * 8
+
+
+def test_windows_are_put_together_and_back() -> None:
+    grid = torch.tensor([[1, 2, 8]])
+    order = window_order(X, grid, 2, 4)
+    assert order.tolist() == list(range(16))  # one row of windows: the blocks stand that way already
+    grid = torch.tensor([[1, 4, 4]])
+    order = window_order(X, grid, 1, 2)
+    assert order[:8].tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
+    assert same_window_mask(X, grid, 1, 2)[0, 0].float().sum(1).tolist() == [4.0] * 16
+    x = torch.arange(16.0)[:, None]
+    assert torch.equal(restore_order(x[order], order, 1), x)
+    blocks = merge_neighbours(x[None][:, window_order(X, grid, 2, 2)], 2)
+    assert torch.equal(restore_order(blocks, window_order(X, grid, 2, 2), 2), x.reshape(4, 4))
+
+
+def test_a_table_of_the_same_size_stays_as_it_is() -> None:
+    table = torch.randn(16, 3)
+    grid = torch.tensor([[1, 4, 4]])
+    for stretched in (positions_at_corners, positions_cubic):
+        torch.testing.assert_close(stretched(table, X, grid, 1), table[None], rtol=0, atol=1e-5)
+
+
+def test_tables_are_stretched_as_images_are() -> None:
+    table, x = torch.randn(16, 3), torch.zeros(1, 42, 3)
+    image = table.T.reshape(1, 3, 4, 4)
+    for mode, corners, stretched in (
+        ("bicubic", False, positions_cubic),
+        ("bilinear", True, positions_at_corners),
+    ):
+        wanted = F.interpolate(image, (6, 7), mode=mode, align_corners=corners).flatten(2).transpose(1, 2)
+        got = stretched(table, x, torch.tensor([[1, 6, 7]]), 1)
+        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
