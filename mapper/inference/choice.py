@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from mapper.errors import RuleError, listed
 from mapper.inference.facts import Facts
-from mapper.inference.scopes import Scope
+from mapper.inference.scopes import Scope, leaves_at
+from mapper.inference.sizes import weight_shape
 from mapper.rulebook.families import Family
-from mapper.rulebook.flows import FlowRule
+from mapper.rulebook.flows import FlowRule, aligned
 
 
 @dataclass
@@ -54,17 +55,18 @@ def _flow(name: str, flows: Mapping[str, FlowRule], family: Family | None) -> Fl
 
 def _first(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
     choice = Choice(named=True, problem=_problem(scope, rules, facts))
-    for rule in rules:
-        reasons = list(misfits(scope, rule, facts))
-        if not reasons:
-            return Choice(rule, named=True)
-        choice.reasons += reasons
+    reasons = {rule.name: list(misfits(scope, rule, facts)) for rule in rules}
+    fitting = [rule for rule in rules if not reasons[rule.name]]
+    for rule in [rule for rule in fitting if has_its_ranks(scope, rule)] or fitting:
+        return Choice(rule, named=True)
+    choice.reasons += [reason for group in reasons.values() for reason in group]
     return choice
 
 
 def _most_specific(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
     misfit = {rule.name: list(misfits(scope, rule, facts)) for rule in rules}
     fitting = sorted((rule for rule in rules if not misfit[rule.name]), key=specificity, reverse=True)
+    fitting = [rule for rule in fitting if has_its_ranks(scope, rule)] or fitting
     if not fitting:
         nearest = sorted(misfit.values(), key=len)[:2]
         return Choice(
@@ -76,6 +78,16 @@ def _most_specific(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Cho
     if len(equal) > 1:
         return Choice(reasons=[f"{listed(equal)} fit equally; a family must say which"])
     return Choice(fitting[0])
+
+
+def has_its_ranks(scope: Scope, rule: FlowRule) -> bool:
+    """Whether the weights have as many dimensions as a flow says: a map of a row of vectors, or a 1 x 1 convolution."""
+    for role, extents in rule.shapes.items():
+        for leaf in leaves_at(scope.block, role):
+            rank = len(weight_shape(leaf))
+            if len(aligned(extents, rank)) != rank:
+                return False
+    return True
 
 
 def specificity(rule: FlowRule) -> tuple[int, int, int]:

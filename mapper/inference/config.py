@@ -34,7 +34,8 @@ class Config:
 
     @property
     def model_type(self) -> str | None:
-        value = self.data.get("model_type")
+        """What the config calls the architecture: `model_type`, or, where it has none, `architecture` (timm)."""
+        value = self.data.get("model_type", self.data.get("architecture"))
         return value if isinstance(value, str) else None
 
     @property

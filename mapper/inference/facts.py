@@ -13,7 +13,7 @@ from mapper.inference.config import Config, Found
 from mapper.inference.derived import calculate, formula, sources
 from mapper.inference.given import Given
 from mapper.inference.known import Chain, Known, weakest
-from mapper.inference.scopes import Scope
+from mapper.inference.scopes import Scope, leaves_at
 from mapper.rulebook.facts import UNSET, FactRule, fact_type
 from mapper.rulebook.values import checked, shown
 
@@ -104,7 +104,7 @@ class Facts:
         """The rules that speak about a fact here: the family's, and of the vocabulary's what the family leaves open."""
         own = [rule for rule in self.own.get(name, ()) if self._applies(rule, scope)]
         common = [rule for rule in self.common.get(name, ()) if self._applies(rule, scope)]
-        if any(rule.value is not UNSET and not rule.has and not rule.lacks for rule in own):
+        if any(rule.value is not UNSET and not rule.by_names for rule in own):
             return own  # a constant of the family: its config does not ask
         if any(rule.config or rule.towers or rule.silent for rule in own):
             common = [replace(rule, config=(), towers={}) for rule in common]
@@ -112,6 +112,8 @@ class Facts:
 
     def _applies(self, rule: FactRule, scope: Scope) -> bool:
         if rule.at is not None and not scope.matches(rule.at):
+            return False
+        if not all(_holds(scope, path, kind) for path, kind in rule.holds.items()):
             return False
         for name, allowed in rule.when.items():
             known = self.get(scope, self.full_name(scope, name))
@@ -152,10 +154,10 @@ class Facts:
         """What rules say of a block: the config's fields, names that are there, constants, defaults."""
         yield from self._in_config(rules, scope)
         for rule in rules:
-            if (rule.has or rule.lacks) and self.names.fit(rule.has, rule.lacks):
+            if rule.by_names and self.names.fit(rule.has, rule.lacks):
                 yield Known(rule.value, "name", _named(rule))
         for rule in rules:
-            if rule.value is not UNSET and not rule.has and not rule.lacks:
+            if rule.value is not UNSET and not rule.by_names:
                 yield Known(rule.value, "rule", _origin(rule))
             elif sources(rule) and (known := self._calculated(rule, scope)):
                 yield known
@@ -230,6 +232,15 @@ class Facts:
         return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}")
 
 
+def _holds(scope: Scope, path: str, kind: str) -> bool:
+    """Whether the leaf with a role, in the block or the closest one around it that has the role, is of a kind."""
+    for outer in scope.up():
+        leaves = leaves_at(outer.block, path)
+        if leaves:
+            return all(leaf.kind == kind for leaf in leaves)
+    return False
+
+
 def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
     for prefix in (block.role, block.kind):
         if f"{prefix}.{name}" in declared:
@@ -268,7 +279,8 @@ def _mapped(rule: FactRule, value: Any) -> Any:
 
 
 def _named(rule: FactRule) -> str:
-    words = chain((f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks))
+    kinds = (f"{role} is a {kind}" for role, kind in rule.holds.items())
+    words = chain((f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks), kinds)
     return ", ".join(words)
 
 

@@ -35,6 +35,7 @@ class FactRule:
     )  # it holds where other facts have these values
     has: tuple[str, ...] = ()  # names that must be in the checkpoint for `value`: then the evidence is "name"
     lacks: tuple[str, ...] = ()  # names that must not be
+    holds: dict[str, str] = field(default_factory=dict)  # role path in a block here -> kind of its leaf
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
     each: str | None = (
@@ -53,6 +54,11 @@ class FactRule:
     divides: str | None = None  # the value divides this
     length: str | None = None  # the list has so many entries
     why: str = ""
+
+    @property
+    def by_names(self) -> bool:
+        """Whether its value holds because of names, or of the kinds of leaves, that the checkpoint has."""
+        return bool(self.has or self.lacks or self.holds)
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,7 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         when={key: tuple(v) if isinstance(v, list) else (v,) for key, v in fields.mapping("when").items()},
         has=fields.words("has"),
         lacks=fields.words("lacks"),
+        holds=fields.mapping("holds"),
         value=fields.any("value", UNSET),
         expr=fields.any("expr"),
         each=fields.any("each"),
@@ -146,8 +153,8 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         fields.fail("each chooses from a list: the field 'among' is missing")
     if rule.marks is not None and len(rule.among) != 2:
         fields.fail("marks tells two values apart: 'among' must have both, the marked one last")
-    if (rule.has or rule.lacks) and rule.value is UNSET:
-        fields.fail("has and lacks decide a value: the field 'value' is missing")
+    if rule.by_names and rule.value is UNSET:
+        fields.fail("has, lacks and holds decide a value: the field 'value' is missing")
     return rule
 
 

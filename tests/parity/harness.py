@@ -60,6 +60,11 @@ def reference(kind: str | type[nn.Module], config: Any, seed: int = 0) -> nn.Mod
     with quiet():
         reference_class = getattr(transformers, kind) if isinstance(kind, str) else kind
         model = reference_class._from_config(config, attn_implementation="eager").eval()
+    return randomise(model, seed)
+
+
+def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
+    """The model with other values in every parameter and every running statistic."""
     generator = torch.Generator().manual_seed(seed)
     norms = {
         id(part.weight)
@@ -109,7 +114,7 @@ def check(
     report = mapper.inspect(folder).architecture
     assert report.reading == reading, (report.reading, report.findings, report.missing, report.unmapped)
     assert not report.unmapped
-    _check_keys(made)
+    check_keys(made.folder, made.built, made.loaded)
     worst = max(check_outputs(made, values, name, tolerance) for name, values in inputs.items())
     record(made, report.family, worst)
     return made
@@ -117,10 +122,12 @@ def check(
 
 def record(made: Pair, family: str | None, worst: float) -> None:
     """A line for `tools/validate.py`, which names the file, of what was compared and how far it was off."""
+    record_line(family, made.reference.config.model_type, type(made.reference).__name__, worst)
+
+
+def record_line(family: str | None, model_type: str, name: str, worst: float) -> None:
     if path := os.environ.get("MAPPER_PARITY_RECORD"):
-        line = {
-            "family": family, "model_type": made.reference.config.model_type, "class": type(made.reference).__name__, "worst": worst,
-        }  # fmt: skip
+        line = {"family": family, "model_type": model_type, "class": name, "worst": worst}
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -263,11 +270,12 @@ def _same(one: Any, other: Any) -> None:
         torch.testing.assert_close(values[key], value, rtol=1e-5, atol=1e-5)
 
 
-def _check_keys(made: Pair) -> None:
+def check_keys(folder: Path, *models: nn.Module) -> None:
+    """Their state dicts have the stored names, shapes and dtypes."""
     stored: dict[str, Tensor] = {}
-    for file in made.folder.glob("*.safetensors"):
+    for file in folder.glob("*.safetensors"):
         stored |= load_file(file)
-    for model in (made.built, made.loaded):
+    for model in models:
         state = model.state_dict()
         assert {k: (v.shape, v.dtype) for k, v in state.items()} == {
             k: (v.shape, v.dtype) for k, v in stored.items()

@@ -1,0 +1,29 @@
+"""Image models of convolutions, or of stages of attention, against the reference library: other sizes, batch 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.parity.harness import check, image_inputs, reference, transformers
+
+OTHER_SIZES = ((40, 64), (33, 47))
+STAGES = {"depths": [1, 2], "hidden_sizes": [8, 16]}
+
+
+def made(name: str, config: str, tmp_path: Path, *sizes: tuple[int, int], **fields: Any) -> None:
+    made_config = getattr(transformers, f"{config}Config")(**fields)
+    check(reference(f"{config}{name}", made_config), tmp_path, image_inputs(*sizes, own=(64, 64)))
+
+
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+@pytest.mark.parametrize("act", ["gelu", "relu"])
+def test_convnextv2(name: str, act: str, tmp_path: Path) -> None:
+    made(name, "ConvNextV2", tmp_path, *OTHER_SIZES, **STAGES, num_stages=2, hidden_act=act)
+
+
+@pytest.mark.parametrize("eps", [1e-6, 1e-3])
+def test_dinov3_convnext(eps: float, tmp_path: Path) -> None:
+    made("Model", "DINOv3ConvNext", tmp_path, *OTHER_SIZES, **STAGES, layer_norm_eps=eps)
