@@ -68,6 +68,15 @@ def cache_positions_of_mask(slots: Tensor, length: int, attention_mask: Tensor |
     return (real.cumsum(dim=1) - 1) * real
 
 
+def cache_positions_seen(
+    slots: Tensor, length: int, position_ids: Tensor | None, attention_mask: Tensor | None
+) -> Tensor:
+    """The caller's positions, or those of the real keys of a cache, at slots (T,). -> (B or 1, T)"""
+    if position_ids is not None:
+        return position_ids
+    return cache_positions_of_mask(slots, length, attention_mask)[:, slots]
+
+
 def extend(past: tuple[Tensor, Tensor] | None, k: Tensor, v: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
     """Writes new keys and values at slots, in place, and gives all of them; without a cache the new ones.
 

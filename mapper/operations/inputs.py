@@ -21,3 +21,14 @@ def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
 def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
     """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
     return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
+
+
+def position_indices_of_mask(x: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor:
+    """The caller's positions, or those of the real tokens, counted from 0; padding gets -1 (OPT).
+
+    x (B, T, ...), attention_mask (B, T) or None -> (B or 1, T)
+    """
+    if position_ids is not None or attention_mask is None:
+        return position_indices(x, position_ids)
+    real = (attention_mask != 0).long()
+    return real.cumsum(dim=1) * real - 1

@@ -45,6 +45,11 @@ DECODERS: dict[str, Any] = {
     ),
     "BertLMHeadModel": lambda: transformers.BertConfig(**NEOX, is_decoder=True),
     "RobertaForCausalLM": lambda: transformers.RobertaConfig(**NEOX, is_decoder=True),
+    "OPTForCausalLM": lambda: transformers.OPTConfig(**{**NEOX, "ffn_dim": 48, "intermediate_size": None}),
+    "XGLMForCausalLM": lambda: transformers.XGLMConfig(
+        vocab_size=99, d_model=32, num_layers=2, attention_heads=4, ffn_dim=48
+    ),
+    "StableLmForCausalLM": lambda: transformers.StableLmConfig(**SIZES, qk_layernorm=True),
 }
 IDS = torch.randint(3, 99, (2, 11), generator=torch.Generator().manual_seed(0))
 LEFT = torch.ones_like(IDS)
