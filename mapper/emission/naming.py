@@ -103,12 +103,17 @@ def _extras(done: ClassText, peers: list[ClassText]) -> list[str]:
 
 
 def _own_roles(done: ClassText) -> set[str]:
-    return {role for block in blocks_of(done.drafts[0].folder) for role in block.roles}
+    return {role for block in blocks_of(done.drafts[0].folder) for role in _leafy(block)}
 
 
 def _inner_roles(done: ClassText) -> set[str]:
     blocks = blocks_of(done.drafts[0].folder)
-    return {role for block in blocks for inner in block.blocks() for role in inner.roles}
+    return {role for block in blocks for inner in block.blocks() for role in _leafy(inner)}
+
+
+def _leafy(block: Block) -> list[str]:
+    """The roles of a block, without the parts that its flow calls: these are methods, not modules."""
+    return [role for role, value in block.roles.items() if not (isinstance(value, Block) and not value.roles)]
 
 
 def _instances(done: ClassText) -> int:

@@ -1,0 +1,48 @@
+"""Layers of different kinds in one list, linear attention among them, against the reference library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.parity.harness import check, reference, text_inputs, transformers
+
+INPUTS = text_inputs(99, padding=1, left_positions=True)
+SIZES = {
+    "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 1,
+    "head_dim": 16, "intermediate_size": 48, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12, "layer_types": ["linear_attention", "full_attention"],
+}  # fmt: skip
+
+
+def qwen3_next(**more: Any) -> Any:
+    return transformers.Qwen3NextConfig(**{**SIZES, "mlp_only_layers": [0, 1], **more})
+
+
+def qwen3_5(**more: Any) -> Any:
+    rope = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
+    return transformers.Qwen3_5TextConfig(**{**SIZES, "rope_parameters": rope, **more})
+
+
+@pytest.mark.parametrize("name", ["Qwen3NextModel", "Qwen3NextForCausalLM"])
+def test_qwen3_next(name: str, tmp_path: Path) -> None:
+    check(reference(name, qwen3_next()), tmp_path, INPUTS)
+
+
+def test_qwen3_next_with_the_rotary_fields_of_older_configs(tmp_path: Path) -> None:
+    def older(fields: dict[str, Any]) -> None:
+        rope = fields.pop("rope_parameters")
+        fields |= {
+            "rope_theta": rope["rope_theta"],
+            "full_attention_interval": 2,
+            "partial_rotary_factor": 0.25,
+        }
+
+    check(reference("Qwen3NextForCausalLM", qwen3_next(attention_bias=True)), tmp_path, INPUTS, edit=older)
+
+
+@pytest.mark.parametrize("name", ["Qwen3_5TextModel", "Qwen3_5ForCausalLM"])
+def test_qwen3_5(name: str, tmp_path: Path) -> None:
+    check(reference(name, qwen3_5()), tmp_path, INPUTS)

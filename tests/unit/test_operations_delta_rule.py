@@ -1,0 +1,33 @@
+"""The gated delta rule against its definition, one position after another."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mapper.operations.delta_rule import delta_rule, unit_vectors
+
+
+@pytest.mark.parametrize("length", [1, 16, 37])
+@pytest.mark.parametrize("channels", [1, 6])
+def test_chunks_give_what_the_recurrence_gives(length: int, channels: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    draw = lambda *shape: torch.randn(2, length, *shape, generator=generator)  # noqa: E731
+    q, k, v, beta = draw(2, 6), draw(2, 6), draw(4, 5), draw(4).sigmoid()
+    decay = -torch.rand(2, length, 4, channels, generator=generator)
+    queries = unit_vectors(q).repeat_interleave(2, 2) * 6**-0.5
+    keys = unit_vectors(k).repeat_interleave(2, 2)
+    memory, wanted = torch.zeros(2, 4, 6, 5), []
+    for t in range(length):
+        memory = memory * decay[:, t].exp()[..., None]
+        held = (memory * keys[:, t, :, :, None]).sum(2)
+        new = (v[:, t] - held) * beta[:, t, :, None]
+        memory = memory + keys[:, t, :, :, None] * new[:, :, None]
+        wanted.append((memory * queries[:, t, :, :, None]).sum(2))
+    got = delta_rule(q, k, v, decay, beta)
+    torch.testing.assert_close(got, torch.stack(wanted, 1), rtol=1e-4, atol=1e-5)
+
+
+def test_strong_decays_stay_finite() -> None:
+    q, k, v = torch.randn(1, 20, 2, 4), torch.randn(1, 20, 2, 4), torch.randn(1, 20, 2, 3)
+    assert delta_rule(q, k, v, torch.full((1, 20, 2, 4), -60.0), torch.ones(1, 20, 2)).isfinite().all()
