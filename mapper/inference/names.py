@@ -8,7 +8,7 @@ from typing import Any
 
 from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node, walk
-from mapper.naming.vocabulary import pattern_words
+from mapper.naming.vocabulary import TOWER, pattern_words
 from mapper.naming.words import normal
 
 
@@ -32,8 +32,11 @@ class Names:
         """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent)."""
         wanted = pattern_words(pattern)
         last = NUMBER if wanted[-1].isdigit() else wanted[-1]
+        outside = pattern.startswith(TOWER)
         return any(
-            ends(words, wanted) and (shape is None or _shaped(node, shape))
+            ends(words, wanted)
+            and (shape is None or _shaped(node, shape))
+            and not (outside and any(isinstance(word, tuple) for word in words))
             for words, node in self._by_last.get(last, ())
         )
 

@@ -14,6 +14,7 @@ from mapper.rulebook.vocabulary import SECTIONS, Entry, VocabularyFile
 
 ANY = "*"  # as a part: a folder of any name, decided by what it holds
 ROOT = "{root}"
+TOWER = "{tower}"
 Words = Sequence["str | tuple[int, ...]"]
 
 
@@ -120,9 +121,9 @@ def _step(nodes: list[dict[Any, Any]], word: str | tuple[int, ...]) -> Iterator[
 
 @lru_cache(maxsize=8192)
 def pattern_words(pattern: str) -> tuple[str, ...]:
-    """The words of a pattern as they are compared; a leading `{root}` stands for any prefix, as does nothing."""
+    """The words of a pattern as they are compared; a leading `{root}` stands for any prefix, as does nothing, `{tower}` for any without a list."""
     words = pattern.split(".")
-    if words[0] == ROOT:
+    if words[0] in (ROOT, TOWER):
         words = words[1:]
     return tuple(word if word == NUMBER else normal(word) for word in words)
 
