@@ -15,10 +15,16 @@ SIZES = {
     "head_dim": 16, "intermediate_size": 48, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
     "linear_value_head_dim": 12, "layer_types": ["linear_attention", "full_attention"],
 }  # fmt: skip
+EXPERTS = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+}
 
 
 def qwen3_next(**more: Any) -> Any:
-    return transformers.Qwen3NextConfig(**{**SIZES, "mlp_only_layers": [0, 1], **more})
+    return transformers.Qwen3NextConfig(**{**SIZES, **EXPERTS, "mlp_only_layers": [1], **more})
 
 
 def qwen3_5(**more: Any) -> Any:
@@ -40,9 +46,19 @@ def test_qwen3_next_with_the_rotary_fields_of_older_configs(tmp_path: Path) -> N
             "partial_rotary_factor": 0.25,
         }
 
-    check(reference("Qwen3NextForCausalLM", qwen3_next(attention_bias=True)), tmp_path, INPUTS, edit=older)
+    check(
+        reference("Qwen3NextForCausalLM", qwen3_next(attention_bias=True, norm_topk_prob=False)),
+        tmp_path,
+        INPUTS,
+        edit=older,
+    )
 
 
 @pytest.mark.parametrize("name", ["Qwen3_5TextModel", "Qwen3_5ForCausalLM"])
 def test_qwen3_5(name: str, tmp_path: Path) -> None:
     check(reference(name, qwen3_5()), tmp_path, INPUTS)
+
+
+@pytest.mark.parametrize("name", ["Qwen3_5MoeTextModel", "Qwen3_5MoeForCausalLM"])
+def test_qwen3_5_with_experts(name: str, tmp_path: Path) -> None:
+    check(reference(name, transformers.Qwen3_5MoeTextConfig(**SIZES, **EXPERTS)), tmp_path, INPUTS)
