@@ -97,3 +97,9 @@ def decoder_ids(
     (B, S), (B, T) -> (B, S or T)
     """
     return shift_right(input_ids, start_id, padding_id) if decoder_input_ids is None else decoder_input_ids
+
+
+def query_temperature(x: Tensor, positions: Tensor, rate: float, period: int) -> Tensor:
+    """Factor on queries that grows each time `period` positions have passed. positions (B, T) -> (B, 1, T, 1)"""
+    steps = torch.floor(positions.float() / period)
+    return (1 + rate * torch.log1p(steps))[:, None, :, None].to(x.dtype)

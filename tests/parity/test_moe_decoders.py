@@ -79,6 +79,32 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {**LATENT, **GROUPED, "mlp_layer_types": ["dense", "sparse"], "rope_interleave": False},
     ),
     "axk1": ("AXK1ForCausalLM", "AXK1Config", {**LATENT, **GROUPED, "mlp_layer_types": ["dense", "sparse"], "bos_token_id": 1, "eos_token_id": 1}),
+    "mistral4": (
+        "Mistral4ForCausalLM",
+        "Mistral4Config",
+        {
+            **LATENT, "head_dim": 16,
+            "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 4, "partial_rotary_factor": 0.5},
+        },
+    ),
+    "dbrx": (
+        "DbrxForCausalLM",
+        "DbrxConfig",
+        {
+            "vocab_size": 99, "d_model": 32, "n_layers": 2, "n_heads": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+            "attn_config": {"kv_n_heads": 2, "clip_qkv": 0.5, "rope_theta": 500.0}, "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2},
+        },
+    ),
+    "hunyuan_v1_moe": (
+        "HunYuanMoEV1ForCausalLM",
+        "HunYuanMoEV1Config",
+        {**EXPERTS, "moe_topk": 2, "head_dim": 8, "eod_token_id": 3, "rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "factor": 1.0, "rope_theta": 1e4}},
+    ),
+    "glm4v_moe_text": (
+        "Glm4vMoeTextModel",
+        "Glm4vMoeTextConfig",
+        {**ROUTED, **GROUPED, "first_k_dense_replace": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0]}},
+    ),
 }  # fmt: skip
 
 
