@@ -57,6 +57,17 @@ class Place(tuple[str | tuple[int, ...], ...]):
         return self[: len(other)] == other
 
 
+class Numbered(tuple[int, ...]):
+    """The index of a folder that is an element of a list by the number at the end of its name: `layer1`, `layer2`."""
+
+    word: str  # the folder's name
+
+    def __new__(cls, index: int, word: str) -> Numbered:
+        made = super().__new__(cls, (index,))
+        made.word = word
+        return made
+
+
 def _indices(indices: tuple[int, ...]) -> str:
     if len(indices) == 1:
         return str(indices[0])

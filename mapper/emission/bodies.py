@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mapper.architecture import Block, Leaf, Place
+from mapper.architecture import Block, Leaf, Numbered, Place
 from mapper.emission.drafts import Draft
 from mapper.emission.modules import Folder
 from mapper.emission.paths import Paths, list_folder
@@ -17,7 +17,7 @@ from mapper.emission.types import Types
 from mapper.errors import FlowError
 from mapper.flows.language import dotted, is_fact, is_given, targets
 from mapper.flows.program import Piece, Program, loop_items
-from mapper.flows.references import Item, Reference, chain, refer
+from mapper.flows.references import Item, Reference, chain, element_indices, refer
 
 Activation = Callable[[str, ast.expr], ast.expr]
 
@@ -108,6 +108,8 @@ class Body:
     def element(self, items: tuple[Item, ...]) -> Place:
         """The folder that a loop variable stands for; of several groups, the first."""
         place = place_of(items[0])
+        if is_numbered(items[0]):
+            return place
         folder = list_folder(place, self.base_of(place))
         return Place(place[: len(folder) + 1])
 
@@ -147,6 +149,9 @@ class Body:
         if reference.base is not None:
             base, start = reference.base, self.elements[reference.base]
             start = Place(place[: len(start)])
+        if is_numbered(reference.items[0]):
+            order = sorted(reference.items, key=element_indices)
+            return f"({', '.join(self.bodies.paths.spell(base, start, place_of(item)) for item in order)})"
         folder = self.bodies.paths.root.find(list_folder(place, start))
         meant = sum(len(place_of(item)[len(folder.place)]) for item in reference.items)
         there = sum(len(key) for key in folder.children)
@@ -155,6 +160,11 @@ class Body:
                 f"{meant} of the {there} elements of '{folder.place}' have the role that {self.piece.flow.rule.name} runs over"
             )
         return self.bodies.paths.elements(base, start, folder)
+
+
+def is_numbered(item: Item) -> bool:
+    """Whether it is an element of a list by the number in its folder's name."""
+    return isinstance(item, Block) and isinstance(item.indices, Numbered)
 
 
 def place_of(item: Item) -> Place:

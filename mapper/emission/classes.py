@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mapper.architecture import Block, Fact, Leaf, Place
+from mapper.architecture import Block, Fact, Leaf, Numbered, Place
 from mapper.emission.constructors import Constructor, Setting, setting, shared_facts
 from mapper.emission.drafts import Argument, ClassText, Draft, resolve
 from mapper.emission.merge import merge_options
@@ -45,6 +45,8 @@ class Classes:
                 for item in value if isinstance(value, list) else [value]:
                     if isinstance(item, Leaf):
                         self.settings.setdefault(id(item), setting(item, role, piece.block, piece.flow))
+                    elif isinstance(item.indices, Numbered):
+                        continue  # folders with names: no list counts them
                     elif isinstance(value, list) and role in piece.block.facts:
                         self.counts[list_folder(item.home, Place(piece.block.home))] = piece.block.facts[role]
             for (

@@ -233,7 +233,7 @@ class _Reading:
             )
             if blocks:
                 indices = [at for item in blocks for at in item.indices or ()]
-                folder = str(Place(blocks[0].home[:-1]))
+                folder = str(Place(blocks[0].home[:-1])) or "*"
                 self.gap(lacking_elements(folder, indices))
                 scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mapper.architecture import Block, Leaf, Place
+from mapper.architecture import Block, Leaf, Numbered, Place
 from mapper.naming.vocabulary import Vocabulary
 
 Step = tuple[str, "tuple[int, ...] | None"]
@@ -76,8 +76,9 @@ def _position(place: Sequence[object], path: Sequence[Step]) -> int:
     """Where the indices of the last step stand in a place."""
     at = -1
     for _, indices in path:
-        if indices is not None and indices in place[at + 1 :]:
-            at = list(place).index(indices, at + 1)
+        wanted = indices.word if isinstance(indices, Numbered) else indices
+        if wanted is not None and wanted in place[at + 1 :]:
+            at = list(place).index(wanted, at + 1)
     return at
 
 

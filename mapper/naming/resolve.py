@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mapper.architecture import Leaf
+from mapper.architecture import Leaf, Numbered
 from mapper.limits import NAME_DEPTH
 from mapper.naming.kinds import Found, find_leaves
+from mapper.naming.numbered import numbered
 from mapper.naming.towers import Towers
 from mapper.naming.tree import NUMBER, Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary, pattern_words
@@ -200,9 +201,19 @@ class _Reader:
             steps = self.chain(spot, NAME_DEPTH)  # no deeper: a description of blocks is read by recursion
         elif length:
             folder = spot.folder(length)
-            steps = self.list_step(folder) if isinstance(place[-1], tuple) else self.block_step(folder)
+            steps = self.list_step(folder) if isinstance(place[-1], tuple) else self.named_step(folder)
         self.known[place] = steps
         return steps
+
+    def named_step(self, folder: Spot) -> tuple[Step, ...]:
+        """A folder with a name: an element of a list by the number in it, else a block or a plain container."""
+        found = numbered(folder)
+        match = self.vocabulary.decide("numbered", folder.renamed(found.stem)) if found else None
+        if found is None or match is None:
+            return self.block_step(folder)
+        role, place = match.entry.target, (*folder.place[:-1], found.stem)
+        outer = tuple(step for step in self.chain(folder, len(place) - 1) if step.indices is not None)
+        return (*outer, Step(role, found.index, place, self.vocabulary.block_kind(role)))
 
     def block_step(self, folder: Spot) -> tuple[Step, ...]:
         for match in self.vocabulary.matches("blocks", folder):
@@ -224,6 +235,8 @@ class _Reader:
         inside = outer[-1] if outer else None
         if place and isinstance(place[-1], tuple):
             return (*outer, *self.inner_element(element, inside))
+        if inside and isinstance(inside.indices, Numbered) and inside.indices.word == place[-1]:
+            return (*outer, replace(inside, indices=indices, place=place))
         match = self.vocabulary.decide("lists", element.folder(len(place)))
         if match is None:
             return outer

@@ -47,6 +47,10 @@ class Spot:
         node = self.nodes[length] if length < len(self.nodes) else self.node
         return Spot(Place(self.place[:length]), self.nodes[:length], node, self.words[:length])
 
+    def renamed(self, word: str) -> Spot:
+        """The same under another last word."""
+        return Spot(self.place, self.nodes, self.node, (*self.words[:-1], normal(word)))
+
     def with_indices(self, at: int, indices: tuple[int, ...]) -> Spot:
         """The same for some of the elements of a list."""
         place, words = (

@@ -58,7 +58,7 @@ class FactRule:
     @property
     def by_names(self) -> bool:
         """Whether its value holds because of names, or of the kinds of leaves, that the checkpoint has."""
-        return bool(self.has or self.lacks or self.holds)
+        return bool(self.has or self.lacks or (self.holds and self.value is not UNSET))
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         fields.fail("each chooses from a list: the field 'among' is missing")
     if rule.marks is not None and len(rule.among) != 2:
         fields.fail("marks tells two values apart: 'among' must have both, the marked one last")
-    if rule.by_names and rule.value is UNSET:
-        fields.fail("has, lacks and holds decide a value: the field 'value' is missing")
+    if (rule.has or rule.lacks) and rule.value is UNSET:
+        fields.fail("has and lacks decide a value: the field 'value' is missing")
     return rule
 
 

@@ -11,7 +11,7 @@ from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document, KeyPath
 
 SCOPES = ("any", "layer", "tower", "root")
-SECTIONS = ("roles", "blocks", "lists", "towers", "kinds")  # what a pattern can decide
+SECTIONS = ("roles", "blocks", "lists", "numbered", "towers", "kinds")  # what a pattern can decide
 OTHER_FILES = ("config", "inputs", "activations")  # files of this folder with a schema of their own
 
 

@@ -21,6 +21,7 @@ except (ImportError, RuntimeError):  # without torchvision, or with one for anot
     pytest.skip("timm cannot be imported", allow_module_level=True)
 
 SMALLER: dict[str, dict[str, Any]] = {  # family -> what makes its networks small
+    "timm_resnet": {"layers": (1, 2, 1, 1), "channels": (8, 16, 24, 32)},
     "timm_convnext": {"depths": (1, 1, 2, 1), "dims": (8, 16, 24, 32)},
 }
 LISTED = [

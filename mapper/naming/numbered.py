@@ -1,0 +1,45 @@
+"""Folders that are elements of a list by the number at the end of their names: `layer1`, `layer2`, each a list itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mapper.architecture import Numbered
+from mapper.naming.tree import Node
+from mapper.naming.vocabulary import Spot
+
+
+@dataclass(frozen=True)
+class NumberedFolder:
+    """What stands before the number, and which of those side by side it is."""
+
+    stem: str
+    index: Numbered
+
+
+def numbered(folder: Spot) -> NumberedFolder | None:
+    """The folder as one of several; None where it has no number, stands alone, or holds no list."""
+    word = folder.place[-1]
+    stem = word.rstrip("0123456789") if isinstance(word, str) else word
+    if not isinstance(word, str) or not isinstance(stem, str) or stem == word or not stem:
+        return None
+    found = {
+        int(other[len(stem) :]): other
+        for other, node in folder.nodes[-1].children.items()
+        if isinstance(other, str)
+        and other.startswith(stem)
+        and other[len(stem) :].isdigit()
+        and _is_list(node)
+    }
+    order = [found[number] for number in sorted(found)]
+    if (
+        len(order) < 2
+        or word not in order
+        or sorted(found) != list(range(min(found), min(found) + len(found)))
+    ):
+        return None
+    return NumberedFolder(stem, Numbered(order.index(word), word))
+
+
+def _is_list(node: Node) -> bool:
+    return bool(node.children) and all(child.isdigit() for child in node.children)
