@@ -161,6 +161,9 @@ class Architecture:
     leaves: list[Leaf]  # folded, in checkpoint order; every tensor belongs to exactly one
     root: Block
     family: str | None = None
+    towers: dict[str, str] = field(
+        default_factory=dict
+    )  # tower -> the family that reads it, if it is another
     reading: str = "skeleton"
     rules: str = ""  # digest of the rule set
     facts: list[Fact] = field(default_factory=list)

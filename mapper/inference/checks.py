@@ -10,11 +10,11 @@ from mapper.errors import ArchitectureError, listed, shorten
 from mapper.inference import expressions
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
+from mapper.inference.families import Families
 from mapper.inference.known import Known
 from mapper.inference.scopes import TOWER_LISTS, Scope
 from mapper.naming.members import misfit
 from mapper.rulebook.facts import FactRule
-from mapper.rulebook.families import Family
 
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
 
@@ -73,7 +73,7 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
 def check_bounds(facts: Facts) -> None:
     """ArchitectureError where a fact lies beyond what another one allows: more chosen experts than there are."""
     for scope, name, known in list(facts.used.values()):
-        for rule in (*facts.own.get(name, ()), *facts.common.get(name, ())):
+        for rule in (*facts.families.facts(scope, name), *facts.common.get(name, ())):
             for bound, text in (("most", rule.most), ("divides", rule.divides), ("length", rule.length)):
                 limit = _limit(facts, scope, rule, text) if text and known.value is not None else None
                 told = _beyond(bound, known.value, limit) if limit is not None else ""
@@ -130,15 +130,15 @@ def check_modules(leaves: Iterable[Leaf]) -> None:
             raise ArchitectureError(f"{leaf.place}.{told}")
 
 
-def harmful_fields(config: Config, family: Family | None) -> list[str]:
+def harmful_fields(config: Config, families: Families) -> list[str]:
     """What no flow does though the config asks for it: fields that change nothing with other values than theirs."""
-    fields = config.harmful(family.irrelevant if family else (), family.harmless if family else None)
+    fields = config.harmful(families.irrelevant(), families.harmless())
     return [f"config {shorten(field)} asks for what no flow here does" for field in fields]
 
 
-def unread_fields(config: Config, family: Family | None) -> list[str]:
+def unread_fields(config: Config, families: Families) -> list[str]:
     """A finding for the fields that no rule read and none calls irrelevant."""
-    fields = config.unread(family.irrelevant if family else (), family.harmless if family else None)
+    fields = config.unread(families.irrelevant(), families.harmless())
     if not fields:
         return []
     what = "field is" if len(fields) == 1 else "fields are"

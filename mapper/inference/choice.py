@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from mapper.errors import RuleError, listed
 from mapper.inference.facts import Facts
+from mapper.inference.families import Families
 from mapper.inference.scopes import Scope, leaves_at
 from mapper.inference.sizes import weight_shape
-from mapper.rulebook.families import Family
 from mapper.rulebook.flows import FlowRule, aligned
 
 
@@ -23,11 +23,11 @@ class Choice:
     problem: str = ""  # the field of the config that no flow can be chosen by
 
 
-def choose(scope: Scope, flows: Mapping[str, FlowRule], family: Family | None, facts: Facts) -> Choice:
+def choose(scope: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
     """The flow for a block."""
-    named = named_flows(scope, family)
+    named = families.flows(scope)
     if named:
-        return _first(scope, [_flow(name, flows, family) for name in named], facts)
+        return _first(scope, [_flow(name, flows) for name in named], facts)
     for topic in (scope.block.role, scope.topic):  # cross_attention/* before attention/*
         rules = [rule for rule in flows.values() if rule.topic == topic]
         if rules:
@@ -35,21 +35,9 @@ def choose(scope: Scope, flows: Mapping[str, FlowRule], family: Family | None, f
     return _most_specific(scope, [], facts)
 
 
-def named_flows(scope: Scope, family: Family | None) -> Sequence[str]:
-    """What the family says for this block: by its role path, longest first, its topic, its kind."""
-    if family is None:
-        return ()
-    paths = [".".join(scope.words[start:]) for start in range(len(scope.words))]
-    for key in (*paths, scope.topic, scope.block.kind):
-        if key in family.flows:
-            return family.flows[key]
-    return ()
-
-
-def _flow(name: str, flows: Mapping[str, FlowRule], family: Family | None) -> FlowRule:
+def _flow(name: str, flows: Mapping[str, FlowRule]) -> FlowRule:
     if name not in flows:
-        where = f"{family.file}:{family.line}: " if family else ""
-        raise RuleError(f"{where}there is no flow {name!r}")
+        raise RuleError(f"there is no flow {name!r}, which a family names")
     return flows[name]
 
 

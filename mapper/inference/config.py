@@ -94,6 +94,11 @@ class Config:
             if isinstance(self.data.get(name), Mapping):
                 yield name
 
+    def part(self, folder: str) -> Mapping[str, Any]:
+        """A sub-config by the field that holds it; "" is the whole."""
+        found = self.data.get(folder) if folder else self.data
+        return found if isinstance(found, Mapping) else {}
+
     def _only_part(self) -> list[str]:
         """The config of the main tower, for whatever stands outside of named towers."""
         texts = list(self.parts(self.lone)) or list(self.parts("text"))

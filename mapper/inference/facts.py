@@ -18,8 +18,8 @@ from mapper.rulebook.facts import UNSET, FactRule, fact_type
 from mapper.rulebook.values import checked, shown
 
 if TYPE_CHECKING:
+    from mapper.inference.families import Families
     from mapper.inference.names import Names
-    from mapper.rulebook.families import Family
     from mapper.rulebook.rulebook import Rulebook
 
 
@@ -29,18 +29,20 @@ class Facts:
     def __init__(
         self,
         rulebook: Rulebook,
-        family: Family | None,
+        families: Families,
         config: Config,
         names: Names,
         extra: Iterable[str] = (),
     ):
         self.config, self.names = config, names
         self.given: Sequence[Given] = ()
-        self.own: Mapping[str, tuple[FactRule, ...]] = family.facts if family else {}
+        self.families = families
         self.common = rulebook.config_vocabulary.facts
+        stated = [family.facts for family in families.everything]
         self.types = {
-            name: fact_type(name, self.own.get(name, ()), self.common.get(name, ()))
-            for name in (*self.common, *self.own)
+            name: fact_type(name, *(facts.get(name, ()) for facts in (*stated, self.common)))
+            for facts in (self.common, *stated)
+            for name in facts
         }
         for name in extra:  # facts that only flows name
             self.types.setdefault(name, "any")
@@ -94,7 +96,7 @@ class Facts:
             return
         seen.add(name)
         rules = self.rules(scope, name)
-        for rule in (*self.own.get(name, ()), *self.common.get(name, ())):
+        for rule in (*self.families.facts(scope, name), *self.common.get(name, ())):
             if rule in rules or (rule.when and (rule.at is None or scope.matches(rule.at))):
                 self.config.use(self.config.find(rule, scope))
                 for other in (*sources(rule), *rule.when):
@@ -102,7 +104,7 @@ class Facts:
 
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
         """The rules that speak about a fact here: the family's, and of the vocabulary's what the family leaves open."""
-        own = [rule for rule in self.own.get(name, ()) if self._applies(rule, scope)]
+        own = [rule for rule in self.families.facts(scope, name) if self._applies(rule, scope)]
         common = [rule for rule in self.common.get(name, ()) if self._applies(rule, scope)]
         if any(rule.value is not UNSET and not rule.by_names for rule in own):
             return own  # a constant of the family: its config does not ask

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from mapper.architecture import Block, Leaf, Place
 from mapper.errors import listed, shorten
-from mapper.inference.config import Config
 from mapper.inference.names import Names, ends, words_of
 from mapper.inference.scopes import Scope
 from mapper.naming.vocabulary import pattern_words
@@ -40,11 +40,11 @@ def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
     return lines
 
 
-def broken_promises(family: Family, config: Config, names: Names) -> tuple[list[str], list[str]]:
+def broken_promises(family: Family, config: Mapping[str, Any], names: Names) -> tuple[list[str], list[str]]:
     """Lines for tensors that a field of the config says are there and are not, and for those that it says are not."""
     lacking, extra = [], []
     for field, patterns in family.promises.items():
-        said = config.data.get(field)
+        said = config.get(field)
         for pattern in patterns:
             if not isinstance(said, (bool, int, float, str)):
                 continue

@@ -27,6 +27,7 @@ from mapper.inference.checks import (
 from mapper.inference.choice import Choice, choose, open_conditions
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
+from mapper.inference.families import Families, gather, words_of
 from mapper.inference.fill import Filler
 from mapper.inference.gaps import (
     broken_promises,
@@ -51,12 +52,11 @@ from mapper.inference.sizes import Sizes
 from mapper.naming.blocks import build_blocks
 from mapper.naming.resolve import resolve
 from mapper.naming.tree import Node, grow
-from mapper.naming.vocabulary import Overrides, Vocabulary
+from mapper.naming.vocabulary import Vocabulary, in_region
 from mapper.naming.words import normal
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
-    from mapper.rulebook.families import Family
     from mapper.rulebook.flows import FlowRule
     from mapper.rulebook.rulebook import Rulebook
 
@@ -101,8 +101,17 @@ def _infer(
     findings = [told] if told else config.bad_type
 
     def read(match: FamilyMatch | None, refused: str = "", refusal: str = "") -> Architecture:
+        kin = gather(match, config, rulebook, names) if use_families else Families()
         return _Reading(
-            checkpoint, rulebook, tree, names, match, hints, refused, [*findings], refusal=refusal
+            checkpoint,
+            rulebook,
+            tree,
+            names,
+            kin,
+            hints,
+            refused,
+            [*findings, *kin.findings],
+            refusal=refusal,
         ).run()
 
     refusal = quantised(config, names)
@@ -131,19 +140,6 @@ def _first_fit(read: Callable[..., Architecture], match: FamilyMatch | None) -> 
     return read(None, refused)
 
 
-def words_of(rulebook: Rulebook, family: Family | None, names: Names | None = None) -> Vocabulary:
-    """The vocabulary, with the words of a family on top."""
-    common = rulebook.config_vocabulary.unused
-    if family is None:
-        return Vocabulary(rulebook.vocabulary, Overrides(unused=common))
-    read = [
-        pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())
-    ]
-    unused = {pattern: why for pattern, why in family.unused.items() if pattern not in read}
-    overrides = Overrides(family.names, family.kinds, family.transposed, family.forms, {**common, **unused})
-    return Vocabulary(rulebook.vocabulary, overrides)
-
-
 @dataclass(eq=False)
 class _Reading:
     """One attempt to read a checkpoint, with a family or without."""
@@ -152,7 +148,7 @@ class _Reading:
     rulebook: Rulebook
     tree: Node
     names: Names
-    match: FamilyMatch | None
+    families: Families
     hints: Mapping[str, Any] | None
     refused: str = ""  # why no flow may be chosen: every attempt to read it contradicted itself
     findings: list[str] = field(default_factory=list)
@@ -160,12 +156,8 @@ class _Reading:
     missing: list[str] = field(default_factory=list)
     flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
 
-    @property
-    def family(self) -> Family | None:
-        return self.match.family if self.match else None
-
     def run(self) -> Architecture:
-        vocabulary = words_of(self.rulebook, self.family, self.names)
+        vocabulary = words_of(self.rulebook, self.families, self.names)
         leaves = resolve(self.tree, vocabulary)
         unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
         read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
@@ -173,10 +165,11 @@ class _Reading:
         self.facts = self.known_facts(vocabulary)
         check_scopes(self.facts.given, self.root)
         self.count_layers()
-        if self.family:
-            self.gap(lacking_names(self.family, self.names, self.facts.config.model_type))
-            self.gap(lacking_biases(self.family, read))
-            lacking, extra = broken_promises(self.family, self.facts.config, self.names)
+        for family, folder, names, leaves_of in self.families.checked(self.names, read):
+            part = self.facts.config.part(folder)
+            self.gap(lacking_names(family, names, part.get("model_type")))
+            self.gap(lacking_biases(family, leaves_of))
+            lacking, extra = broken_promises(family, part, names)
             self.gap(lacking)
             self.findings += extra
         self.gap(lacking_tensors(leaves))
@@ -197,7 +190,8 @@ class _Reading:
             self.checkpoint,
             leaves,
             self.root.block,
-            family=self.family.name if self.family else None,
+            family=self.families.whole.name if self.families.whole else None,
+            towers=self.families.towers(),
             rules=self.rulebook.digest,
             facts=filler.report(),
             lost=filler.lost,
@@ -212,7 +206,7 @@ class _Reading:
         config = Config(self.checkpoint.config, self.rulebook.config_vocabulary)
         config.lone = self.lone_tower(vocabulary)
         named = [name for rule in self.rulebook.flows.values() for name in (*rule.when, *rule.values)]
-        facts = Facts(self.rulebook, self.family, config, self.names, named)
+        facts = Facts(self.rulebook, self.families, config, self.names, named)
         facts.given = read_hints(self.hints, facts.types)
         return facts
 
@@ -242,12 +236,12 @@ class _Reading:
         if self.refusal or self.refused:
             self.missing.append(self.refusal or self.refused)
             return False
-        rules, family = self.rulebook.flows, self.family
+        rules, families = self.rulebook.flows, self.families
         choices: dict[int, Choice] = {}
-        choice = choices[id(self.root)] = choose_root(self.root, rules, family, self.facts, self.findings)
+        choice = choices[id(self.root)] = choose_root(self.root, rules, families, self.facts, self.findings)
         add_parts(self.root, choice.flow)
         for scope in self.root.below():
-            choice = choices[id(scope)] = choose(scope, rules, family, self.facts)
+            choice = choices[id(scope)] = choose(scope, rules, families, self.facts)
             add_parts(scope, choice.flow)
         for scope in (self.root, *self.root.below()):
             rule = choices[id(scope)].flow
@@ -268,7 +262,7 @@ class _Reading:
             self.missing.append(
                 f"no flow fits {scope.block.role}{where}: {'; '.join(choices[id(scope)].reasons[:4])}"
             )
-        self.findings += differing_roles(every, self.family.varies if self.family else ())
+        self.findings += differing_roles(every, self.families.varies())
         self.missing += self.questions(lacking)
         self.drop_uncalled()
         return not lacking
@@ -294,7 +288,7 @@ class _Reading:
 
     def gap(self, lines: list[str]) -> None:
         """What is missing is fatal where it is clear what the checkpoint should be."""
-        match = self.match
+        match = self.families.match
         if lines and match and (match.by_type or self.facts.config.model_type is None):
             raise ArchitectureError(
                 lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more like it"
@@ -402,11 +396,12 @@ class _Reading:
         if complete and inner:  # what stands in every layer is read by the model, whatever it is
             complete = False
             self.missing.append(f"no flow reads {listed(inner)}")
-        self.gap(unread_names(self.family, idle) if complete and self.family else [])
+        for family, _, _, leaves in self.families.checked(self.names, idle) if complete else ():
+            self.gap(unread_names(family, leaves))
         architecture.unmapped = [key for leaf in idle for key in Leaf.keys(leaf)]
         if complete:
-            self.findings += unread_fields(self.facts.config, self.family)
-            self.missing += harmful_fields(self.facts.config, self.family)
+            self.findings += unread_fields(self.facts.config, self.families)
+            self.missing += harmful_fields(self.facts.config, self.families)
         architecture.findings, architecture.missing = self.findings, self.missing
         architecture.reading = self.trust(architecture, complete)
 
@@ -414,7 +409,7 @@ class _Reading:
         if not complete:
             return "skeleton"
         open_ends = self.findings or self.missing or architecture.unmapped or self.hints
-        return "exact" if self.match and self.match.by_type and not open_ends else "unverified"
+        return "exact" if self.families.are_vouched_for and not open_ends else "unverified"
 
     def inputs(self, program: Program) -> dict[str, dict[str, Any]]:
         """The public inputs, in the order of the vocabulary."""
@@ -471,7 +466,7 @@ def _why_unused(leaf: Leaf, vocabulary: Vocabulary) -> str:
     places = [leaf.place, *(leaf.place.child(name) for name in leaf.tensors if name)]
     for place in places:
         words = [normal(part) if isinstance(part, str) else part for part in place]
-        match = next(iter(trie.matches(words)), None)
-        if match:
-            return match.entry.target
+        for match in trie.matches(words):
+            if match.entry.region is None or in_region(match.entry.region, place):
+                return match.entry.target
     return ""

@@ -8,8 +8,9 @@ from typing import Any
 
 from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node, walk
-from mapper.naming.vocabulary import TOWER, pattern_words
+from mapper.naming.vocabulary import TOWER, in_region, pattern_words
 from mapper.naming.words import normal
+from mapper.rulebook.vocabulary import Region
 
 
 class Names:
@@ -27,6 +28,15 @@ class Names:
                 last = words[-1] if isinstance(words[-1], str) else NUMBER
                 found.setdefault(last, []).append((words, node))
         return found
+
+    def within(self, region: Region) -> Names:
+        """The names of one region alone."""
+        part = Names(self.tree)
+        part._by_last = {
+            last: [item for item in items if in_region(region, item[0])]
+            for last, items in self._by_last.items()
+        }
+        return part
 
     def has(self, pattern: str, shape: Sequence[Any] | None = None) -> bool:
         """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent)."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from mapper.errors import HintError, shorten
 from mapper.flows.references import has_role
-from mapper.inference.choice import Choice, choose, misfits, named_flows, specificity
+from mapper.inference.choice import Choice, choose, misfits, specificity
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
+from mapper.inference.families import Families
 from mapper.inference.known import Known
 from mapper.inference.scopes import Scope
-from mapper.rulebook.families import Family
 from mapper.rulebook.flows import FlowRule
 
 TASK = "task"
@@ -28,20 +28,20 @@ def task_of_config(config: Config) -> Known | None:
 
 
 def choose_root(
-    root: Scope, flows: Mapping[str, FlowRule], family: Family | None, facts: Facts, findings: list[str]
+    root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts, findings: list[str]
 ) -> Choice:
     """The root's flow: the one for the task that is stated or configured, else the one that the heads allow."""
     stated = facts.stated(root, TASK)
     task = stated or task_of_config(facts.config)
     if task:
         facts.solved(root, TASK, task)
-        choice = choose(root, flows, family, facts)
+        choice = choose(root, flows, families, facts)
         if choice.flow:
             return choice
         if stated:
             raise HintError(f"{stated.source} does not go with the heads: {'; '.join(choice.reasons[:3])}")
     lacking = next((reason for reason in choice.reasons if " needs " in reason), "") if task else ""
-    choice = _by_heads(root, flows, family, facts)
+    choice = _by_heads(root, flows, families, facts)
     if task and choice.flow:
         findings.append(
             f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}"
@@ -50,8 +50,8 @@ def choose_root(
     return choice
 
 
-def _by_heads(root: Scope, flows: Mapping[str, FlowRule], family: Family | None, facts: Facts) -> Choice:
-    named = named_flows(root, family)
+def _by_heads(root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
+    named = families.flows(root)
     rules = [flows[name] for name in named if name in flows] or [
         rule for rule in flows.values() if rule.topic == "root"
     ]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 BlockPath = tuple[tuple[str, "tuple[int, ...] | None"], ...]
 Folder = tuple["str | tuple[int, ...]", ...]
+_SENSES = ("vision", "audio")
 
 
 class Towers:
@@ -64,6 +65,8 @@ def _names(sizes: Counter[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
     names = {place: _word(place, sizes, vocabulary) for place in sizes}
     if len(set(names.values())) == 1:
         return dict.fromkeys(sizes, "tower")
+    if set(names.values()) <= {*_SENSES, "tower"}:  # beside what sees or hears, the nameless one writes
+        names = {place: "text" if name == "tower" else name for place, name in names.items()}
     return names
 
 

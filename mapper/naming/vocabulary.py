@@ -10,7 +10,7 @@ from typing import Any
 from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node
 from mapper.naming.words import normal, parts
-from mapper.rulebook.vocabulary import SECTIONS, Entry, VocabularyFile
+from mapper.rulebook.vocabulary import SECTIONS, Entry, Region, VocabularyFile
 
 ANY = "*"  # as a part: a folder of any name, decided by what it holds
 ROOT = "{root}"
@@ -24,7 +24,7 @@ class Match:
 
     entry: Entry
     length: int  # 0: by a part of the last word, -1: by what the folder holds
-    rank: int  # of the rule's origin: a family's entries (1) win over the vocabulary's (0)
+    rank: int  # of the rule's origin: a family's entries (from 1) win over the vocabulary's (0)
 
 
 class Spot:
@@ -141,26 +141,29 @@ class Overrides:
     transposed: Sequence[str] = ()  # Linear layers whose weight is stored [in, out]
     forms: Mapping[str, str] = field(default_factory=dict)  # pattern -> form of a leaf ("offset")
     unused: Mapping[str, str] = field(default_factory=dict)  # pattern -> why
+    region: Region | None = None  # the paths that it is meant for; None: all
     origin: str = "the family"  # as messages name it
 
     def entries(self) -> Iterator[Entry]:
         for pattern, target in self.names.items():
             scope = "root" if target.startswith("/") else "any"
-            yield Entry("roles", target.lstrip("/"), scope, (pattern,), origin=self.origin)
+            yield Entry(
+                "roles", target.lstrip("/"), scope, (pattern,), region=self.region, origin=self.origin
+            )
         for pattern, kind in self.kinds.items():
-            yield Entry("kinds", kind, "any", (pattern,), origin=self.origin)
+            yield Entry("kinds", kind, "any", (pattern,), region=self.region, origin=self.origin)
         for pattern in self.transposed:
-            yield Entry("forms", "transposed", "any", (pattern,), origin=self.origin)
+            yield Entry("forms", "transposed", "any", (pattern,), region=self.region, origin=self.origin)
         for pattern, form in self.forms.items():
-            yield Entry("forms", form, "any", (pattern,), origin=self.origin)
+            yield Entry("forms", form, "any", (pattern,), region=self.region, origin=self.origin)
         for pattern, why in self.unused.items():
-            yield Entry("unused", why, "any", (pattern,), origin=self.origin)
+            yield Entry("unused", why, "any", (pattern,), region=self.region, origin=self.origin)
 
 
 class Vocabulary:
-    """All files of a rule set compiled, optionally with a family's overrides on top."""
+    """All files of a rule set compiled, with what families say on top: the last of them wins."""
 
-    def __init__(self, files: Iterable[VocabularyFile], overrides: Overrides | None = None):
+    def __init__(self, files: Iterable[VocabularyFile], overrides: Iterable[Overrides] = ()):
         self.files = tuple(files)
         self.tries = {section: Trie() for section in (*SECTIONS, "forms", "unused")}
         self.block_kinds: dict[str, str] = {}
@@ -172,8 +175,9 @@ class Vocabulary:
             self.block_kinds |= file.block_kinds
             self.roles_of |= file.roles_of
             self.tensors |= {name: purpose for purpose, names in file.tensors.items() for name in names}
-        for entry in overrides.entries() if overrides else ():
-            self.tries[entry.section].add(entry, rank=1)
+        for rank, own in enumerate(overrides, 1):
+            for entry in own.entries():
+                self.tries[entry.section].add(entry, rank)
 
     def block_kind(self, role: str) -> str:
         """The kind of the block that plays a role; "other" for a role that no file names."""
@@ -189,6 +193,13 @@ class Vocabulary:
             next(iter(self.tries["towers"].matches([normal(word)])), None) if isinstance(word, str) else None
         )
         return match.entry.target if match else None
+
+    @staticmethod
+    def tower_words(files: Iterable[VocabularyFile], tower: str) -> frozenset[str]:
+        """The words and parts of words that stand for a tower."""
+        entries = [entry for file in files for entry in file.entries if entry.section == "towers"]
+        own = [entry for entry in entries if entry.target == tower]
+        return frozenset(normal(word) for entry in own for word in (*entry.names, *entry.parts))
 
     def matches(self, section: str, spot: Spot, kind: str | None = None) -> Iterator[Match]:
         """The entries of a section that fit this spot, the strongest first."""
@@ -220,6 +231,8 @@ def fits(match: Match, spot: Spot, kind: str | None) -> bool:
 def unmet(match: Match, spot: Spot, kind: str | None) -> Iterator[str]:
     """The conditions of an entry that do not hold where its pattern fits."""
     entry = match.entry
+    if entry.region and not in_region(entry.region, spot.place):
+        yield "another tower's word"
     if entry.kinds and kind not in entry.kinds:
         yield f"not of kind {', '.join(entry.kinds)}"
     if entry.not_parts and not parts(last_word(spot.words)).isdisjoint(entry.not_parts):
@@ -237,6 +250,12 @@ def unmet(match: Match, spot: Spot, kind: str | None) -> Iterator[str]:
         yield f"beside none of {', '.join(entry.beside)}"
     if entry.not_beside and any_path(_around(match, spot), entry.not_beside):
         yield f"beside one of {', '.join(entry.not_beside)}"
+
+
+def in_region(region: Region, place: Words) -> bool:
+    """Whether a path is one of a region's."""
+    words = [normal(part) for part in place if isinstance(part, str)]
+    return (not region.inside or is_within(words, region.inside)) and not is_within(words, region.outside)
 
 
 def _around(match: Match, spot: Spot) -> list[Node]:

@@ -22,6 +22,7 @@ def as_json(architecture: Architecture) -> str:
     head = {
         "source": checkpoint.source,
         "family": architecture.family,
+        "towers": architecture.towers,
         "reading": architecture.reading,
         "tensors": len(checkpoint.tensors),
         "parameters": checkpoint.parameters,

@@ -40,6 +40,8 @@ def as_text(architecture: Architecture, paint: Paint = plain) -> str:
 def first_line(architecture: Architecture, paint: Paint = plain) -> str:
     """The source, its family and how far to trust the reading."""
     family = printable(architecture.family) if architecture.family else "no known family"
+    if architecture.towers:
+        family += " (" + ", ".join(f"{tower}: {name}" for tower, name in architecture.towers.items()) + ")"
     reading = paint(_STYLE.get(architecture.reading, "name"), architecture.reading)
     return f"{paint('name', printable(architecture.checkpoint.source))}: {family}, {reading}"
 

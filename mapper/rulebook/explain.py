@@ -103,15 +103,18 @@ def _about(data: dict[str, Any]) -> str:
 
 
 def _leaves(checkpoint: Checkpoint, rulebook: Rulebook, family: str | None) -> Iterator[LeafExplanation]:
-    from mapper.inference.infer import words_of
+    from mapper.inference.config import Config
+    from mapper.inference.families import gather, words_of
+    from mapper.inference.matching import FamilyMatch
     from mapper.inference.names import Names
     from mapper.naming.resolve import read, resolve
     from mapper.naming.tree import grow
     from mapper.rulebook.examples import role_path
 
-    chosen = next((item for item in rulebook.families if item.name == family), None)
     tree = grow(checkpoint.tensors)
-    vocabulary = words_of(rulebook, chosen, Names(tree))
+    names, config = Names(tree), Config(checkpoint.config, rulebook.config_vocabulary)
+    chosen = (FamilyMatch(item, by_type=True) for item in rulebook.families if item.name == family)
+    vocabulary = words_of(rulebook, gather(next(chosen, None), config, rulebook, names), names)
     spots = {str(reading.found.spot.place): reading.found for reading in read(tree, vocabulary)}
     for leaf in resolve(tree, vocabulary):
         found = spots.get(str(leaf.place))
@@ -137,7 +140,11 @@ def _families(
         )
         foreign = tuple(item for item in family.absent if names.has(item))
         yield FamilyExplanation(
-            family.name, family.file, family.name == architecture.family, lacking, foreign
+            family.name,
+            family.file,
+            family.name in (architecture.family, *architecture.towers.values()),
+            lacking,
+            foreign,
         )
 
 

@@ -44,6 +44,9 @@ class Family:
     unbiased: (
         tuple[str, ...] | None
     )  # patterns of what has no bias, where all other maps and LayerNorms have one
+    towers: dict[
+        str, str
+    ]  # tower -> family that reads it where its own config names none: this family is what stands around
     varies: tuple[str, ...]  # roles that some layers have and others, of the same flow, have not
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
     names: dict[str, str]  # pattern -> role path
@@ -92,6 +95,7 @@ def read_family(document: Document) -> Family:
         brings={key: _flows(fields, key, value) for key, value in fields.mapping("brings").items()},
         promises={key: _flows(fields, key, value) for key, value in fields.mapping("promises").items()},
         unbiased=fields.words("unbiased") if "unbiased" in fields.data else None,
+        towers=_texts(fields, "towers"),
         varies=fields.words("varies"),
         by_type_only=fields.flag("by_type_only"),
         names=_texts(fields, "names"),
@@ -195,6 +199,7 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
         for key in (
             "brings",
             "requires_of",
+            "towers",
             "promises",
             "names",
             "kinds",

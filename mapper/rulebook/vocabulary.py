@@ -16,6 +16,14 @@ OTHER_FILES = ("config", "inputs", "activations")  # files of this folder with a
 
 
 @dataclass(frozen=True)
+class Region:
+    """Paths that a family of one tower speaks about, by the words of folders."""
+
+    inside: frozenset[str] = frozenset()  # one of these words or parts of words occurs; empty: any path
+    outside: frozenset[str] = frozenset()  # none of these does
+
+
+@dataclass(frozen=True)
 class Entry:
     """One line of a vocabulary: patterns that mean `target`, and what must stand around them."""
 
@@ -39,6 +47,7 @@ class Entry:
     kinds: tuple[str, ...] = ()  # the leaf has one of these kinds; empty: any
     ranks: tuple[int, ...] = ()  # the weight has one of these numbers of dimensions; empty: any
     bias: bool | None = None  # the leaf has a bias (True), has none (False)
+    region: Region | None = None  # where it holds: a family of one tower says it
     origin: str = ""  # who says so, where it is no vocabulary file
     document: Document | None = None
     keys: KeyPath = ()

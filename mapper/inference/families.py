@@ -1,0 +1,166 @@
+"""The families that speak about one checkpoint: that of the whole, and those of towers with a config of their own.
+
+A vision-language model is a text model and a vision model that other checkpoints hold alone. A family that says
+`towers:` describes only what stands around them: each tower is read by the family that its own part of the config
+names (`text_config.model_type`), where that names none by the one that `towers:` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mapper.errors import shorten
+from mapper.inference.matching import FamilyMatch, is_recognised
+from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
+from mapper.rulebook.vocabulary import Region
+
+if TYPE_CHECKING:
+    from mapper.architecture import Leaf
+    from mapper.inference.config import Config
+    from mapper.inference.names import Names
+    from mapper.inference.scopes import Scope
+    from mapper.rulebook.facts import FactRule
+    from mapper.rulebook.families import Family
+    from mapper.rulebook.rulebook import Rulebook
+
+TEXT = "text"  # the tower that speaks for what no tower's words name
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tower and the family that reads it."""
+
+    tower: str
+    folder: str  # the field of the config that holds the tower's own
+    family: Family
+    region: Region  # the paths that the family's words are meant for
+
+
+@dataclass(frozen=True)
+class Families:
+    """Who says what, the family of the whole first."""
+
+    match: FamilyMatch | None = None
+    parts: tuple[Part, ...] = ()
+    findings: tuple[str, ...] = ()  # towers that no family lists
+    everything: tuple[Family, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        whole = (self.match.family,) if self.match else ()
+        object.__setattr__(self, "everything", (*whole, *(part.family for part in self.parts)))
+
+    @property
+    def whole(self) -> Family | None:
+        return self.match.family if self.match else None
+
+    @property
+    def are_vouched_for(self) -> bool:
+        """Whether the whole is listed by its model_type; a tower that is not has a finding."""
+        return bool(self.match and self.match.by_type)
+
+    def towers(self) -> dict[str, str]:
+        """Tower -> name of its family, for reports."""
+        return {part.tower: part.family.name for part in self.parts}
+
+    def facts(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
+        """The rules about a fact for a block, those of the whole first."""
+        own = self.whole.facts.get(name, ()) if self.whole else ()
+        part = self.part(scope)
+        return (*own, *part.family.facts.get(name, ())) if part else own
+
+    def part(self, scope: Scope) -> Part | None:
+        """The tower's family; outside of all towers that of the text."""
+        tower = scope.tower_name or TEXT
+        return next((part for part in self.parts if part.tower == tower), None)
+
+    def flows(self, scope: Scope) -> Sequence[str]:
+        """What the families say for a block: by its role path, longest first, its topic, its kind."""
+        paths = [".".join(scope.words[start:]) for start in range(len(scope.words))]
+        keys = [*paths, scope.topic, scope.block.kind]
+        part = self.part(scope) if scope.words else None  # the root is the whole's
+        tables = [self.whole.flows] if self.whole else []
+        if part:
+            tables.append(part.family.flows)
+            if scope.words[0] == part.tower:  # as it is called where it stands alone
+                keys[len(paths) : len(paths)] = [".".join(("tower", *scope.words[1:]))]
+        return next((table[key] for table in tables for key in keys if key in table), ())
+
+    def irrelevant(self) -> tuple[str, ...]:
+        return tuple(name for family in self.everything for name in family.irrelevant)
+
+    def harmless(self) -> dict[str, tuple[Any, ...]]:
+        return {
+            key: values for family in reversed(self.everything) for key, values in family.harmless.items()
+        }
+
+    def varies(self) -> tuple[str, ...]:
+        return tuple(name for family in self.everything for name in family.varies)
+
+    def checked(
+        self, names: Names, leaves: Sequence[Leaf]
+    ) -> Iterator[tuple[Family, str, Names, list[Leaf]]]:
+        """Each family with the part of the config, the names and the leaves that it speaks about."""
+        if self.whole:
+            yield self.whole, "", names, list(leaves)
+        for part in self.parts:
+            inside = [leaf for leaf in leaves if in_region(part.region, leaf.place)]
+            yield part.family, part.folder, names.within(part.region), inside
+
+
+def words_of(rulebook: Rulebook, families: Families, names: Names | None = None) -> Vocabulary:
+    """The vocabulary, with the words of the families on top; those of the whole win."""
+    overrides = [Overrides(unused=rulebook.config_vocabulary.unused)]
+    overrides += [_overrides(part.family, names, part.region) for part in families.parts]
+    overrides += [_overrides(families.whole, names)] if families.whole else []
+    return Vocabulary(rulebook.vocabulary, overrides)
+
+
+def _overrides(family: Family, names: Names | None, region: Region | None = None) -> Overrides:
+    read = [
+        pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())
+    ]
+    unused = {pattern: why for pattern, why in family.unused.items() if pattern not in read}
+    return Overrides(family.names, family.kinds, family.transposed, family.forms, unused, region)
+
+
+def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names: Names) -> Families:
+    """The family of the whole with those of its towers, if it leaves these to them or nobody lists the whole."""
+    if match and not match.family.towers:
+        return Families(match)
+    wanted = dict(_named_parts(config, match.family.towers if match else {}))
+    words = {tower: Vocabulary.tower_words(rulebook.vocabulary, tower) for tower in wanted}
+    parts: list[Part] = []
+    findings: list[str] = []
+    for tower, (folder, model_type, default) in wanted.items():
+        others = frozenset().union(*(words[other] for other in wanted if other != tower))
+        region = Region(outside=others) if tower == TEXT else Region(inside=words[tower])
+        family = _lister(rulebook, model_type, default)
+        if family is None:
+            findings.append(f"config {folder}.model_type {shorten(model_type or '')} is listed by no family")
+        elif not is_recognised(family, names.within(region)):
+            findings.append(f"config {folder}: the names lack those of family {family.name!r}")
+        else:
+            parts.append(Part(tower, folder, family, region))
+    return Families(match, tuple(parts), tuple(findings))
+
+
+def _named_parts(
+    config: Config, defaults: dict[str, str]
+) -> Iterator[tuple[str, tuple[str, str | None, str | None]]]:
+    """Each tower that has a config of its own: where it stands, what type it names, the family if it names none."""
+    for tower in config.vocabulary.towers:
+        for folder in config.parts(tower):
+            model_type = config.data[folder].get("model_type")
+            if isinstance(model_type, str) or tower in defaults:
+                yield tower, (folder, model_type, defaults.get(tower))
+                break
+
+
+def _lister(rulebook: Rulebook, model_type: str | None, default: str | None) -> Family | None:
+    """The family that lists a model_type, or where there is none the one named."""
+    for family in rulebook.families:
+        if model_type in family.model_types if model_type else family.name == default:
+            return family
+    return None
