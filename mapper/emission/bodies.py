@@ -15,7 +15,7 @@ from mapper.emission.paths import Paths, list_folder
 from mapper.emission.text import expression, lines
 from mapper.emission.types import Types
 from mapper.errors import FlowError
-from mapper.flows.language import dotted, is_fact, is_given, targets
+from mapper.flows.language import dotted, is_fact, is_given, is_optional, targets
 from mapper.flows.program import Piece, Program, loop_items
 from mapper.flows.references import Item, Reference, chain, element_indices, refer
 
@@ -77,12 +77,13 @@ class Body:
         return text
 
     def statement(self, node: ast.stmt, indent: int) -> list[str]:
-        if isinstance(node, ast.Assign) and is_given(node.value):
+        if isinstance(node, ast.Assign) and (is_given(node.value) or is_optional(node.value)):
             name, (given, other) = expression(node.targets[0]), node.value.args  # type: ignore[attr-defined]
-            rows = [
-                *lines(f"{name} = {self.expression(given)}", indent),
-                *lines(f"if {name} is None:", indent),
-            ]
+            source = self.expression(given)
+            first, test = (
+                ("None", f"{source} is not None") if is_optional(node.value) else (source, f"{name} is None")
+            )
+            rows = [*lines(f"{name} = {first}", indent), *lines(f"if {test}:", indent)]
             return [*rows, *lines(f"{name} = {self.expression(other)}", indent + 4)]
         if isinstance(node, ast.Assign):
             return lines(f"{expression(node.targets[0])} = {self.expression(node.value)}", indent)

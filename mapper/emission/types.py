@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from mapper.architecture import Block
-from mapper.flows.language import dotted, is_fact
+from mapper.flows.language import dotted, is_fact, is_optional
 from mapper.flows.program import Loops, Piece, Program, loop_items
 from mapper.flows.references import chain, refer
 from mapper.operations.registry import operation_names, operation_signature
@@ -144,6 +144,8 @@ class _Walk:
         self.type(node.func)
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             self.type(argument)
+        if is_optional(node):
+            return _join(self.type(node.args[1]), "None")
         if name in self.types.operations:
             return operation_signature(str(name)).returns or "Tensor"
         return "Tensor"

@@ -26,7 +26,20 @@ METHODS = frozenset({
     "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "view_as", "append", "items",
 })  # fmt: skip
 SPECIAL = frozenset(
-    {"has", "fact", "option", "output", "activation", "given", "zip", "enumerate", "range", "len", "tuple"}
+    {
+        "has",
+        "fact",
+        "option",
+        "output",
+        "activation",
+        "given",
+        "optional",
+        "zip",
+        "enumerate",
+        "range",
+        "len",
+        "tuple",
+    }
 )
 MODULES = frozenset({"F", "torch"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
@@ -96,7 +109,7 @@ class _Checker:
             if len(node.targets) != 1:
                 self.refuse(node, "one target for each assignment")
             self.target(node.targets[0])
-            if is_given(node.value):
+            if is_given(node.value) or is_optional(node.value):
                 self.expression(node.value.args[1])  # type: ignore[attr-defined]
             else:
                 self.expression(node.value)
@@ -194,8 +207,8 @@ class _Checker:
         name = dotted(node.func)
         if name is not None and name.split(".")[0] in MODULES and name not in TORCH:
             self.refuse(node, f"{name} is not among the callable parts of torch")
-        if name == "given":
-            self.refuse(node, "given(name, other) is all that an assignment has on its right")
+        if name in ("given", "optional"):
+            self.refuse(node, f"{name}(name, other) is all that an assignment has on its right")
         if name is None and not isinstance(node.func, (ast.Attribute, ast.Subscript)):
             self.refuse(node, "only a name or a method can be called")
         if name not in TORCH:
@@ -237,7 +250,16 @@ def is_has(node: ast.AST) -> bool:
 
 def is_given(node: ast.AST) -> bool:
     """Whether the expression is `given(name, other)`: the name's value, or where it is None what `other` gives."""
-    is_call = isinstance(node, ast.Call) and dotted(node.func) == "given" and not node.keywords
+    return _is_choice(node, "given")
+
+
+def is_optional(node: ast.AST) -> bool:
+    """Whether the expression is `optional(name, value)`: the value, or where the name is None nothing, that is None."""
+    return _is_choice(node, "optional")
+
+
+def _is_choice(node: ast.AST, word: str) -> bool:
+    is_call = isinstance(node, ast.Call) and dotted(node.func) == word and not node.keywords
     return is_call and len(node.args) == 2 and isinstance(node.args[0], ast.Name)  # type: ignore[attr-defined]
 
 

@@ -10,7 +10,7 @@ from mapper.architecture import Architecture, Block, Leaf
 from mapper.errors import FlowError
 from mapper.flows.flow import Flow, known_names
 from mapper.flows.hidden import STATES, collect_states, give_states
-from mapper.flows.language import MODULES, dotted, targets
+from mapper.flows.language import MODULES, dotted, is_optional, targets
 from mapper.flows.references import Item, Reference, chain, has_role, refer
 from mapper.flows.specialise import specialise
 from mapper.operations.registry import operation_names, operation_signature
@@ -232,12 +232,33 @@ def _pairs(
 
 def is_dispensable(program: Program, name: str) -> bool:
     """Whether an input may be left out: all that reads it are operations that take None in its place."""
-    if any(name in piece.context for piece in program.pieces.values() if piece is not program.root):
+    statements = [node for node in program.root.statements if not _is_spared(node, name)]
+    spared = len(statements) < len(program.root.statements)
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    if any(name in piece.context for piece in _called(program, nodes)):
         return False
-    nodes = [node for statement in program.root.statements for node in ast.walk(statement)]
     reads = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
     allowed = sum(_takes_none(node, name) for node in nodes if isinstance(node, ast.Call))
-    return 0 < reads == allowed
+    return reads == allowed and (spared or reads > 0)
+
+
+def _is_spared(node: ast.stmt, name: str) -> bool:
+    """Whether a statement runs only where an input is given."""
+    value = node.value if isinstance(node, ast.Assign) else None
+    return value is not None and is_optional(value) and dotted(value.args[0]) == name  # type: ignore[attr-defined]
+
+
+def _called(program: Program, nodes: list[ast.AST]) -> Iterable[Piece]:
+    """The pieces that the root calls in some of its statements."""
+    calls = (chain(node.func) for node in nodes if isinstance(node, ast.Call))
+    references = (refer(program.root.block, parts, {}) for parts in calls if parts)
+    return [
+        program.pieces[id(item)]
+        for reference in references
+        if reference
+        for item in reference.items
+        if id(item) in program.pieces
+    ]
 
 
 def _takes_none(node: ast.Call, name: str) -> int:

@@ -34,8 +34,13 @@ class Config:
 
     @property
     def model_type(self) -> str | None:
-        """What the config calls the architecture: `model_type`, or, where it has none, `architecture` (timm)."""
-        value = self.data.get("model_type", self.data.get("architecture"))
+        """What the config calls the architecture."""
+        return self.type_of("")
+
+    def type_of(self, folder: str) -> str | None:
+        """The `model_type` of a part of the config, or, where it has none, its `architecture` (timm); "" is the whole."""
+        part = self.part(folder)
+        value = part.get("model_type", part.get("architecture"))
         return value if isinstance(value, str) else None
 
     @property
@@ -75,6 +80,9 @@ class Config:
         tower = scope.tower_name
         if tower in rule.towers:
             yield "", rule.towers[tower]
+        top = tuple(key[1:] for key in rule.config if key.startswith("/"))
+        if top:  # said of a tower, but not in its part
+            yield "", top
         parts = list(self.parts(tower))
         for part in parts:
             yield part, rule.config

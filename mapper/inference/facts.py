@@ -96,21 +96,23 @@ class Facts:
             return
         seen.add(name)
         rules = self.rules(scope, name)
-        for rule in (*self.families.facts(scope, name), *self.common.get(name, ())):
+        for rule in chain(*self.families.facts(scope, name), self.common.get(name, ())):
             if rule in rules or (rule.when and (rule.at is None or scope.matches(rule.at))):
                 self.config.use(self.config.find(rule, scope))
                 for other in (*sources(rule), *rule.when):
                     self._mark(scope, self.full_name(scope, other), seen)
 
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
-        """The rules that speak about a fact here: the family's, and of the vocabulary's what the family leaves open."""
-        own = [rule for rule in self.families.facts(scope, name) if self._applies(rule, scope)]
-        common = [rule for rule in self.common.get(name, ()) if self._applies(rule, scope)]
-        if any(rule.value is not UNSET and not rule.by_names for rule in own):
-            return own  # a constant of the family: its config does not ask
-        if any(rule.config or rule.towers or rule.silent for rule in own):
-            common = [replace(rule, config=(), towers={}) for rule in common]
-        return own + common
+        """The rules that speak about a fact here: those of the families, and of the vocabulary's what they leave open."""
+        said: list[FactRule] = []
+        for level in (*self.families.facts(scope, name), self.common.get(name, ())):
+            rules = [rule for rule in level if self._applies(rule, scope)]
+            if any(rule.config or rule.towers or rule.silent for rule in said):
+                rules = [replace(rule, config=(), towers={}) for rule in rules]
+            said += rules
+            if any(rule.value is not UNSET and not rule.by_names for rule in rules):
+                break  # a constant: no config is asked
+        return said
 
     def _applies(self, rule: FactRule, scope: Scope) -> bool:
         if rule.at is not None and not scope.matches(rule.at):

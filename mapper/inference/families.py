@@ -64,11 +64,11 @@ class Families:
         """Tower -> name of its family, for reports."""
         return {part.tower: part.family.name for part in self.parts}
 
-    def facts(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
-        """The rules about a fact for a block, those of the whole first."""
-        own = self.whole.facts.get(name, ()) if self.whole else ()
+    def facts(self, scope: Scope, name: str) -> list[tuple[FactRule, ...]]:
+        """What each family says about a fact of a block, that of the whole first."""
         part = self.part(scope)
-        return (*own, *part.family.facts.get(name, ())) if part else own
+        speaking = [*([self.whole] if self.whole else []), *([part.family] if part else [])]
+        return [family.facts.get(name, ()) for family in speaking]
 
     def part(self, scope: Scope) -> Part | None:
         """The tower's family; outside of all towers that of the text."""
@@ -152,8 +152,8 @@ def _named_parts(
     """Each tower that has a config of its own: where it stands, what type it names, the family if it names none."""
     for tower in config.vocabulary.towers:
         for folder in config.parts(tower):
-            model_type = config.data[folder].get("model_type")
-            if isinstance(model_type, str) or tower in defaults:
+            model_type = config.type_of(folder)
+            if model_type or tower in defaults:
                 yield tower, (folder, model_type, defaults.get(tower))
                 break
 

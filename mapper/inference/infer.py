@@ -166,8 +166,8 @@ class _Reading:
         check_scopes(self.facts.given, self.root)
         self.count_layers()
         for family, folder, names, leaves_of in self.families.checked(self.names, read):
-            part = self.facts.config.part(folder)
-            self.gap(lacking_names(family, names, part.get("model_type")))
+            part, model_type = self.facts.config.part(folder), self.facts.config.type_of(folder)
+            self.gap(lacking_names(family, names, model_type))
             self.gap(lacking_biases(family, leaves_of))
             lacking, extra = broken_promises(family, part, names)
             self.gap(lacking)

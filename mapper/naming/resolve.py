@@ -41,6 +41,7 @@ class Reading:
     role: str | None
     match: Match | None
     at_root: bool = False  # the role path starts at the root, whatever stands around it
+    of_whole: bool = False  # even where it stands in the folder of one of several towers
 
 
 def resolve(root: Node, vocabulary: Vocabulary) -> list[Leaf]:
@@ -157,7 +158,8 @@ class _Reader:
             chain = self.chain(spot, len(spot.place) - max(match.length, 1))
             steps = self.fit(chain, outer, match, spot)
             if steps is not None:
-                return Reading(found, steps, role, match, match.entry.scope == "root")
+                scope = match.entry.scope
+                return Reading(found, steps, role, match, scope in ("root", "whole"), scope == "whole")
         return Reading(found, self.chain(spot, len(spot.place) - (not found.is_module)), None, None)
 
     def fit(

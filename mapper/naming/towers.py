@@ -42,6 +42,8 @@ class Towers:
                 return self.names[step.place]
         if len(set(self.names.values())) == 1:
             return None if reading.at_root else next(iter(self.names.values()))
+        if reading.of_whole:
+            return None
         place = reading.found.spot.place
         inside = [
             (len(folder), self.names[list_])

@@ -146,7 +146,7 @@ class Overrides:
 
     def entries(self) -> Iterator[Entry]:
         for pattern, target in self.names.items():
-            scope = "root" if target.startswith("/") else "any"
+            scope = "whole" if target.startswith("/") else "any"
             yield Entry(
                 "roles", target.lstrip("/"), scope, (pattern,), region=self.region, origin=self.origin
             )

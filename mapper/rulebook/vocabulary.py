@@ -10,7 +10,7 @@ from mapper.architecture import BLOCK_KINDS, LEAF_KINDS
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document, KeyPath
 
-SCOPES = ("any", "layer", "tower", "root")
+SCOPES = ("any", "layer", "tower", "root", "whole")  # "whole": the root, even inside of a tower's folder
 SECTIONS = ("roles", "blocks", "lists", "numbered", "towers", "kinds")  # what a pattern can decide
 OTHER_FILES = ("config", "inputs", "activations")  # files of this folder with a schema of their own
 

@@ -1,0 +1,68 @@
+"""Models of several towers: each tower as its own family reads it, joined by features in the place of words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.parity.harness import Inputs, check, reference, transformers
+
+PLACE = 90  # the id that keeps a place for a vector of an image
+TEXT = {
+    "vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "pad_token_id": 1,
+}  # fmt: skip
+VISION = {
+    "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 16,
+    "patch_size": 8,
+}  # fmt: skip
+
+
+def image_text_inputs(vectors: int, *shape: int) -> dict[str, Inputs]:
+    """Texts with one image each, padded on either side, one alone, and a text without an image."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, PLACE, (3, 14), generator=generator)
+    ids[:, 4 : 4 + vectors] = PLACE
+    right = torch.ones_like(ids)
+    right[1, -3:] = 0
+    pixels = torch.randn(3, *shape, generator=generator)
+    words = torch.randint(3, PLACE, (2, 7), generator=generator)
+    return {
+        "right": {"input_ids": ids, "attention_mask": right, "pixel_values": pixels},
+        "left": {"input_ids": ids, "attention_mask": right.flip(1), "pixel_values": pixels},
+        "one": {"input_ids": ids[:1], "pixel_values": pixels[:1]},
+        "no image": {"input_ids": words, "attention_mask": torch.ones_like(words)},
+    }
+
+
+def llava(name: str, **more: Any) -> Any:
+    return getattr(transformers, name)(
+        text_config=transformers.LlamaConfig(**TEXT),
+        vision_config=transformers.CLIPVisionConfig(**VISION),
+        image_token_index=PLACE,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("strategy", ["default", "full"])
+def test_llava(strategy: str, tmp_path: Path) -> None:
+    config = llava("LlavaConfig", vision_feature_select_strategy=strategy, vision_feature_layer=-1)
+    vectors = 4 + (strategy == "full")
+    check(reference("LlavaForConditionalGeneration", config), tmp_path, image_text_inputs(vectors, 3, 16, 16))
+
+
+def test_llava_with_other_towers(tmp_path: Path) -> None:
+    config = transformers.LlavaConfig(
+        text_config=transformers.Qwen2Config(**TEXT, tie_word_embeddings=False),
+        vision_config=transformers.CLIPVisionConfig(**VISION, hidden_act="gelu"),
+        image_token_index=PLACE,
+    )
+    check(reference("LlavaForConditionalGeneration", config), tmp_path, image_text_inputs(4, 3, 16, 16))
+
+
+def test_vipllava_takes_several_layers(tmp_path: Path) -> None:
+    config = llava("VipLlavaConfig", vision_feature_layers=[-1, -2])
+    check(reference("VipLlavaForConditionalGeneration", config), tmp_path, image_text_inputs(4, 3, 16, 16))
