@@ -21,6 +21,8 @@ except (ImportError, RuntimeError):  # without torchvision, or with one for anot
     pytest.skip("timm cannot be imported", allow_module_level=True)
 
 SMALLER: dict[str, dict[str, Any]] = {  # family -> what makes its networks small
+    "timm_efficientnet": {},
+    "timm_mobilenetv3": {},
     "timm_resnet": {"layers": (1, 2, 1, 1), "channels": (8, 16, 24, 32)},
     "timm_convnext": {"depths": (1, 1, 2, 1), "dims": (8, 16, 24, 32)},
 }
@@ -37,7 +39,7 @@ def made(name: str, **more: Any) -> nn.Module:
         return randomise(timm.create_model(name, **more).eval())
 
 
-def check(name: str, model: nn.Module, folder: Path, size: int = 64, family: str = "", **fields: Any) -> None:
+def check(name: str, model: nn.Module, folder: Path, size: int = 32, family: str = "", **fields: Any) -> None:
     """What mapper makes of a checkpoint as timm saves one gives timm's scores, or its pooled features."""
     save_file(model.state_dict(), folder / "model.safetensors")
     config = {
