@@ -62,3 +62,23 @@ def test_qwen3_5(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["Qwen3_5MoeTextModel", "Qwen3_5MoeForCausalLM"])
 def test_qwen3_5_with_experts(name: str, tmp_path: Path) -> None:
     check(reference(name, transformers.Qwen3_5MoeTextConfig(**SIZES, **EXPERTS)), tmp_path, INPUTS)
+
+
+LATENT = {
+    "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4, "pad_token_id": 1,
+    "intermediate_size": 48, "moe_intermediate_size": 24, "num_local_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention"], "mlp_layer_types": ["dense", "sparse", "sparse"],
+    "kv_lora_rank": 20, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 12,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", [None, 16])
+def test_kimi_linear(rank: int | None, tmp_path: Path) -> None:
+    made = transformers.KimiLinearConfig(**LATENT, linear_head_dim=8, linear_num_heads=4, q_lora_rank=rank)
+    check(reference("KimiLinearForCausalLM", made), tmp_path, text_inputs(99, padding=1, positions=False))
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_bailing_hybrid(bounded: bool, tmp_path: Path) -> None:
+    made = transformers.BailingHybridConfig(**LATENT, head_dim=8, kda_safe_gate=bounded)
+    check(reference("BailingHybridForCausalLM", made), tmp_path, INPUTS)
