@@ -15,8 +15,8 @@ INDEX = "index"  # in `each`: the position in the list
 
 def sources(rule: FactRule) -> list[str]:
     """The facts that a rule calculates from, as it names them."""
-    if rule.shared is not None:
-        return [rule.shared]
+    if rule.shared is not None or rule.entry is not None:
+        return [str(rule.shared or rule.entry)]
     if rule.marks is not None:
         return [rule.over, rule.marks]
     if rule.each is not None:
@@ -31,11 +31,15 @@ def formula(rule: FactRule) -> str:
         return f"what the entries of {rule.shared} share"
     if rule.marks is not None:
         return f"{rule.among[1]} where {rule.marks} says"
+    if rule.entry is not None:
+        return f"the entry of {rule.entry}"
     return rule.expr or f"{rule.each} for each of {rule.over}"
 
 
-def calculate(rule: FactRule, values: Mapping[str, Any]) -> Any:
-    """The value, from those of `sources`. ValueError where there is none."""
+def calculate(rule: FactRule, values: Mapping[str, Any], indices: tuple[int, ...] | None = None) -> Any:
+    """The value, from those of `sources`, for the elements at `indices`. ValueError where there is none."""
+    if rule.entry is not None:
+        return _entry(rule, values[rule.entry], indices)
     if rule.shared is not None:
         return _shared(rule, values[rule.shared])
     if rule.marks is not None:
@@ -69,6 +73,16 @@ def _choice(rule: FactRule, at: Any) -> Any:
     if not isinstance(at, int) or at < 0:
         raise ValueError(f"{at!r} is no position in a list")
     return rule.among[min(at, len(rule.among) - 1)]
+
+
+def _entry(rule: FactRule, values: Any, indices: tuple[int, ...] | None) -> Any:
+    if not isinstance(values, list):
+        return rule.map.get(str(values), values)  # the config was asked for this element alone
+    if indices is None or indices[-1] >= len(values):
+        raise ValueError(f"{rule.entry} has no entry for {indices}")
+    if any(values[index] != values[indices[0]] for index in indices):
+        raise ValueError(f"{rule.entry} differs between equal elements")
+    return rule.map.get(str(values[indices[0]]), values[indices[0]])
 
 
 def _shared(rule: FactRule, values: Any) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from mapper.architecture import Block, Leaf
+from mapper.architecture import Block, Leaf, Place
 from mapper.errors import listed, shorten
 from mapper.inference.config import Config, Found
 from mapper.inference.derived import calculate, formula, sources
@@ -46,6 +46,12 @@ class Facts:
         }
         for name in extra:  # facts that only flows name
             self.types.setdefault(name, "any")
+        self.apart = {  # facts that tell equal elements apart, with the role of their lists
+            name: rule.over
+            for name, rules in (*self.common.items(), *self.own.items())
+            for rule in rules
+            if rule.apart
+        }
         self.used: dict[tuple[int, str], tuple[Scope, str, Known]] = {}
         self._known: dict[int, dict[str, Known | None]] = {}
         self._shared: dict[int, Mapping[str, Known]] = {}
@@ -80,6 +86,10 @@ class Facts:
         scope.solved[name] = known
         self._known.pop(id(scope), None)
 
+    def forget(self, scope: Scope) -> None:
+        """Drop what was asked about a scope that will not last."""
+        self._known.pop(id(scope), None)
+
     def settle(self) -> None:
         """All sizes are settled: drop the answers that were given before."""
         self.settled = True
@@ -100,7 +110,8 @@ class Facts:
             if rule in rules or (rule.when and (rule.at is None or scope.matches(rule.at))):
                 self.config.use(self.config.find(rule, scope))
                 for other in (*sources(rule), *rule.when):
-                    self._mark(scope, self.full_name(scope, other), seen)
+                    full = self.full_name(scope, other)
+                    self._mark(scope, other if full == name else full, seen)
 
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
         """The rules that speak about a fact here: those of the families, and of the vocabulary's what they leave open."""
@@ -115,6 +126,8 @@ class Facts:
         return said
 
     def _applies(self, rule: FactRule, scope: Scope) -> bool:
+        if rule.unvouched and self.families.vouch(scope):
+            return False
         if rule.at is not None and not scope.matches(rule.at):
             return False
         if not all(_holds(scope, path, kind) for path, kind in rule.holds.items()):
@@ -157,8 +170,9 @@ class Facts:
     def _said(self, rules: Sequence[FactRule], scope: Scope) -> Iterator[Known]:
         """What rules say of a block: the config's fields, names that are there, constants, defaults."""
         yield from self._in_config(rules, scope)
+        home = scope.tower.block.home if scope.tower else Place()  # what a tower holds says nothing about another
         for rule in rules:
-            if rule.by_names and self.names.fit(rule.has, rule.lacks):
+            if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
                 yield Known(rule.value, "name", _named(rule))
         for rule in rules:
             if rule.value is not UNSET and not rule.by_names:
@@ -224,13 +238,14 @@ class Facts:
         values: dict[str, Any] = {}
         evidences = ["rule"]
         for name in sources(rule):
-            known = self.get(scope, self.full_name(scope, name))
+            full = self.full_name(scope, name)
+            known = self.get(scope, name if full == rule.name else full)
             if known is None or known.problem:
                 return known  # nothing follows from a field that holds nonsense
             values[name] = known.value
             evidences.append(known.evidence)
         try:
-            value = checked(calculate(rule, values), self.types.get(rule.name, "any"))
+            value = checked(calculate(rule, values, scope.index_of(rule.over)), self.types.get(rule.name, "any"))
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
         return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}")

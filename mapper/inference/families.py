@@ -60,6 +60,10 @@ class Families:
         """Whether the whole is listed by its model_type; a tower that is not has a finding."""
         return bool(self.match and self.match.by_type)
 
+    def vouch(self, scope: Scope) -> bool:
+        """Whether a family lists the model_type of the whole, or of the tower that a block is in."""
+        return self.are_vouched_for or self.part(scope) is not None
+
     def towers(self) -> dict[str, str]:
         """Tower -> name of its family, for reports."""
         return {part.tower: part.family.name for part in self.parts}

@@ -26,6 +26,7 @@ from mapper.inference.checks import (
 )
 from mapper.inference.choice import Choice, choose, open_conditions
 from mapper.inference.config import Config
+from mapper.inference.elements import differing_elements
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families, gather, words_of
 from mapper.inference.fill import Filler
@@ -159,10 +160,12 @@ class _Reading:
     def run(self) -> Architecture:
         vocabulary = words_of(self.rulebook, self.families, self.names)
         leaves = resolve(self.tree, vocabulary)
+        self.place(leaves, vocabulary)
+        if apart := differing_elements(self.root, self.facts):
+            leaves = resolve(self.tree, vocabulary, apart)
+            self.place(leaves, vocabulary)
         unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
         read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
-        self.root = scopes(build_blocks(read, vocabulary))
-        self.facts = self.known_facts(vocabulary)
         check_scopes(self.facts.given, self.root)
         self.count_layers()
         for family, folder, names, leaves_of in self.families.checked(self.names, read):
@@ -201,6 +204,12 @@ class _Reading:
         )
         self.finish(architecture, unused, complete)
         return architecture
+
+    def place(self, leaves: list[Leaf], vocabulary: Vocabulary) -> None:
+        """The blocks that the leaves make, and what is known of them."""
+        read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
+        self.root = scopes(build_blocks(read, vocabulary))
+        self.facts = self.known_facts(vocabulary)
 
     def known_facts(self, vocabulary: Vocabulary) -> Facts:
         config = Config(self.checkpoint.config, self.rulebook.config_vocabulary)

@@ -38,21 +38,24 @@ class Names:
         }
         return part
 
-    def has(self, pattern: str, shape: Sequence[Any] | None = None) -> bool:
+    def has(self, pattern: str, shape: Sequence[Any] | None = None, within: Place = Place()) -> bool:
         """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent)."""
-        wanted = pattern_words(pattern)
+        wanted, folder = pattern_words(pattern), words_of(within)
         last = NUMBER if wanted[-1].isdigit() else wanted[-1]
         outside = pattern.startswith(TOWER)
         return any(
             ends(words, wanted)
+            and words[: len(folder)] == folder
             and (shape is None or _shaped(node, shape))
             and not (outside and any(isinstance(word, tuple) for word in words))
             for words, node in self._by_last.get(last, ())
         )
 
-    def fit(self, has: Iterable[str], lacks: Iterable[str]) -> bool:
-        """Whether all of the first and none of the second occur."""
-        return all(map(self.has, has)) and not any(map(self.has, lacks))
+    def fit(self, has: Iterable[str], lacks: Iterable[str], within: Place = Place()) -> bool:
+        """Whether all of the first and none of the second occur, below a folder."""
+        return all(self.has(pattern, None, within) for pattern in has) and not any(
+            self.has(pattern, None, within) for pattern in lacks
+        )
 
 
 def words_of(place: Place) -> list[Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from mapper.architecture import Leaf, Numbered
+from mapper.architecture import Leaf, Numbered, Place
 from mapper.limits import NAME_DEPTH
 from mapper.naming.kinds import Found, find_leaves
 from mapper.naming.numbered import numbered
@@ -15,6 +15,7 @@ from mapper.naming.vocabulary import Match, Spot, Vocabulary, pattern_words
 
 LAYERS = "layers"
 Folder = tuple["str | tuple[int, ...]", ...]
+Groups = dict[Place, list[tuple[int, ...]]]  # folder of a list -> its positions, those alike together
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,12 @@ class Reading:
     of_whole: bool = False  # even where it stands in the folder of one of several towers
 
 
-def resolve(root: Node, vocabulary: Vocabulary) -> list[Leaf]:
-    """Every leaf of the tree, folded, with its kind and, where the vocabulary knows it, block and role."""
-    readings = read(root, vocabulary)
+def resolve(root: Node, vocabulary: Vocabulary, apart: Groups | None = None) -> list[Leaf]:
+    """Every leaf of the tree, folded, with its kind and, where the vocabulary knows it, block and role.
+
+    `apart`: elements of lists that are not folded into one, as equal as their tensors may be.
+    """
+    readings = read(root, vocabulary, apart or {})
     towers = Towers(readings, vocabulary)
     number_folders(readings, towers)
     taken: dict[tuple[object, str], tuple[str, ...]] = {}
@@ -77,12 +81,28 @@ def number_folders(readings: list[Reading], towers: Towers) -> None:
         reading.steps = steps
 
 
-def read(root: Node, vocabulary: Vocabulary) -> list[Reading]:
+def read(root: Node, vocabulary: Vocabulary, apart: Groups | None = None) -> list[Reading]:
     """Steps and role of every leaf, before towers."""
     reader = _Reader(vocabulary)
     return [
-        reading for leaf in find_leaves(root, vocabulary) for reading in _told_apart(leaf, reader, vocabulary)
+        reading
+        for leaf in find_leaves(root, vocabulary)
+        for part in parted(leaf, apart or {})
+        for reading in _told_apart(part, reader, vocabulary)
     ]
+
+
+def parted(found: Found, apart: Groups) -> Iterator[Found]:
+    """The leaf, once for each group of elements that it stands for."""
+    for at, part in enumerate(found.spot.place):
+        groups = apart.get(Place(found.spot.place[:at])) if isinstance(part, tuple) else None
+        inside = [group for group in groups or () if set(group) < set(part)]
+        if inside:
+            rest = tuple(index for index in part if not any(index in group for group in inside))
+            for group in [*inside, *([rest] if rest else [])]:
+                yield from parted(replace(found, spot=found.spot.with_indices(at, group)), apart)
+            return
+    yield found
 
 
 def _told_apart(found: Found, reader: _Reader, vocabulary: Vocabulary) -> list[Reading]:

@@ -29,6 +29,8 @@ class FactRule:
     map: dict[str, Any] = field(default_factory=dict)  # value in the config, as text -> value of the fact
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
+    entry: str | None = None  # the fact whose entry, for an element of `over`, is the value
+    apart: bool = False  # elements of `over` in which it differs are told apart, equal as their tensors may be
     at: str | None = None  # words of a path or of a role path: the rule holds below it alone
     when: dict[str, tuple[Any, ...]] = field(
         default_factory=dict
@@ -36,6 +38,7 @@ class FactRule:
     has: tuple[str, ...] = ()  # names that must be in the checkpoint for `value`: then the evidence is "name"
     lacks: tuple[str, ...] = ()  # names that must not be
     holds: dict[str, str] = field(default_factory=dict)  # role path in a block here -> kind of its leaf
+    unvouched: bool = False  # read only where no family lists the model_type: most ignore such a field
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
     each: str | None = (
@@ -126,6 +129,9 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         map=fields.mapping("map"),
         nullable=fields.flag("nullable"),
         per=fields.any("per"),
+        entry=fields.any("entry"),
+        apart=fields.flag("apart"),
+        unvouched=fields.flag("unvouched"),
         at=fields.any("at"),
         when={key: tuple(v) if isinstance(v, list) else (v,) for key, v in fields.mapping("when").items()},
         has=fields.words("has"),
