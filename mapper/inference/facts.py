@@ -48,7 +48,8 @@ class Facts:
             self.types.setdefault(name, "any")
         self.apart = {  # facts that tell equal elements apart, with the role of their lists
             name: rule.over
-            for name, rules in (*self.common.items(), *self.own.items())
+            for facts in (self.common, *stated)
+            for name, rules in facts.items()
             for rule in rules
             if rule.apart
         }
@@ -170,7 +171,9 @@ class Facts:
     def _said(self, rules: Sequence[FactRule], scope: Scope) -> Iterator[Known]:
         """What rules say of a block: the config's fields, names that are there, constants, defaults."""
         yield from self._in_config(rules, scope)
-        home = scope.tower.block.home if scope.tower else Place()  # what a tower holds says nothing about another
+        home = (
+            scope.tower.block.home if scope.tower else Place()
+        )  # what a tower holds says nothing about another
         for rule in rules:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
                 yield Known(rule.value, "name", _named(rule))
@@ -245,7 +248,9 @@ class Facts:
             values[name] = known.value
             evidences.append(known.evidence)
         try:
-            value = checked(calculate(rule, values, scope.index_of(rule.over)), self.types.get(rule.name, "any"))
+            value = checked(
+                calculate(rule, values, scope.index_of(rule.over)), self.types.get(rule.name, "any")
+            )
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
         return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}")

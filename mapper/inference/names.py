@@ -12,6 +12,8 @@ from mapper.naming.vocabulary import TOWER, in_region, pattern_words
 from mapper.naming.words import normal
 from mapper.rulebook.vocabulary import Region
 
+EVERYWHERE = Place()
+
 
 class Names:
     """The folded names of a checkpoint by their last word."""
@@ -38,7 +40,7 @@ class Names:
         }
         return part
 
-    def has(self, pattern: str, shape: Sequence[Any] | None = None, within: Place = Place()) -> bool:
+    def has(self, pattern: str, shape: Sequence[Any] | None = None, within: Place = EVERYWHERE) -> bool:
         """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent)."""
         wanted, folder = pattern_words(pattern), words_of(within)
         last = NUMBER if wanted[-1].isdigit() else wanted[-1]
@@ -51,7 +53,7 @@ class Names:
             for words, node in self._by_last.get(last, ())
         )
 
-    def fit(self, has: Iterable[str], lacks: Iterable[str], within: Place = Place()) -> bool:
+    def fit(self, has: Iterable[str], lacks: Iterable[str], within: Place = EVERYWHERE) -> bool:
         """Whether all of the first and none of the second occur, below a folder."""
         return all(self.has(pattern, None, within) for pattern in has) and not any(
             self.has(pattern, None, within) for pattern in lacks

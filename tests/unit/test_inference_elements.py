@@ -49,7 +49,7 @@ def test_layers_in_which_a_fact_differs_are_told_apart() -> None:
 
 
 def test_a_period_tells_layers_apart_too() -> None:
-    made = layers(read(no_rope_layer_interval=2))
+    made = layers(read(no_rope_layer_interval=2, num_hidden_layers=LAYERS))
     assert {block.indices: turned(block) for block in made} == {(0, 2): True, (1, 3): False}
 
 
