@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """Embeddings x (B, T, W) with the vectors of features (..., W), in order, where input_ids (B, T) are place_id.
+    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
     Without features the embeddings stay. RuntimeError if there are more places than vectors.
     """
