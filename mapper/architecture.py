@@ -180,6 +180,9 @@ class Architecture:
         default=None, repr=False, compare=False
     )  # the rules it was read by; emission takes its flows from there
     refusal: str = ""  # why no source may be written at all, not even a skeleton: quantised weights
+    open: dict[str, list[Any]] = field(
+        default_factory=dict
+    )  # unknown facts that keep a flow from being chosen: values that would do
     missing: list[str] = field(
         default_factory=list
     )  # what forbids a flow: unknown facts, roles without a leaf (skeletons)

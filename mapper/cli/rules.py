@@ -1,4 +1,4 @@
-"""`mapper rules check | explain | list`."""
+"""`mapper rules check | explain | new | list`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ _WIDTH = 48  # of a column; what is longer pushes its own row only
     examples="""
     mapper rules check my_family.yaml
     mapper rules explain encoder.layer.0.attention.self.query.weight
+    mapper rules new ./checkpoint
     mapper rules list
     """,
 )
 def rules() -> None:
-    """Check, explain and list the rule files."""
+    """Check, explain, begin and list rule files."""
 
 
 @rules.command(
@@ -107,6 +108,35 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None) -> None:
         _flow_lines(found.flows, show),
     ]
     click.echo("\n\n".join("\n".join(part) for part in parts if part))
+
+
+@rules.command(
+    cls=Command,
+    examples="""
+    mapper rules new ./checkpoint
+    mapper rules new ./checkpoint -o my_family.yaml
+    """,
+)
+@click.argument("source", metavar="SRC")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the draft to this file.")
+@options.rule_folders
+@options.revision
+def new(source: str, output: Path | None, rules: tuple[str, ...], revision: str | None) -> None:
+    """Write the first draft of a family file from a checkpoint that no family lists. Guesses are marked."""
+    from mapper._files import whole_file
+    from mapper.rulebook.draft import draft
+    from mapper.sources import open_source
+
+    with working("reading"):
+        checkpoint = open_source(source, purpose="headers", revision=revision, catalogue=True)
+        text = draft(checkpoint, _rulebook(rules))
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    with whole_file(output) as partial:
+        partial.write_text(text, encoding="utf-8")
+    marked = counted(text.count("# guessed"), "line")
+    click.echo(f"{output}: {marked} marked as guessed; settle them, then: mapper rules check {output}")
 
 
 @rules.command(cls=Command, name="list", examples="mapper rules list\nmapper rules list --rules ./my_rules")

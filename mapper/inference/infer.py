@@ -155,6 +155,9 @@ class _Reading:
     findings: list[str] = field(default_factory=list)
     refusal: str = ""  # why there must be no model of it at all
     missing: list[str] = field(default_factory=list)
+    open: dict[str, list[Any]] = field(
+        default_factory=dict
+    )  # facts that nobody knows, with what they could be
     flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
 
     def run(self) -> Architecture:
@@ -201,6 +204,7 @@ class _Reading:
             unused=[(key, _why_unused(leaf, vocabulary)) for leaf in unused for key in Leaf.keys(leaf)],
             rulebook=self.rulebook,
             refusal=self.refusal,
+            open=self.open,
         )
         self.finish(architecture, unused, complete)
         return architecture
@@ -286,13 +290,13 @@ class _Reading:
 
     def questions(self, lacking: list[Scope]) -> list[str]:
         """What a user could say so that a flow fits."""
-        answers: dict[str, dict[str, None]] = {}
         for scope in lacking:
             for name, value in open_conditions(scope, self.rulebook.flows.values(), self.facts):
-                answers.setdefault(name, {})[json.dumps(value)] = None
+                values = self.open.setdefault(name, [])
+                values += [value] if value not in values else []
         return [
-            f"{name} is unknown; possible here: {', '.join(values)}; say --set {name}=VALUE"
-            for name, values in answers.items()
+            f"{name} is unknown; possible here: {', '.join(map(json.dumps, values))}; say --set {name}=VALUE"
+            for name, values in self.open.items()
         ]
 
     def gap(self, lines: list[str]) -> None:

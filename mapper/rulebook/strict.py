@@ -198,11 +198,12 @@ def _number(text: str) -> Any:
     except ValueError:
         return _not_a_date(text)
     if "." not in digits or "_" in digits:  # YAML 1.1 reads 1e-12 as text, and 1_0 as ten
-        raise ValueError(f"{text} is text to some readers: write {_with_point(value)}")
+        raise ValueError(f"{text} is text to some readers: write {with_point(value)}")
     return value
 
 
-def _with_point(value: float) -> str:
+def with_point(value: float) -> str:
+    """A number as every YAML reader takes it for one."""
     mantissa, sign, exponent = repr(value).partition("e")
     return f"{mantissa}.0e{exponent}" if sign and "." not in mantissa else repr(value)
 
