@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-
 from mapper.architecture import Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.rulebook.draft import draft
