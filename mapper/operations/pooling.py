@@ -73,3 +73,21 @@ def frame_mask(
         return None
     lengths = lengths_after(attention_mask.sum(dim=-1), kernels, strides)
     return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+
+
+def halved_mask(x: Tensor, mask: Tensor | None, times: int) -> Tensor | None:
+    """Mask of the frames that padded convolutions of stride 2, `times` of them, made of real ones.
+
+    x (B, T, W), mask (B, frames) -> (B, T)
+    """
+    if mask is None:
+        return None
+    lengths = mask.sum(dim=-1)
+    for _ in range(times):
+        lengths = (lengths - 1) // 2 + 1
+    return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+
+
+def mean_of_pairs(x: Tensor) -> Tensor:
+    """The mean of each two neighbours; an odd one at the end is left out. x (B, T, W) -> (B, T // 2, W)"""
+    return x[:, : x.shape[1] // 2 * 2].unflatten(1, (-1, 2)).mean(dim=2)
