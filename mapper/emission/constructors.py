@@ -270,7 +270,9 @@ class Constructor:
         return self.call("nn.RMSNorm", size, f"eps={self.required_eps()}")
 
     def make_batchnorm(self) -> str:
-        dimensions = self.leaf.facts["dimensions"].value if "dimensions" in self.leaf.facts else 2
+        dimensions = (self.where.arguments or {}).get(
+            "dimensions", 2
+        )  # of what is normed: no tensor shows it
         tensors = self.leaf.tensors
         affine = None if "weight" in tensors else "affine=False"
         if "num_batches_tracked" not in tensors and affine is None:

@@ -428,7 +428,7 @@ class _Reading:
         """The public inputs, in the order of the vocabulary."""
         declared, names = self.rulebook.inputs, program.inputs
         own = {
-            key: {**spec, **({"shape": _extents(spec["shape"], piece)} if "shape" in spec else {})}
+            key: {**spec, **({"shape": self.extents(spec["shape"], piece)} if "shape" in spec else {})}
             for piece in program.pieces.values()
             for key, spec in piece.flow.rule.inputs.items()
         }
@@ -449,27 +449,33 @@ class _Reading:
             if name in names
         }
 
+    def extents(self, shape: Iterable[Any], piece: Piece) -> list[Any]:
+        """The shape of an input that a flow declares: what is known of its block gives numbers."""
+        scope = next(s for s in (self.root, *self.root.below()) if s.block is piece.block)
+        value = self.lookup(scope)
+        found: list[Any] = []
+        for extent in shape:
+            node = expressions.parse(str(extent))
+            try:
+                known = {name: value(name) for name in expressions.names(node)}
+            except KeyError:
+                found.append(extent)
+            else:
+                found.append(expressions.evaluate(node, known))
+        return found
+
 
 def _has(block: Block) -> Any:
     return lambda role: has_role(block, role)
 
 
-def _extents(shape: Iterable[Any], piece: Piece) -> list[Any]:
-    """The shape of an input that a flow declares: what its block's facts give, as numbers."""
-    known = {name: fact.value for name, fact in piece.block.facts.items()}
-    found: list[Any] = []
-    for extent in shape:
-        node = expressions.parse(str(extent))
-        is_known = all(name in known for name in expressions.names(node))
-        found.append(expressions.evaluate(node, known) if is_known else extent)
-    return found
-
-
 def _why_unread(program: Program, leaf: Leaf) -> str:
-    """Why the flow of its block leaves a leaf unread, if it says so."""
+    """Why the flow of a block leaves one of its leaves, or of its inner blocks, unread, if it says so."""
     for piece in program.pieces.values():
-        if piece.flow.rule.unread and piece.block.roles.get(leaf.role or "") is leaf:
-            return piece.flow.rule.unread.get(leaf.role or "", "")
+        for role, why in piece.flow.rule.unread.items():
+            item = piece.block.roles.get(role)
+            if item is leaf or (isinstance(item, Block) and any(inner is leaf for inner in item.leaves())):
+                return why
     return ""
 
 

@@ -88,6 +88,12 @@ def halved_mask(x: Tensor, mask: Tensor | None, times: int) -> Tensor | None:
     return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
 
 
+def zero_frames(x: Tensor, mask: Tensor | None, times: int) -> Tensor:
+    """Zeros in the rows of an image of sound that halved_mask hides. x (B, C, T, F), mask (B, frames)"""
+    real = halved_mask(x[:, 0], mask, times)
+    return x if real is None else x * real[:, None, :, None].to(x.dtype)
+
+
 def mean_of_pairs(x: Tensor) -> Tensor:
     """The mean of each two neighbours; an odd one at the end is left out. x (B, T, W) -> (B, T // 2, W)"""
     return x[:, : x.shape[1] // 2 * 2].unflatten(1, (-1, 2)).mean(dim=2)

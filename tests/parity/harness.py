@@ -40,6 +40,7 @@ transformers = pytest.importorskip("transformers")
 
 TOLERANCE = 1e-5  # of max(1, largest value): float32, other kernels
 NOT_COMPARED = ("hidden_states", "attentions", "past_key_values", "loss", "cross_attentions", "cache_params")
+COMPARED = "compared"  # no input: the mask of an output whose positions are not those of a mask that is given
 Inputs = Mapping[str, Any]  # what is no tensor is a keyword of the reference alone
 
 
@@ -134,9 +135,10 @@ def record_line(family: str | None, model_type: str, name: str, worst: float) ->
 
 def check_outputs(made: Pair, inputs: Inputs, name: str = "", tolerance: float = TOLERANCE) -> float:
     """All float outputs of the reference for one set of inputs, compared where its mask is 1; the largest difference."""
-    own = {key: value for key, value in inputs.items() if isinstance(value, Tensor)}
+    own = {key: value for key, value in inputs.items() if isinstance(value, Tensor) and key != COMPARED}
+    theirs = {key: value for key, value in inputs.items() if key != COMPARED}
     with torch.no_grad(), quiet():
-        wanted = made.reference(**inputs)
+        wanted = made.reference(**theirs)
         built, loaded = made.built(**own), made.loaded(**own)
     worst: list[float] = []
     for key, value in outputs(wanted):
@@ -289,7 +291,7 @@ def _padded(ids: Tensor, mask: Tensor, padding: int | None) -> Tensor:
 def _kept(key: str, value: Tensor, inputs: Inputs) -> Tensor:
     """Where an output is compared: the places its mask shows, everything where it is not per position."""
     masks = ("attention_mask",) if key.startswith("encoder") else ("decoder_attention_mask", "attention_mask")
-    for name in masks:
+    for name in (COMPARED, *masks):
         if name in inputs and inputs[name].shape == value.shape[:2]:
             return inputs[name].bool()
     return torch.ones(value.shape[:2], dtype=torch.bool)

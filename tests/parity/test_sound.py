@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.parity.harness import check, reference, transformers
+from tests.parity.test_encoder_decoders import waveforms
 
 TOWER = {
     "hidden_size": 32,
@@ -21,17 +22,30 @@ TOWER = {
 
 
 def features(
-    length: int, bands: int = 8, name: str = "input_features", mask: str = "", last: bool = False
+    length: int,
+    bands: int = 8,
+    name: str = "input_features",
+    mask: str = "",
+    last: bool = False,
+    halvings: int = 0,
 ) -> dict[str, dict[str, Tensor]]:
-    """A spectrogram of three sounds and one of them alone; with `mask`, also padded. `last`: bands behind frames."""
+    """A spectrogram of three sounds and one of them alone; with `mask`, also padded. `last`: bands behind frames.
+
+    `halvings`: what comes out has so many times fewer frames, and is compared where they are real.
+    """
     values = torch.randn(3, bands, length, generator=torch.Generator().manual_seed(3))
     values = values.transpose(1, 2) if last else values
     cases = {"three": {name: values}, "one": {name: values[:1]}}
     if mask:
         real = torch.ones(3, length, dtype=torch.long)
-        real[1, -5:] = 0
+        real[1, -length // 3 :] = 0
         real[2, -2:] = 0
         cases["padded"] = {name: values, mask: real}
+        lengths, frames = real.sum(dim=1), length
+        for _ in range(halvings):
+            lengths, frames = (lengths - 1) // 2 + 1, (frames - 1) // 2 + 1
+        if halvings:
+            cases["padded"]["compared"] = torch.arange(frames) < lengths[:, None]
         cases["all ones"] = {name: values, mask: torch.ones_like(real)}
     return cases
 
@@ -59,3 +73,62 @@ def test_a_tower_with_a_mask_of_frames(tmp_path: Path) -> None:
     cases = features(20, mask="input_features_mask")
     del cases["three"], cases["one"]  # the reference asks for a mask
     check(reference("AudioFlamingo3Encoder", config), tmp_path, cases)
+
+
+PARAKEET = {**TOWER, "num_mel_bins": 16, "subsampling_conv_channels": 6, "conv_kernel_size": 5}
+
+
+@pytest.mark.parametrize("name", ["ParakeetEncoder", "ParakeetForCTC"])
+def test_parakeet(name: str, tmp_path: Path) -> None:
+    halvings = 2 if "CTC" in name else 3
+    config = transformers.ParakeetEncoderConfig(**PARAKEET, subsampling_factor=2**halvings)
+    if name == "ParakeetForCTC":
+        config = transformers.ParakeetCTCConfig(encoder_config=config, vocab_size=30)
+    cases = features(43, 16, mask="attention_mask", last=True, halvings=halvings)
+    check(reference(name, config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("name", ["LasrEncoder", "LasrForCTC"])
+def test_lasr(name: str, tmp_path: Path) -> None:
+    config = transformers.LasrEncoderConfig(**PARAKEET, num_key_value_heads=2)
+    if name == "LasrForCTC":
+        config = transformers.LasrCTCConfig(encoder_config=config, vocab_size=30)
+    check(reference(name, config), tmp_path, features(43, 16, mask="attention_mask", last=True))
+
+
+CONFORMER = {
+    "vocab_size": 30,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 44,
+    "conv_depthwise_kernel_size": 5,
+}
+
+
+@pytest.mark.parametrize("name", ["Wav2Vec2ConformerModel", "Wav2Vec2ConformerForCTC"])
+def test_wav2vec2_conformer(name: str, tmp_path: Path) -> None:
+    config = transformers.Wav2Vec2ConformerConfig(
+        **CONFORMER,
+        conv_dim=(16, 16, 24),
+        conv_kernel=(5, 3, 2),
+        conv_stride=(3, 2, 2),
+        num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=4,
+        layer_norm_eps=1e-3,
+    )
+    check(reference(name, config), tmp_path, waveforms())
+
+
+@pytest.mark.parametrize("name", ["Wav2Vec2BertModel", "Wav2Vec2BertForCTC"])
+@pytest.mark.parametrize("positions", ["relative_key", "relative"])
+def test_wav2vec2_bert(name: str, positions: str, tmp_path: Path) -> None:
+    config = transformers.Wav2Vec2BertConfig(
+        **CONFORMER,
+        feature_projection_input_dim=12,
+        position_embeddings_type=positions,
+        left_max_position_embeddings=6,
+        right_max_position_embeddings=3,
+        layer_norm_eps=1e-3,
+    )
+    check(reference(name, config), tmp_path, features(20, 12, mask="attention_mask", last=True))
