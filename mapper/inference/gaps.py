@@ -44,7 +44,7 @@ def broken_promises(family: Family, config: Mapping[str, Any], names: Names) -> 
     """Lines for tensors that a field of the config says are there and are not, and for those that it says are not."""
     lacking, extra = [], []
     for field, patterns in family.promises.items():
-        said = config.get(field)
+        said = _said(config, field)
         for pattern in patterns:
             if not isinstance(said, (bool, int, float, str)):
                 continue
@@ -54,6 +54,12 @@ def broken_promises(family: Family, config: Mapping[str, Any], names: Names) -> 
             if not promised and names.has(pattern):
                 extra.append(f"the checkpoint has {pattern!r}, though config {field} is {_shown(said)}")
     return lacking, extra
+
+
+def _said(config: Mapping[str, Any], field: str) -> object:
+    """What a config says of a field, or the one config inside of it that has the field."""
+    inner = [part[field] for part in config.values() if isinstance(part, Mapping) and field in part]
+    return config.get(field, inner[0] if len(inner) == 1 else None)
 
 
 def _shown(value: bool | float | str) -> str:

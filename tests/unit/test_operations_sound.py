@@ -1,0 +1,63 @@
+"""Operations of encoders of sound against loops over frames."""
+
+from __future__ import annotations
+
+import torch
+
+from mapper.operations import pooling, positions, transformer_xl
+
+MASK = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]])
+
+
+def test_frames_of_padded_convolutions_are_real_where_their_sounds_were():
+    assert pooling.halved_mask(torch.zeros(2, 4, 1), MASK, 1).sum(dim=1).tolist() == [3, 4]
+    assert pooling.halved_mask(torch.zeros(2, 2, 1), MASK, 2).sum(dim=1).tolist() == [2, 2]
+    assert pooling.halved_mask(torch.zeros(2, 2, 1), None, 2) is None
+
+
+def test_rows_of_an_image_of_sound_become_zero_where_they_are_padding():
+    image = torch.ones(2, 3, 4, 5)
+    assert pooling.zero_frames(image, MASK, 1)[:, 0, :, 0].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert pooling.zero_frames(image, None, 1) is image
+
+
+def test_the_last_of_an_odd_number_of_frames_has_no_pair():
+    assert pooling.mean_of_pairs(torch.arange(5.0)[None, :, None]).flatten().tolist() == [0.5, 2.5]
+
+
+def test_scores_by_distance_become_scores_by_key():
+    length = 4
+    distances = torch.arange(length - 1, -length, -1.0)
+    shifted = transformer_xl.shift_distances(distances.expand(1, 2, length, -1))
+    index = torch.arange(length)
+    assert torch.equal(shifted[0, 1].long(), index[:, None] - index)
+
+
+def test_waves_of_distances_begin_with_the_farthest_earlier_key():
+    x = torch.zeros(1, 3, 8)
+    waves = transformer_xl.distance_waves(x, 8)
+    assert waves.shape == (1, 5, 8)
+    assert torch.equal(waves, positions.sinusoids_interleaved(x, torch.tensor([[2, 1, 0, -1, -2]]), 8))
+
+
+def test_far_distances_share_the_rows_at_both_ends_of_a_table():
+    rows = transformer_xl.clipped_distances(torch.zeros(1, 4, 1), 2, 1)
+    assert rows.tolist() == [[2, 3, 3, 3], [1, 2, 3, 3], [0, 1, 2, 3], [0, 0, 1, 2]]
+
+
+def test_a_query_meets_the_vector_of_each_distance():
+    q, table = torch.randn(2, 3, 4, 5), torch.randn(4, 6, 5)
+    scores = transformer_xl.distance_scores(q, table)
+    torch.testing.assert_close(scores[1, 2, 3, 4], q[1, 2, 3] @ table[3, 4])
+
+
+def test_waves_without_their_padding():
+    where = torch.tensor([[2, 3, 1]])
+    waves = positions.sinusoids_split(torch.zeros(1, 3, 4), where, 4)
+    torch.testing.assert_close(
+        waves[0, 1],
+        torch.tensor([3.0, 0.03, 3.0, 0.03])
+        .sin()
+        .where(torch.tensor([True, True, False, False]), torch.tensor([3.0, 0.03, 3.0, 0.03]).cos()),
+    )
+    assert positions.zero_at(waves, where, 1)[0, 2].tolist() == [0, 0, 0, 0]
