@@ -10,7 +10,10 @@ from mapper.operations.positions import sinusoids_interleaved
 
 
 def distance_waves(x: Tensor, size: int) -> Tensor:
-    """Waves for the distances T - 1 down to 1 - T, of a query to a key. x (B, T, ...) -> (1, 2 T - 1, size)"""
+    """Waves for the distances T - 1 down to 1 - T of a query to a key.
+
+    x (B, T, ...) -> (1, 2 T - 1, size)
+    """
     distances = torch.arange(x.shape[1] - 1, -x.shape[1], -1, device=x.device)[None]
     return sinusoids_interleaved(x, distances, size)
 
@@ -29,5 +32,8 @@ def clipped_distances(x: Tensor, left: int, right: int) -> Tensor:
 
 
 def distance_scores(q: Tensor, table: Tensor) -> Tensor:
-    """How well each query goes with the vector of each distance. q (B, H, T, D), table (T, S, D) -> (B, H, T, S)"""
+    """How well each query goes with the vector of each distance.
+
+    q (B, H, T, D), table (T, S, D) -> (B, H, T, S)
+    """
     return torch.einsum("bhtd,tsd->bhts", q, table)
