@@ -33,6 +33,18 @@ LLAMA = {  # 1.1 billion parameters, 2.2 GB in bfloat16
     "vocab_size": 32000,
     "max_position_embeddings": 2048,
 }
+EXPERTS = {
+    "hidden_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "intermediate_size": 384,
+    "moe_intermediate_size": 384,
+    "num_local_experts": 32,
+    "num_experts_per_tok": 4,
+    "vocab_size": 32000,
+}
 SHARD_BYTES = 500_000_000
 LENGTH = 128
 
@@ -170,7 +182,16 @@ def forward(folder: Path, repeat: int) -> Iterator[Line]:
     yield _forward("2.2 GB Llama", llama_checkpoint(folder / "llama"), "AutoModelForCausalLM", 1, repeat)
 
 
-def _forward(name: str, case: Path, loader: str, batch: int, repeat: int) -> Line:
+def experts(folder: Path, repeat: int) -> Iterator[Line]:
+    """One forward of mixtures of experts beside transformers: tensors of their own for each expert, and one for all."""
+    for layout, class_name in (("an expert", "Qwen3MoeForCausalLM"), ("all experts", "GptOssForCausalLM")):
+        case = experts_checkpoint(folder / class_name.lower(), class_name)
+        for batch in (1, 8):
+            name = f"32 experts, 4 a token, tensors for {layout}"
+            yield _forward(name, case, "AutoModelForCausalLM", batch, repeat, limit=1.1)
+
+
+def _forward(name: str, case: Path, loader: str, batch: int, repeat: int, limit: float = 1.05) -> Line:
     import torch
     import transformers
 
@@ -178,9 +199,10 @@ def _forward(name: str, case: Path, loader: str, batch: int, repeat: int) -> Lin
     import mapper
 
     transformers.utils.logging.disable_progress_bar()
-    theirs = (
-        getattr(transformers, loader).from_pretrained(case, dtype="auto", attn_implementation="sdpa").eval()
-    )
+    with_sinks = "gptoss" in case.name  # which scaled dot-product attention has not
+    attention = "eager" if with_sinks else "sdpa"
+    theirs = getattr(transformers, loader).from_pretrained(case, dtype="auto", attn_implementation=attention)
+    theirs = theirs.eval()
     ours = mapper.build(str(case))
     ids = torch.randint(0, 30_000, (batch, LENGTH), generator=torch.Generator().manual_seed(0))
     arguments = {"input_ids": ids} | ({"use_cache": False} if loader == "AutoModelForCausalLM" else {})
@@ -189,7 +211,7 @@ def _forward(name: str, case: Path, loader: str, batch: int, repeat: int) -> Lin
         times = in_turns(
             4 * repeat, lambda: _timed(ours, {"input_ids": ids}), lambda: _timed(theirs, arguments)
         )
-    line = _seconds(f"forward of {name}, batch {batch}, length {LENGTH}", *times, 1.05)
+    line = _seconds(f"forward of {name}, batch {batch}, length {LENGTH}", *times, limit)
     return line._replace(what=f"{line.what} (largest difference {difference:.1g})")
 
 
@@ -211,6 +233,16 @@ def bert_checkpoint(folder: Path, **sizes: int) -> Path:
         from transformers import BertConfig, BertModel
 
         BertModel(BertConfig(**sizes)).save_pretrained(folder)
+    return folder
+
+
+def experts_checkpoint(folder: Path, class_name: str) -> Path:
+    """A random decoder with 32 experts a layer in float32, written once."""
+    if not (folder / "model.safetensors").exists():
+        import transformers
+
+        config = getattr(transformers, class_name).config_class(**EXPERTS)
+        getattr(transformers, class_name)(config).save_pretrained(folder)
     return folder
 
 
@@ -298,7 +330,13 @@ def markdown(lines: list[Line]) -> str:
     return "\n".join(rows)
 
 
-BENCHMARKS = {"inspect": inspect, "planning": planning, "build": build, "forward": forward}
+BENCHMARKS = {
+    "inspect": inspect,
+    "planning": planning,
+    "build": build,
+    "forward": forward,
+    "experts": experts,
+}
 
 
 def main() -> int:

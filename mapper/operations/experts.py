@@ -50,8 +50,10 @@ def mix_experts(x: Tensor, weights: Tensor, chosen: Tensor, experts: nn.ModuleLi
     x (..., W), weights and chosen (..., count) -> (..., W)
     """
     rows, order, sizes = sort_by_expert(x, chosen, len(experts))
-    parts = [expert(part) for expert, part in zip(experts, rows.split(sizes), strict=True)]
-    return combine_experts(x, torch.cat(parts), weights, order)
+    pairs = zip(experts, rows.split(sizes), strict=True)
+    every = torch.compiler.is_compiling() or torch.is_grad_enabled()  # a graph has no branches; all learn
+    parts = [expert(part) for expert, part in pairs if every or len(part)]
+    return combine_experts(x, torch.cat(parts) if parts else rows, weights, order)
 
 
 def sort_by_expert(x: Tensor, chosen: Tensor, experts: int) -> tuple[Tensor, Tensor, list[int]]:
