@@ -77,3 +77,14 @@ def test_falcon_mamba(name: str, tmp_path: Path) -> None:
     sizes = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "use_cache": False}
     made = transformers.FalconMambaConfig(**sizes, mixer_rms_eps=1e-3)
     check(reference(name, made), tmp_path, INPUTS)
+
+
+@pytest.mark.parametrize("name", ["NemotronHModel", "NemotronHForCausalLM"])
+def test_nemotron_h(name: str, tmp_path: Path) -> None:
+    made = transformers.NemotronHConfig(
+        vocab_size=99, hidden_size=32, layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, intermediate_size=48, ssm_state_size=8, mamba_num_heads=4, mamba_head_dim=16, n_groups=2,
+        chunk_size=8, n_routed_experts=8, n_group=2, moe_intermediate_size=24, moe_shared_expert_intermediate_size=40, pad_token_id=1,
+        time_step_min=0.5,
+    )  # fmt: skip
+    check(reference(name, made), tmp_path, INPUTS)
