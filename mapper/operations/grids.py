@@ -112,3 +112,81 @@ def same_window_mask(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor
 def restore_order(x: Tensor, order: Tensor, merge: int) -> Tensor:
     """Undoes window_order for merged patches. x (T / merge ** 2, C), order (T,)"""
     return x[(order[:: merge * merge] // (merge * merge)).argsort()]
+
+
+def positions_smooth(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """A square table scaled to each image, smoothly also where that makes it smaller.
+
+    table (N * N, C) -> (1, T, C)
+    """
+    row, column = patch_places(x, grid, merge)
+    image, _ = patch_images(x, grid)
+    return scale_table(table, row[None], column[None], grid[image, 1][None], grid[image, 2][None]).to(x.dtype)
+
+
+def positions_smooth_padded(table: Tensor, x: Tensor, shapes: Tensor) -> Tensor:
+    """positions_smooth for one image in each row of a batch; padding gets the place of the first patch.
+
+    table (N * N, C), x (B, T, C), shapes (B, 2): rows and columns of patches -> (B, T, C)
+    """
+    index = torch.arange(x.shape[1], device=x.device)
+    height, width = shapes[:, :1], shapes[:, 1:]
+    index = torch.where(index < height * width, index, 0)
+    return scale_table(table, index // width, index % width, height, width).to(x.dtype)
+
+
+def scale_table(table: Tensor, rows: Tensor, columns: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
+    """Rows of a square table scaled to an image, linear and antialiased.
+
+    table (N * N, C), rows and columns (B, T) of images of heights x widths, (B, T) or (B, 1) -> (B, T, C)
+    """
+    side = math.isqrt(table.shape[0])
+    down, across = smooth_weights(rows, heights, side), smooth_weights(columns, widths, side)
+    return (down[..., :, None] * across[..., None, :]).flatten(-2) @ table.float()
+
+
+def smooth_weights(places: Tensor, sizes: Tensor, side: int) -> Tensor:
+    """Weights of `side` places for each of `places` on a line of `sizes`: a triangle, wider where side > size.
+
+    places (B, T), sizes (B, T) or (B, 1) -> (B, T, side)
+    """
+    scale = (side / sizes)[..., None]
+    center = (places[..., None] + 0.5) * scale
+    distance = (torch.arange(side, device=places.device) + 0.5 - center).abs()
+    weights = (1 - distance / scale.clamp(min=1)).clamp(min=0)
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def rotary_tables_alternating(
+    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles by column and by row in turn. frequencies (F,) -> two (1, 1, T, 2 * F)"""
+    angles = torch.stack((columns[:, None] * frequencies, rows[:, None] * frequencies), dim=-1)
+    angles = angles.flatten(1)[None, None]
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def frame_waves(x: Tensor, grid: Tensor) -> Tensor:
+    """Sines, then cosines, by the frame of each patch; zeros for an image of one frame. -> (1, T, C)"""
+    image, index = patch_images(x, grid)
+    frame = index // (grid[:, 1] * grid[:, 2])[image]
+    size = x.shape[-1]
+    frequencies = 1.0 / 10000.0 ** (torch.arange(0, size, 2, device=x.device).float() / size)
+    angles = frame[:, None] * frequencies
+    waves = torch.cat((angles.sin(), angles.cos()), dim=-1)
+    return (waves * (grid[image, :1] > 1))[None].to(x.dtype)
+
+
+def mean_of_frames(x: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """Blocks of merge x merge neighbours, row by row, each patch the mean over the frames of its image.
+
+    x (1, T, C) -> (blocks, merge ** 2, C)
+    """
+    row, column = patch_places(x, grid, 1)
+    image, _ = patch_images(x, grid)
+    patches = grid[:, 1] * grid[:, 2]
+    first = patches.cumsum(0) - patches
+    block = row // merge * (grid[image, 2] // merge) + column // merge
+    place = first[image] + block * merge * merge + row % merge * merge + column % merge
+    total = x.new_zeros(int(patches.sum()), x.shape[-1]).index_add(0, place, x[0] / grid[image, :1])
+    return total.unflatten(0, (-1, merge * merge))

@@ -6,11 +6,15 @@ import torch
 import torch.nn.functional as F
 
 from mapper.operations.grids import (
+    frame_waves,
+    mean_of_frames,
     merge_neighbours,
     patch_images,
     patch_places,
     positions_at_corners,
     positions_cubic,
+    positions_smooth,
+    positions_smooth_padded,
     restore_order,
     same_frame_mask,
     same_image_mask,
@@ -73,3 +77,31 @@ def test_tables_are_stretched_as_images_are() -> None:
         wanted = F.interpolate(image, (6, 7), mode=mode, align_corners=corners).flatten(2).transpose(1, 2)
         got = stretched(table, x, torch.tensor([[1, 6, 7]]), 1)
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-5)
+
+
+def test_a_table_scaled_smoothly() -> None:
+    table = torch.randn(36, 3)
+    image = table.T.reshape(1, 3, 6, 6)
+    grid = torch.tensor([[1, 2, 4], [1, 9, 5]])
+    wanted = [
+        F.interpolate(image, (h, w), mode="bilinear", antialias=True).flatten(2).transpose(1, 2)
+        for _, h, w in grid.tolist()
+    ]
+    got = positions_smooth(table, torch.zeros(1, 53, 3), grid, 1)
+    torch.testing.assert_close(got, torch.cat(wanted, dim=1), rtol=0, atol=1e-5)
+    padded = positions_smooth_padded(table, torch.zeros(2, 45, 3), grid[:, 1:])
+    torch.testing.assert_close(padded[:1, :8], wanted[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(padded[1:], wanted[1], rtol=0, atol=1e-5)
+    assert torch.equal(padded[0, 8:], padded[0, :1].expand(37, -1))
+
+
+def test_frames_have_waves_and_a_mean() -> None:
+    x = torch.randn(1, 16, 4)
+    waves = frame_waves(x, GRID)[0]
+    assert torch.equal(waves[:8], torch.zeros(8, 4))
+    assert waves[8].tolist() == [0, 0, 1, 1]
+    assert torch.equal(waves[12], waves[15])
+    mean = mean_of_frames(x, GRID, 2)
+    assert mean.shape == (3, 4, 4)
+    torch.testing.assert_close(mean[0], x[0, :4])
+    torch.testing.assert_close(mean[2], (x[0, 8:12] + x[0, 12:]) / 2)
