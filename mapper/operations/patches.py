@@ -11,6 +11,11 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
     return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
 
 
+def prepend_tokens(tokens: Tensor, x: Tensor) -> Tensor:
+    """Learned vectors before each sequence. tokens (1, N, W), x (B, T, W) -> (B, N + T, W)"""
+    return torch.cat((tokens.expand(x.shape[0], -1, -1), x), dim=1)
+
+
 def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
     """Puts the token where `masked` is true; None masks nothing.
 

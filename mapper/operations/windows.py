@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -96,3 +98,22 @@ def merge_patches(x: Tensor) -> Tensor:
     """
     x = pad_to_multiple(x, 2)
     return torch.cat((x[:, ::2, ::2], x[:, 1::2, ::2], x[:, ::2, 1::2], x[:, 1::2, 1::2]), dim=-1)
+
+
+def image_bias(table: Tensor, height: int, width: int) -> Tensor:
+    """Bias of each pair of places by its offset, with a class token before them (BEiT, paper 2106.08254).
+
+    table ((2 * N - 1) ** 2 + 3, H), its last rows for class to patch, patch to class, class to itself; fitted to
+    height x width patches -> (1, H, T, T) with T = 1 + height * width
+    """
+    side = math.isqrt(table.shape[0] - 3)
+    image = table[:-3].unflatten(0, (side, side)).permute(2, 0, 1)[None]
+    offsets = F.interpolate(image, (2 * height - 1, 2 * width - 1), mode="bilinear")[0].flatten(1)  # (H, ...)
+    index = torch.arange(height * width, device=table.device)
+    row, column = index // width, index % width
+    down, across = row[:, None] - row + height - 1, column[:, None] - column + width - 1
+    inner = F.pad(offsets[:, down * (2 * width - 1) + across], (1, 0, 1, 0))
+    first = F.pad(table.new_ones(1, 1), (0, height * width, 0, height * width))
+    to_patch = F.pad(table.new_ones(1, height * width), (1, 0, 0, height * width))
+    last = table[-3:, :, None, None]
+    return (inner + last[0] * to_patch + last[1] * to_patch.t() + last[2] * first)[None]
