@@ -299,6 +299,8 @@ def _mapped(rule: FactRule, value: Any) -> Any:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, list):
         text = "|".join(map(str, value))
+        if text not in rule.map and all(str(item) in rule.map for item in value):
+            return [rule.map[str(item)] for item in value]
     return rule.map.get(text, rule.map.get("*", value))
 
 

@@ -124,16 +124,6 @@ def test_positions_of_ids_equal_the_references():
     assert torch.equal(inputs.position_indices_of_ids(ids, None, 1), expected)
     assert inputs.position_indices_of_ids(ids, ids, 1) is ids
 
-
-def test_positions_of_a_mask_leave_padding_behind_the_first():
-    ids = torch.zeros(2, 6, dtype=torch.int64)
-    expected = [[-1, -1, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]
-    assert inputs.position_indices_of_mask(ids, None, LEFT).tolist() == expected
-    assert inputs.position_indices_of_mask(ids, None, None).tolist() == expected[1:]
-    assert inputs.position_indices_of_mask(ids, ids, LEFT) is ids
-    slots = torch.tensor([4, 5])
-    assert cache.cache_positions_seen(slots, 6, None, LEFT).tolist() == [[2, 3], [4, 5]]
-    assert cache.cache_positions_seen(slots, 6, ids, LEFT) is ids
     steps = [
         cache.cache_positions_of_ids(part, torch.tensor([at]), None, 1)
         for at, part in ((0, ids[:, :4]), (4, ids[:, 4:]))
@@ -141,6 +131,17 @@ def test_positions_of_a_mask_leave_padding_behind_the_first():
     assert torch.cat(steps, dim=1)[1].tolist() == [2, 3, 1, 1, 1]
     assert torch.equal(cache.cache_positions_of_ids(ids, torch.arange(5), None, 1), expected)
     assert cache.cache_positions_of_ids(ids, torch.arange(5), ids, 1) is ids
+
+
+def test_positions_of_a_mask_leave_padding_behind_the_first():
+    ids = torch.zeros(2, 5, dtype=torch.int64)
+    expected = [[-1, -1, 0, 1, 2], [0, 1, 2, 3, 4]]
+    assert inputs.position_indices_of_mask(ids, None, LEFT).tolist() == expected
+    assert inputs.position_indices_of_mask(ids, None, None).tolist() == expected[1:]
+    assert inputs.position_indices_of_mask(ids, ids, LEFT) is ids
+    slots = torch.tensor([4, 5])
+    assert cache.cache_positions_seen(slots, 6, None, LEFT).tolist() == [[2, 3], [4, 5]]
+    assert cache.cache_positions_seen(slots, 6, ids, LEFT) is ids
 
 
 @pytest.mark.parametrize("size", [8, 9])
