@@ -77,6 +77,12 @@ def alibi_bias(x: Tensor, positions: Tensor, heads: int) -> Tensor:
     return (alibi_slopes(x, heads)[:, None, None] * positions[:, None, None, :]).to(x.dtype)
 
 
+def alibi_bias_scaled(x: Tensor, positions: Tensor, heads: int, scale: float) -> Tensor:
+    """alibi_bias in bfloat16, scaled as the scores are (Falcon). positions (B, S) -> (B, H, 1, S)"""
+    bias = alibi_slopes(x, heads)[:, None, None].bfloat16() * positions[:, None, None, :]
+    return bias.to(x.dtype) * scale
+
+
 def log_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
     """Signed distances, exact up to buckets / 2, then logarithmic (DeBERTa v2, 2006.03654).
 

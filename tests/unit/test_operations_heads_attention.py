@@ -127,6 +127,16 @@ def test_fused_projections_come_apart():
     assert [t[0, :, 0, 0].tolist() for t in (k, v)] == [[6, 18], [9, 21]]
 
 
+def test_partitions_come_apart_and_each_third_is_joined():
+    first, second, third = torch.arange(4.0), torch.arange(4.0) + 10, torch.arange(4.0) + 20
+    stored = torch.cat([first[:2], second[:2], third[:2], first[2:], second[2:], third[2:]])[None, None]
+    assert [part.tolist() for part in heads.split_partitions(stored, 2)] == [
+        [[first.tolist()]],
+        [[second.tolist()]],
+        [[third.tolist()]],
+    ]
+
+
 def test_each_head_has_its_own_norm():
     norms = torch.nn.ModuleList(torch.nn.LayerNorm(8, bias=False) for _ in range(3))
     for norm in norms:

@@ -170,3 +170,11 @@ def test_a_bias_hides_what_a_mask_hides():
     hidden = relative.masked_bias(bias, mask)
     assert hidden[0, 1, 0].tolist() == [1.0, torch.finfo(torch.float32).min, 1.0]
     assert relative.masked_bias(bias, None) is bias
+
+
+def test_alibi_that_is_scaled_is_rounded_first():
+    x, at = torch.zeros(1), torch.arange(300)[None]
+    whole = relative.alibi_bias(x, at, 6)
+    scaled = relative.alibi_bias_scaled(x, at, 6, 0.25)
+    torch.testing.assert_close(scaled, whole.bfloat16().float() * 0.25, rtol=1e-2, atol=0)
+    assert scaled.dtype == x.dtype
