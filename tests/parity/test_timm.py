@@ -23,6 +23,7 @@ except (ImportError, RuntimeError):  # without torchvision, or with one for anot
 SMALLER: dict[str, dict[str, Any]] = {  # family -> what makes its networks small
     "timm_efficientnet": {},
     "timm_mobilenetv3": {},
+    "timm_vit": {"depth": 2, "img_size": 32},
     "timm_resnet": {"layers": (1, 2, 1, 1), "channels": (8, 16, 24, 32)},
     "timm_convnext": {"depths": (1, 1, 2, 1), "dims": (8, 16, 24, 32)},
 }
