@@ -20,6 +20,8 @@ class Paths:
         """The path from the folder `owner`, spelled `base`, to `target` below it."""
         if not target.within(owner):
             raise FlowError(f"'{target}' is outside '{owner}', whose flow uses it")
+        if target == owner:
+            return base  # the owner may be a leaf: the element of a loop over norms, say
         folder = self.root.find(owner)
         text = base
         for part in target[len(owner) :]:

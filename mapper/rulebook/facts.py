@@ -30,7 +30,9 @@ class FactRule:
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
     entry: str | None = None  # the fact whose entry, for an element of `over`, is the value
-    apart: bool = False  # elements of `over` in which it differs are told apart, equal as their tensors may be
+    apart: bool = (
+        False  # elements of `over` in which it differs are told apart, equal as their tensors may be
+    )
     at: str | None = None  # words of a path or of a role path: the rule holds below it alone
     when: dict[str, tuple[Any, ...]] = field(
         default_factory=dict

@@ -27,3 +27,33 @@ def test_convnextv2(name: str, act: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("eps", [1e-6, 1e-3])
 def test_dinov3_convnext(eps: float, tmp_path: Path) -> None:
     made("Model", "DINOv3ConvNext", tmp_path, *OTHER_SIZES, **STAGES, layer_norm_eps=eps)
+
+
+SEGMENTS = {
+    **STAGES,
+    "num_encoder_blocks": 2,
+    "strides": [4, 2],
+    "num_attention_heads": [1, 2],
+    "sr_ratios": [4, 1],
+}
+
+
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+@pytest.mark.parametrize("act", ["gelu", "relu"])
+def test_segformer(name: str, act: str, tmp_path: Path) -> None:
+    fields = {**SEGMENTS, "patch_sizes": [7, 3], "mlp_ratios": [2, 4], "hidden_act": act}
+    made(name, "Segformer", tmp_path, *OTHER_SIZES, **fields)
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+def test_pvt_v2(name: str, linear: bool, tmp_path: Path) -> None:
+    fields = {**SEGMENTS, "patch_sizes": [7, 3], "mlp_ratios": [2, 4], "linear_attention": linear}
+    made(name, "PvtV2", tmp_path, *OTHER_SIZES, **fields, qkv_bias=not linear, layer_norm_eps=1e-4)
+
+
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_poolformer(name: str, scaled: bool, tmp_path: Path) -> None:
+    fields = {**STAGES, "num_encoder_blocks": 2, "strides": [4, 2], "padding": [2, 1], "patch_sizes": [7, 3]}
+    made(name, "PoolFormer", tmp_path, *OTHER_SIZES, **fields, pool_size=5, use_layer_scale=scaled)
