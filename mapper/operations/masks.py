@@ -67,6 +67,37 @@ def prefix_mask(x: Tensor, attention_mask: Tensor | None, prefix: Tensor) -> Ten
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
+def image_blocks(token_type_ids: Tensor | None) -> Tensor | None:
+    """A number for each run of positions of type 1, -1 elsewhere. (B, T)"""
+    if token_type_ids is None:
+        return None
+    inside = token_type_ids == 1
+    starts = inside & ~F.pad(inside, (1, 0))[:, :-1]
+    return torch.where(inside, starts.long().cumsum(1) - 1, -1)
+
+
+def prefix_block(token_type_ids: Tensor | None) -> Tensor | None:
+    """0 for positions of type 0, -1 for those behind. (B, T)"""
+    return None if token_type_ids is None else torch.where(token_type_ids == 0, 0, -1)
+
+
+def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) -> Tensor:
+    """A causal mask whose positions also see all of their own block, by numbers from 0 in blocks (B, T)."""
+    mask = causal_mask(x, None)
+    if blocks is not None:
+        same = (blocks[:, None, :] == blocks[:, :, None]) & (blocks[:, None, :] >= 0)
+        mask = mask | same[:, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def sliding_block_mask(
+    x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None, window: int
+) -> Tensor:
+    """A mask of blocks without the keys that stand window positions or more before. Shapes as in block_mask"""
+    index = torch.arange(x.shape[1], device=x.device)
+    return block_mask(x, attention_mask, blocks) & (index > index[:, None] - window)
+
+
 def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Sets padded positions to zero. x (B, T, C), attention_mask (B, T) or None -> (B, T, C)"""
     return x if attention_mask is None else x * (attention_mask != 0).unsqueeze(-1).to(x.dtype)
