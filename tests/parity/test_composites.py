@@ -66,3 +66,32 @@ def test_llava_with_other_towers(tmp_path: Path) -> None:
 def test_vipllava_takes_several_layers(tmp_path: Path) -> None:
     config = llava("VipLlavaConfig", vision_feature_layers=[-1, -2])
     check(reference("VipLlavaForConditionalGeneration", config), tmp_path, image_text_inputs(4, 3, 16, 16))
+
+
+def siglip(**more: Any) -> Any:
+    return transformers.SiglipVisionConfig(**VISION, **more)
+
+
+def test_deepseek_vl(tmp_path: Path) -> None:
+    config = transformers.DeepseekVLConfig(
+        text_config=transformers.LlamaConfig(**TEXT), vision_config=siglip(), image_token_id=PLACE
+    )
+    model = reference("DeepseekVLForConditionalGeneration", config)
+    check(model, tmp_path, image_text_inputs(4, 3, 16, 16))
+
+
+def test_gemma3_whose_patches_see_each_other(tmp_path: Path) -> None:
+    text = transformers.Gemma3TextConfig(
+        **TEXT, head_dim=8, sliding_window=5, layer_types=["sliding_attention", "full_attention"]
+    )
+    config = transformers.Gemma3Config(
+        text_config=text,
+        vision_config=siglip(vision_use_head=False),
+        image_token_index=PLACE,
+        mm_tokens_per_image=4,
+    )
+    inputs = {
+        name: {**values, "token_type_ids": (values["input_ids"] == PLACE).long()}
+        for name, values in image_text_inputs(4, 3, 16, 16).items()
+    }
+    check(reference("Gemma3ForConditionalGeneration", config), tmp_path, inputs)
