@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,12 +155,15 @@ class Body:
             return f"({', '.join(self.bodies.paths.spell(base, start, place_of(item)) for item in order)})"
         folder = self.bodies.paths.root.find(list_folder(place, start))
         meant = sum(len(place_of(item)[len(folder.place)]) for item in reference.items)
-        there = sum(len(key) for key in folder.children)
-        if meant != there:
-            raise FlowError(
-                f"{meant} of the {there} elements of '{folder.place}' have the role that {self.piece.flow.rule.name} runs over"
-            )
-        return self.bodies.paths.elements(base, start, folder)
+        if meant == sum(len(key) for key in folder.children):
+            return self.bodies.paths.elements(base, start, folder)
+        return f"({', '.join(self._one_by_one(reference, base, start, len(folder.place)))})"
+
+    def _one_by_one(self, reference: Reference, base: str, start: Place, at: int) -> Iterator[str]:
+        """The elements by name, in order: their folder holds others too."""
+        every = sorted((index, place_of(item)) for item in reference.items for index in place_of(item)[at])
+        for index, place in every:
+            yield self.bodies.paths.spell(base, start, Place((*place[:at], (index,), *place[at + 1 :])))
 
 
 def is_numbered(item: Item) -> bool:

@@ -26,6 +26,18 @@ def lacking_names(family: Family, names: Names, model_type: str | None) -> list[
     return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
 
 
+def lacking_kept_roles(family: Family, every: Iterable[Scope]) -> list[str]:
+    """A line for each role that every block of that name has in a family, and one here has not."""
+    lines = []
+    for scope in every:
+        for path in family.requires_roles:
+            block, _, role = path.rpartition(".")
+            if scope.block.role == block and role not in scope.block.roles:
+                where = f" at '{scope.block.home}'" if scope.block.home else ""
+                lines.append(f"{block}{where} has no {role}, which every {family.name} has")
+    return lines
+
+
 def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
     """A line for each leaf without a use under a name that every checkpoint of a family has: its shapes make no sense."""
     patterns = [pattern_words(pattern) for pattern in (*family.requires, *family.recognise)]
@@ -94,12 +106,14 @@ def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
 
 
 def _halves(leaf: Leaf) -> Iterator[str]:
-    """What a norm with statistics has of a pair without the other."""
+    """What a norm has of a pair without the other."""
     for pair in _PAIRS if leaf.kind == "BatchNorm" else ():
         there = [name for name in pair if name in leaf.tensors]
         if len(there) == 1:
             (lacking,) = set(pair) - set(there)
             yield f"{leaf.place}.{lacking} is missing: it has {there[0]}"
+    if "beta" in leaf.tensors and "gamma" not in leaf.tensors:
+        yield f"{leaf.place}.gamma is missing: it has beta"
 
 
 def _unequal(group: list[Leaf]) -> Iterator[str]:

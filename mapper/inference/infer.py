@@ -35,6 +35,7 @@ from mapper.inference.gaps import (
     differing_roles,
     lacking_biases,
     lacking_elements,
+    lacking_kept_roles,
     lacking_names,
     lacking_recognition,
     lacking_roles,
@@ -174,6 +175,7 @@ class _Reading:
         for family, folder, names, leaves_of in self.families.checked(self.names, read):
             part, model_type = self.facts.config.part(folder), self.facts.config.type_of(folder)
             self.gap(lacking_names(family, names, model_type))
+            self.gap(lacking_kept_roles(family, () if folder else (self.root, *self.root.below())))
             self.gap(lacking_biases(family, leaves_of))
             lacking, extra = broken_promises(family, part, names)
             self.gap(lacking)

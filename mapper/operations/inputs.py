@@ -13,6 +13,15 @@ def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
 
 
+def boxes_of_tokens(input_ids: Tensor, bbox: Tensor | None) -> Tensor:
+    """The caller's boxes (left, top, right, bottom), or zeros. input_ids (B, T) -> (B, T, 4)"""
+    return (
+        torch.zeros((*input_ids.shape, 4), dtype=torch.long, device=input_ids.device)
+        if bbox is None
+        else bbox
+    )
+
+
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids

@@ -37,6 +37,7 @@ class Family:
     absent: tuple[str, ...]  # patterns none of which may occur
     requires: tuple[str, ...]  # patterns without which a checkpoint of the family is incomplete
     requires_of: dict[str, tuple[str, ...]]  # model_type -> patterns without which one of that type is
+    requires_roles: tuple[str, ...]  # "tower.final_norm": block and role, for what has no name of its own
     brings: dict[str, tuple[str, ...]]  # pattern -> patterns that must occur where it does
     promises: dict[
         str, tuple[str, ...]
@@ -91,6 +92,7 @@ def read_family(document: Document) -> Family:
         recognise_shapes=shapes,
         absent=fields.words("absent"),
         requires=fields.words("requires"),
+        requires_roles=fields.words("requires_roles"),
         requires_of={key: _flows(fields, key, value) for key, value in fields.mapping("requires_of").items()},
         brings={key: _flows(fields, key, value) for key, value in fields.mapping("brings").items()},
         promises={key: _flows(fields, key, value) for key, value in fields.mapping("promises").items()},

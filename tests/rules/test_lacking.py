@@ -28,7 +28,7 @@ OPTIONAL = (
     "pooler", "lm_head.weight", "position_ids", "mask_token", "inv_freq", "masked_bias", "attention.bias", "masked_spec_embed",
     "attention.query.bias", "attention.key.bias", "attention.value.bias", "attention.query_key_value.bias",
     "attention.dense.bias", "conv1d.bias", "decoder.bias",
-    "score.bias", "num_batches_tracked", "relative_position_index", "mask_predictions",
+    "score.bias", "num_batches_tracked", "relative_position_index", "mask_predictions", "contact_head",
     "final_logits_bias", "EncDecAttention.relative_attention_bias", "shared", "encoder.embed_tokens",
 )  # fmt: skip
 

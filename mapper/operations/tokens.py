@@ -1,0 +1,25 @@
+"""What is done to the vectors of tokens before positions are added."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def without_masked_tokens(
+    x: Tensor, input_ids: Tensor, attention_mask: Tensor | None, mask_id: int
+) -> Tensor:
+    """Sets masked tokens to zero and scales the rest, for a training that masks 0.15 * 0.8 of them (ESM).
+
+    x (B, T, W), input_ids (B, T), attention_mask (B, T) or None -> (B, T, W)
+    """
+    masked = input_ids == mask_id
+    length = input_ids.shape[1] if attention_mask is None else attention_mask.sum(-1)
+    share = masked.sum(-1).float() / length
+    return (x.masked_fill(masked[..., None], 0.0) * (1 - 0.15 * 0.8) / (1 - share)[:, None, None]).to(x.dtype)
+
+
+def with_neighbours(x: Tensor) -> Tensor:
+    """Every position beside what follows and what precedes it, zeros at the ends. (B, T, W) -> (B, T, 3 * W)"""
+    return torch.cat((F.pad(x[:, 1:], (0, 0, 0, 1)), x, F.pad(x[:, :-1], (0, 0, 1, 0))), dim=-1)

@@ -1,0 +1,102 @@
+"""Encoders with BERT's parts in another order or with more of them, against the reference library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.parity.harness import Pair, check, reference, text_inputs, transformers
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+    "pad_token_id": 1,
+}
+COMMON = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+
+
+def compare(name: str, config: Any, folder: Path, *, boxes: bool = False, **options: Any) -> Pair:
+    config.num_labels = 2 if "QuestionAnswering" in name else 3
+    segments = getattr(config, "type_vocab_size", 0)
+    positions = options.pop("positions", True)
+    inputs: dict[str, Any] = text_inputs(
+        99, segments=segments, padding=config.pad_token_id, positions=positions
+    )
+    for case in options.pop("without", ()):
+        del inputs[case]
+    if boxes:
+        inputs = {case: {**values, "bbox": boxes_of(values["input_ids"])} for case, values in inputs.items()}
+    model = reference(name, config)
+    if options.pop("as_it_is", False):
+        model.save_pretrained = lambda folder: save_as_it_is(model, folder)
+    return check(model, folder, inputs, **options)
+
+
+def save_as_it_is(model: Any, folder: Path) -> None:
+    """The state dict under the module's own names, but for a tied head: save_pretrained writes the names of its first years."""
+    kept = {name: value for name, value in model.state_dict().items() if name != "lm_head.decoder.weight"}
+    save_file(
+        {name: value for name, value in kept.items() if name != "lm_head.decoder.bias"},
+        folder / "model.safetensors",
+    )
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+
+
+def boxes_of(ids: torch.Tensor) -> torch.Tensor:
+    """Boxes that end behind where they begin, on a page of 40."""
+    corners = torch.stack((ids % 17, ids % 13), -1)
+    return torch.cat((corners, corners + torch.stack((ids % 7, ids % 5), -1)), -1)
+
+
+@pytest.mark.parametrize("name", ["DPRQuestionEncoder", "DPRContextEncoder"])
+@pytest.mark.parametrize("size", [0, 24])
+def test_dpr(name: str, size: int, tmp_path: Path) -> None:
+    config = transformers.DPRConfig(**SIZES, projection_dim=size)
+    compare(name, config, tmp_path, positions=False)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_layoutlm(head: str, tmp_path: Path) -> None:
+    config = transformers.LayoutLMConfig(**SIZES, max_2d_position_embeddings=40)
+    compare(f"LayoutLM{head}", config, tmp_path, boxes=True)
+
+
+def test_layoutlm_without_boxes(tmp_path: Path) -> None:
+    config = transformers.LayoutLMConfig(**SIZES, max_2d_position_embeddings=50, hidden_act="relu")
+    compare("LayoutLMModel", config, tmp_path)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON, "ForPreTraining", "ForNextSentencePrediction"])
+def test_megatron_bert(head: str, tmp_path: Path) -> None:
+    compare(f"MegatronBert{head}", transformers.MegatronBertConfig(**SIZES), tmp_path)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_roberta_prelayernorm(head: str, tmp_path: Path) -> None:
+    config = transformers.RobertaPreLayerNormConfig(**SIZES, hidden_act="relu")
+    compare(f"RobertaPreLayerNorm{head}", config, tmp_path)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON[:3]])
+def test_esm(head: str, tmp_path: Path) -> None:
+    config = transformers.EsmConfig(
+        **SIZES, position_embedding_type="rotary", token_dropout=True, mask_token_id=40
+    )
+    compare(f"Esm{head}", config, tmp_path, as_it_is=True)
+
+
+@pytest.mark.parametrize("kind", ["rotary", "absolute"])
+def test_esm_with_other_options(kind: str, tmp_path: Path) -> None:
+    """Its embeddings are normed, masked tokens are as any others."""
+    options = {"position_embedding_type": kind, "token_dropout": False, "emb_layer_norm_before": True}
+    config = transformers.EsmConfig(**SIZES, **options, mask_token_id=40, rope_theta=500.0)
+    compare("EsmForMaskedLM", config, tmp_path, as_it_is=True)

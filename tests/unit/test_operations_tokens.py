@@ -1,0 +1,30 @@
+"""Vectors of tokens before positions are added."""
+
+from __future__ import annotations
+
+import torch
+
+from mapper.operations.inputs import boxes_of_tokens
+from mapper.operations.tokens import with_neighbours, without_masked_tokens
+
+
+def test_masked_tokens_are_zero_and_the_rest_makes_up_for_them() -> None:
+    x, ids = torch.ones(2, 4, 3), torch.tensor([[5, 9, 6, 7], [9, 9, 6, 1]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    y = without_masked_tokens(x, ids, mask, 9)
+    assert y[0, 1].tolist() == [0.0] * 3
+    torch.testing.assert_close(y[0, 0], torch.full((3,), 0.88 / (1 - 1 / 4)))
+    torch.testing.assert_close(y[1, 2], torch.full((3,), 0.88 / (1 - 2 / 3)))
+    torch.testing.assert_close(without_masked_tokens(x, ids, None, 9)[1, 2], torch.full((3,), 0.88 / 0.5))
+
+
+def test_neighbours_stand_beside_every_position() -> None:
+    x = torch.arange(1.0, 4.0)[None, :, None]
+    assert with_neighbours(x)[0].tolist() == [[2.0, 1.0, 0.0], [3.0, 2.0, 1.0], [0.0, 3.0, 2.0]]
+
+
+def test_boxes_are_zero_unless_given() -> None:
+    ids = torch.ones(2, 3, dtype=torch.long)
+    assert boxes_of_tokens(ids, None).shape == (2, 3, 4)
+    given = torch.ones(2, 3, 4, dtype=torch.long)
+    assert boxes_of_tokens(ids, given) is given
