@@ -38,6 +38,14 @@ YARN = {
     "beta_fast": 32.0,
     "beta_slow": 1.0,
 }
+GRANITE = {
+    **SIZES,
+    "num_local_experts": 4,
+    "attention_multiplier": 0.3,
+    "embedding_multiplier": 2.0,
+    "residual_multiplier": 0.5,
+    "logits_scaling": 3.0,
+}
 WINDOWS = ["sliding_attention", "full_attention"]
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen2_moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", {**EXPERTS, "shared_expert_intermediate_size": 40}),
@@ -104,6 +112,21 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "Glm4vMoeTextModel",
         "Glm4vMoeTextConfig",
         {**ROUTED, **GROUPED, "first_k_dense_replace": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0]}},
+    ),
+    "exaone_moe": (
+        "ExaoneMoeForCausalLM",
+        "ExaoneMoeConfig",
+        {
+            **EXPERTS, "mlp_layer_types": ["dense", "sparse"], "sliding_window": 4, "layer_types": WINDOWS, "n_group": 1, "topk_group": 1,
+            "num_shared_experts": 1, "bos_token_id": 1, "eos_token_id": 1,
+        },
+    ),
+    "granitemoe": ("GraniteMoeForCausalLM", "GraniteMoeConfig", {**GRANITE}),
+    "granitemoeshared": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**GRANITE, "shared_intermediate_size": 40}),
+    "granitemoe_swa": (
+        "GraniteMoeSWAForCausalLM",
+        "GraniteMoeSWAConfig",
+        {**GRANITE, "sliding_window": 4, "layer_types": WINDOWS, "layer_rope_theta": [500.0, 0], "shared_intermediate_size": 40},
     ),
 }  # fmt: skip
 
