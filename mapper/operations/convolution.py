@@ -33,6 +33,13 @@ def pad_same(x: Tensor, kernel: int, stride: int) -> Tensor:
     return F.pad(x, (across // 2, across - across // 2, down // 2, down - down // 2))
 
 
+def conv_standardised(x: Tensor, weight: Tensor, stride: int, padding: int, eps: float) -> Tensor:
+    """Convolution whose kernels have mean 0 and variance 1 (paper 1903.10520). x (B, C, Y, X)"""
+    rows = weight.flatten(1)
+    rows = (rows - rows.mean(1, keepdim=True)) * torch.rsqrt(rows.var(1, correction=0, keepdim=True) + eps)
+    return F.conv2d(x, rows.view_as(weight), None, stride, padding)
+
+
 def response_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Global response normalisation (ConvNeXt V2, paper 2301.00808).
 

@@ -57,3 +57,10 @@ def test_pvt_v2(name: str, linear: bool, tmp_path: Path) -> None:
 def test_poolformer(name: str, scaled: bool, tmp_path: Path) -> None:
     fields = {**STAGES, "num_encoder_blocks": 2, "strides": [4, 2], "padding": [2, 1], "patch_sizes": [7, 3]}
     made(name, "PoolFormer", tmp_path, *OTHER_SIZES, **fields, pool_size=5, use_layer_scale=scaled)
+
+
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+@pytest.mark.parametrize("padding", ["SAME", None])
+def test_bit(name: str, padding: str | None, tmp_path: Path) -> None:
+    fields = {**STAGES, "hidden_sizes": [16, 32], "embedding_size": 8, "num_groups": 4, "global_padding": padding}
+    made(name, "Bit", tmp_path, *OTHER_SIZES, **fields, embedding_dynamic_padding=padding is not None)
