@@ -1,0 +1,99 @@
+"""Decoders that differ from their relatives in a norm, a factor, a window or what is turned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mapper
+
+from tests.parity.harness import check, reference, text_inputs, transformers
+
+WORDS = 99
+INPUTS = text_inputs(WORDS, padding=0, left_positions=True)
+SIZES = {
+    "vocab_size": WORDS,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+SCALES = {
+    "attention_multiplier": 0.3,
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.4,
+    "logits_scaling": 5.0,
+}
+NEAR, FULL = "sliding_attention", "full_attention"
+MIXED = {"layer_types": [NEAR, FULL], "sliding_window": 4}
+BASE = {"rope_type": "default", "rope_theta": 500.0}
+
+# class, fields of its config
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("SmolLM3ForCausalLM", {"no_rope_layers": [1, 0]}),
+    ("SmolLM3ForSequenceClassification", {"no_rope_layer_interval": 2, "no_rope_layers": None}),
+    ("SmolLM3Model", {"use_sliding_window": True, **MIXED}),
+    ("HeliumForCausalLM", {"head_dim": 8}),
+    ("HeliumForTokenClassification", {"head_dim": 8, "num_key_value_heads": 4}),
+    ("EuroBertForMaskedLM", {}),
+    ("EuroBertModel", {"head_dim": 16}),
+    ("BitNetForCausalLM", {}),
+    ("BitNetModel", {"tie_word_embeddings": True}),
+    ("GraniteForCausalLM", SCALES),
+    ("GraniteModel", {"attention_bias": True, **SCALES}),
+    ("GraniteSWAForCausalLM", {**SCALES, **MIXED, "layer_rope_theta": [500.0, 0]}),
+    ("GraniteSWAModel", {"sliding_window": 4, "num_hidden_layers": 3}),
+    ("HyperCLOVAXForCausalLM", SCALES),
+    ("HyperCLOVAXForCausalLM", {"use_post_norm": False, "attention_multiplier": None}),
+    ("GemmaForCausalLM", {"head_dim": 16, "num_key_value_heads": 1}),
+    ("GemmaForSequenceClassification", {"head_dim": 8, "hidden_act": "gelu"}),
+    ("VaultGemmaForCausalLM", {"head_dim": 16, **MIXED}),
+    ("VaultGemmaModel", {"head_dim": 8, "attn_logit_softcapping": None, "sliding_window": 4}),
+]
+
+
+def config_of(name: str, fields: dict[str, Any]) -> Any:
+    made = getattr(transformers, name).config_class
+    return made(**{**SIZES, **fields}, num_labels=3)
+
+
+def names(case: tuple[str, dict[str, Any]]) -> str:
+    return "-".join([case[0], *map(str, case[1])])
+
+
+@pytest.mark.parametrize("case", CASES, ids=names)
+def test_decoder(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    check(reference(case[0], config_of(*case)), tmp_path, INPUTS)
+
+
+def older(config: dict[str, Any]) -> None:
+    """The spelling of configs before transformers 5."""
+    rotary = config.pop("rope_parameters")
+    config["rope_theta"] = rotary.pop("rope_theta")
+    if "partial_rotary_factor" in rotary:
+        config["partial_rotary_factor"] = rotary.pop("partial_rotary_factor")
+    config["rope_scaling"] = None if rotary.pop("rope_type") == "default" else rotary
+    config["torch_dtype"] = config.pop("dtype", "float32")
+
+
+OLDER = ["SmolLM3ForCausalLM", "HeliumForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM"]
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_the_rotary_fields_of_older_configs(name: str, tmp_path: Path) -> None:
+    config = config_of(name, {"rope_parameters": BASE, "head_dim": 8})
+    check(reference(name, config), tmp_path, INPUTS, edit=older)
+
+
+def test_layers_with_several_bases_are_not_called_exact(tmp_path: Path) -> None:
+    config = config_of("GraniteSWAModel", {**MIXED, "layer_rope_theta": [500.0, 900.0]})
+    reference("GraniteSWAModel", config).save_pretrained(tmp_path)
+    with pytest.raises(mapper.MapperError, match="layer_rope_theta"):
+        mapper.build(tmp_path)
