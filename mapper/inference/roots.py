@@ -11,7 +11,7 @@ from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
 from mapper.inference.known import Known
-from mapper.inference.scopes import Scope
+from mapper.inference.scopes import Scope, is_tower
 from mapper.rulebook.flows import FlowRule
 
 TASK = "task"
@@ -42,12 +42,22 @@ def choose_root(
             raise HintError(f"{stated.source} does not go with the heads: {'; '.join(choice.reasons[:3])}")
     lacking = next((reason for reason in choice.reasons if " needs " in reason), "") if task else ""
     choice = _by_heads(root, flows, families, facts)
-    if task and choice.flow:
+    if task and choice.flow and not _is_bare(root, choice.flow, facts):
         findings.append(
             f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}"
             + (f": {lacking}" if lacking else "")
         )
     return choice
+
+
+def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
+    """Whether a file holds a base model as it was saved by itself, whatever class its config is left with.
+
+    Then it has no head, and its names lack the folder that holds the base model inside of one with a head.
+    """
+    towers = [scope for scope in root.children if is_tower(scope.block)]
+    headless = facts.config.vocabulary.headless in flow.when.get(TASK, ())
+    return headless and len(towers) == 1 and not towers[0].block.home
 
 
 def _by_heads(root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
