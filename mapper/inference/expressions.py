@@ -22,6 +22,7 @@ _FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "sqrt": math.sqrt,
     "floor": math.floor,
     "ceil": math.ceil,
+    "largest": max,  # of a list
 }
 
 
@@ -104,8 +105,10 @@ def evaluate(node: ast.expr, known: Mapping[str, Value]) -> Value:
 
 
 def _call(function: Callable[[Any], Any], value: Value) -> Value:
-    if isinstance(value, list):
+    if isinstance(value, list) and function is not max:
         return [_call(function, item) for item in value]
+    if function is max:
+        return max(value) if isinstance(value, list) and value else value
     _apply(operator.add, value, 0)  # a number in range
     try:
         return function(value)

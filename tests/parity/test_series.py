@@ -1,0 +1,43 @@
+"""Models of time series against the reference library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.parity.harness import check, reference, transformers
+
+CONTEXT, HORIZON = 14, 6
+
+
+def series_inputs(longest: int) -> dict[str, dict[str, Any]]:
+    """A past, what comes after it and what is known of the times, with and without missing values; one series alone."""
+    generator = torch.Generator().manual_seed(1)
+    history = CONTEXT + longest
+    plain = {
+        "past_values": torch.randn(3, history, generator=generator) * 4 + 1,
+        "past_time_features": torch.randn(3, history, 2, generator=generator),
+        "past_observed_mask": torch.ones(3, history),
+        "future_values": torch.randn(3, HORIZON, generator=generator),
+        "future_time_features": torch.randn(3, HORIZON, 2, generator=generator),
+    }
+    missing = plain | {"past_observed_mask": (torch.rand(3, history, generator=generator) > 0.3).float()}
+    missing["past_observed_mask"][2] = 0
+    return {"plain": plain, "missing": missing, "one": {key: value[:1] for key, value in plain.items()}}
+
+
+def sizes(**more: Any) -> dict[str, Any]:
+    return {
+        "context_length": CONTEXT, "prediction_length": HORIZON, "lags_sequence": [1, 2, 5], "num_time_features": 2, "d_model": 32,
+        "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 4, "encoder_ffn_dim": 44,
+        "decoder_ffn_dim": 40, **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("scaling", ["mean", "std", None])
+def test_time_series_transformer(scaling: str | None, tmp_path: Path) -> None:
+    made = transformers.TimeSeriesTransformerConfig(**sizes(scaling=scaling))
+    check(reference("TimeSeriesTransformerModel", made), tmp_path, series_inputs(5))
