@@ -190,3 +190,28 @@ def mean_of_frames(x: Tensor, grid: Tensor, merge: int) -> Tensor:
     place = first[image] + block * merge * merge + row % merge * merge + column % merge
     total = x.new_zeros(int(patches.sum()), x.shape[-1]).index_add(0, place, x[0] / grid[image, :1])
     return total.unflatten(0, (-1, merge * merge))
+
+
+def image_grids(pixels: Tensor, sizes: Tensor | None, patch: int) -> Tensor:
+    """Frames (one), rows and columns of patches of every image; without sizes all are as large as the batch.
+
+    pixels (B, C, Y, X), sizes (B, 2) in pixels -> (B, 3)
+    """
+    if sizes is None:
+        sizes = torch.tensor(pixels.shape[2:], device=pixels.device).expand(pixels.shape[0], 2)
+    return F.pad(sizes.to(pixels.device).long() // patch, (1, 0), value=1)
+
+
+def pack_images(x: Tensor, grid: Tensor) -> Tensor:
+    """The patches that belong to the images, in one row. x (B, C, Y, X), grid (B, 3) -> (1, T, C)"""
+    row = torch.arange(x.shape[2], device=x.device)[:, None] < grid[:, 1, None, None]
+    column = torch.arange(x.shape[3], device=x.device) < grid[:, 2, None, None]
+    return x.permute(0, 2, 3, 1)[row & column][None]
+
+
+def rotary_tables_split(
+    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
+    """rotary_tables_grid with every second frequency for rows, the others for columns. frequencies (2 * F,)"""
+    angles = torch.cat((rows[:, None] * frequencies[::2], columns[:, None] * frequencies[1::2]), dim=-1)
+    return angles[None, None].cos().to(x.dtype), angles[None, None].sin().to(x.dtype)

@@ -80,6 +80,15 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
     return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
 
 
+def image_waves(x: Tensor, height: int, width: int) -> Tensor:
+    """Sines and cosines by column, then by row, for the patches of an image. x (B, T, W) -> (1, T, W)"""
+    quarter = x.shape[-1] // 4
+    omega = 10000.0 ** -(torch.arange(quarter, dtype=torch.float64, device=x.device) / quarter)
+    index = torch.arange(height * width, device=x.device)[:, None]
+    across, down = index % width * omega, index // width * omega
+    return torch.cat((across.sin(), across.cos(), down.sin(), down.cos()), dim=-1)[None].to(x.dtype)
+
+
 def shift_right(input_ids: Tensor, start_id: int, padding_id: int) -> Tensor:
     """Decoder input from labels: start_id first, the rest one place later, -100 as padding.
 

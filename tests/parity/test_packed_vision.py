@@ -144,3 +144,14 @@ def test_siglip2(tmp_path: Path) -> None:
 def test_siglip2_text(tmp_path: Path) -> None:
     made = transformers.Siglip2TextConfig(**WORDS, projection_size=24)
     check(reference("Siglip2TextModel", made), tmp_path, text_inputs(99))
+
+
+def test_pixtral(tmp_path: Path) -> None:
+    made = transformers.PixtralVisionConfig(**LAYERS, image_size=32)
+    pixels = torch.randn(3, 3, 24, 32, generator=torch.Generator().manual_seed(1))
+    sizes = torch.tensor([[24, 32], [8, 20], [16, 4]])
+    inputs = {
+        "sizes": {"pixel_values": pixels, "image_sizes": sizes},
+        "one size": {"pixel_values": pixels[:2]},
+    }
+    check(reference("PixtralVisionModel", made), tmp_path, inputs)

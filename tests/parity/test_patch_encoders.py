@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.parity.harness import check, image_inputs, reference, transformers
+from tests.parity.harness import check, image_inputs, reference, text_inputs, transformers
 
 PATCHES = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 44, "image_size": 32, "patch_size": 8,
@@ -48,3 +48,25 @@ def test_pixio(tokens: int, tmp_path: Path) -> None:
     sizes = {key: value for key, value in PATCHES.items() if key != "intermediate_size"}
     config = transformers.PixioConfig(**sizes, mlp_ratio=2, n_cls_tokens=tokens)
     check(reference("PixioModel", config), tmp_path, image_inputs(*OTHER_SIZES))
+
+
+@pytest.mark.parametrize("options", [{}, {"qkv_bias": True, "mlp_bias": True, "use_head": False}])
+@pytest.mark.parametrize("native", [False, True])
+def test_aimv2_vision(options: dict[str, Any], native: bool, tmp_path: Path) -> None:
+    config = transformers.Aimv2VisionConfig(**PATCHES, **options, is_native=native)
+    check(reference("Aimv2VisionModel", config), tmp_path, image_inputs(*(OTHER_SIZES if native else ())))
+
+
+def test_aimv2(tmp_path: Path) -> None:
+    text = {key: value for key, value in PATCHES.items() if key not in ("image_size", "patch_size")}
+    config = transformers.Aimv2Config(
+        text_config={**text, "vocab_size": 99, "eos_token_id": 98, "max_position_embeddings": 20},
+        vision_config=PATCHES, projection_dim=24, max_logit_scale=1.1,
+    )  # fmt: skip
+    images = image_inputs()["own size"]
+    words = {
+        name: {**case, **images} for name, case in text_inputs(98, positions=False).items() if name != "one"
+    }
+    for case in words.values():
+        case["input_ids"][:, 5] = 98
+    check(reference("Aimv2Model", config), tmp_path, words)
