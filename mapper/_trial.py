@@ -88,11 +88,12 @@ def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
         size = part.get("image_size")
         sides = size if isinstance(size, list) else [size, size]
         if len(sides) == 2 and all(_is_extent(side, LARGEST_SIDE) for side in sides):
-            channels = part.get("num_channels")
+            channels, frames = part.get("num_channels"), part.get("num_frames")
             return {
                 "height": int(sides[0] or 0),
                 "width": int(sides[1] or 0),
                 "channels": channels if channels is not None and _is_extent(channels, LARGEST_SIDE) else 3,
+                "video_frames": frames if frames is not None and _is_extent(frames, LARGEST_SIDE) else 8,
             }
     return {"channels": 3}
 

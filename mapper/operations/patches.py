@@ -22,3 +22,18 @@ def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
     x (B, T, W) or (B, Y, X, W), token (..., W), masked (B, T) with T = Y * X -> like x
     """
     return x if masked is None else torch.where(masked.bool().reshape(x.shape[:-1])[..., None], token, x)
+
+
+def keep_some(x: Tensor, share: float, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Leaves out a share of the positions, those with the highest noise (MAE, paper 2111.06377).
+
+    x (B, T, W), noise (B, T), drawn if None -> the rest (B, N, W), 1 where a position is left out (B, T), and the
+    place of each position in the order of the noise (B, T)
+    """
+    if noise is None:
+        noise = torch.rand(x.shape[:2], device=x.device)
+    order = noise.argsort(dim=1)
+    place = order.argsort(dim=1)
+    count = int(x.shape[1] * (1 - share))
+    kept = x.gather(1, order[:, :count, None].expand(-1, -1, x.shape[2]))
+    return kept, (place >= count).to(x.dtype), place

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.parity.harness import check, image_inputs, reference, text_inputs, transformers
 
@@ -70,3 +71,32 @@ def test_aimv2(tmp_path: Path) -> None:
     for case in words.values():
         case["input_ids"][:, 5] = 98
     check(reference("Aimv2Model", config), tmp_path, words)
+
+
+def test_vit_mae(tmp_path: Path) -> None:
+    config = transformers.ViTMAEConfig(**PATCHES, mask_ratio=0.6)
+    noise = torch.rand(3, 16, generator=torch.Generator().manual_seed(1))
+    inputs = {
+        name: {**case, "noise": noise[: len(case["pixel_values"])]} for name, case in image_inputs().items()
+    }
+    check(reference("ViTMAEModel", config), tmp_path, inputs)
+
+
+def video_inputs(frames: int, name: str = "pixel_values") -> dict[str, dict[str, torch.Tensor]]:
+    pixels = torch.randn(2, frames, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    return {"own size": {name: pixels}, "one": {name: pixels[:1]}}
+
+
+@pytest.mark.parametrize("head", ["Model", "ForVideoClassification"])
+@pytest.mark.parametrize("options", [{}, {"use_mean_pooling": False, "qv_bias": False}])
+def test_videomae(head: str, options: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.VideoMAEConfig(**PATCHES, num_frames=4, **options, num_labels=5)
+    check(reference(f"VideoMAE{head}", config), tmp_path, video_inputs(4))
+
+
+@pytest.mark.parametrize("head", ["Model", "ForVideoClassification"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_vivit(head: str, bias: bool, tmp_path: Path) -> None:
+    sizes = {key: value for key, value in PATCHES.items() if key != "patch_size"}
+    config = transformers.VivitConfig(**sizes, num_frames=4, tubelet_size=[2, 8, 16], qkv_bias=bias, num_labels=5)
+    check(reference(f"Vivit{head}", config), tmp_path, video_inputs(4))
