@@ -98,5 +98,7 @@ def test_videomae(head: str, options: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_vivit(head: str, bias: bool, tmp_path: Path) -> None:
     sizes = {key: value for key, value in PATCHES.items() if key != "patch_size"}
-    config = transformers.VivitConfig(**sizes, num_frames=4, tubelet_size=[2, 8, 16], qkv_bias=bias, num_labels=5)
+    config = transformers.VivitConfig(
+        **sizes, num_frames=4, tubelet_size=[2, 8, 16], qkv_bias=bias, num_labels=5
+    )
     check(reference(f"Vivit{head}", config), tmp_path, video_inputs(4))
