@@ -95,3 +95,20 @@ def test_gemma3_whose_patches_see_each_other(tmp_path: Path) -> None:
         for name, values in image_text_inputs(4, 3, 16, 16).items()
     }
     check(reference("Gemma3ForConditionalGeneration", config), tmp_path, inputs)
+
+
+def test_paligemma_whose_prefix_sees_itself_whole(tmp_path: Path) -> None:
+    text = transformers.GemmaConfig(**TEXT, head_dim=8)
+    config = transformers.PaliGemmaConfig(
+        text_config=text, vision_config=siglip(projection_dim=32), image_token_index=PLACE, projection_dim=32
+    )
+    plain = image_text_inputs(4, 3, 16, 16)
+    types = {name: torch.arange(values["input_ids"].shape[1]) // 9 for name, values in plain.items()}
+    inputs = {
+        **plain,
+        **{
+            f"{name}, types": {**values, "token_type_ids": types[name].expand_as(values["input_ids"])}
+            for name, values in plain.items()
+        },
+    }
+    check(reference("PaliGemmaForConditionalGeneration", config), tmp_path, inputs)
