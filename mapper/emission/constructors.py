@@ -192,7 +192,7 @@ class Constructor:
         kernel = self.kernel()
         known = {key: item.value for key, item in (self.where.facts or {}).items()}
         value = _fold({**known, "kernel": kernel}, node)
-        symbolic = "kernel" not in names_in(node) and bool(names_in(node))
+        symbolic = not isinstance(node, ast.Tuple) and "kernel" not in names_in(node) and bool(names_in(node))
         if value == default and not symbolic:
             return None
         return f"{name}={self.value(name, value, node if symbolic else None)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -97,3 +98,22 @@ def zero_frames(x: Tensor, mask: Tensor | None, times: int) -> Tensor:
 def mean_of_pairs(x: Tensor) -> Tensor:
     """The mean of each two neighbours; an odd one at the end is left out. x (B, T, W) -> (B, T // 2, W)"""
     return x[:, : x.shape[1] // 2 * 2].unflatten(1, (-1, 2)).mean(dim=2)
+
+
+def stack_frames(x: Tensor, count: int) -> Tensor:
+    """Each `count` neighbours as one frame, the last filled up with zeros.
+
+    x (B, T, C) -> (B, T / count, count * C)
+    """
+    B, T, C = x.shape
+    return F.pad(x, (0, 0, 0, -T % count)).reshape(B, -1, count * C)
+
+
+def unstack_frames(x: Tensor, count: int) -> Tensor:
+    """Each frame as `count` neighbours. x (B, T, count * C) -> (B, count * T, C)"""
+    return x.reshape(x.shape[0], x.shape[1] * count, -1)
+
+
+def stacked_mask(mask: Tensor | None, count: int) -> Tensor | None:
+    """The mask of stacked frames: that of the first of each. mask (B, T) or None"""
+    return None if mask is None else mask[:, ::count] != 0

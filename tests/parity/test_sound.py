@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.parity.harness import check, reference, transformers
-from tests.parity.test_encoder_decoders import waveforms
+from tests.parity.test_encoder_decoders import BART, answers, waveforms
 
 TOWER = {
     "hidden_size": 32,
@@ -132,3 +132,39 @@ def test_wav2vec2_bert(name: str, positions: str, tmp_path: Path) -> None:
         layer_norm_eps=1e-3,
     )
     check(reference(name, config), tmp_path, features(20, 12, mask="attention_mask", last=True))
+
+
+@pytest.mark.parametrize("name", ["ASTModel", "ASTForAudioClassification"])
+def test_audio_spectrogram_transformer(name: str, tmp_path: Path) -> None:
+    config = transformers.ASTConfig(
+        **TOWER, patch_size=4, frequency_stride=3, time_stride=2, max_length=20, num_labels=3
+    )
+    check(reference(name, config), tmp_path, features(20, name="input_values", last=True))
+
+
+@pytest.mark.parametrize("name", ["Nemotron3DiarizationAudioModel", "Nemotron3DiarizationModel"])
+def test_stacked_frames(name: str, tmp_path: Path) -> None:
+    config = transformers.Nemotron3DiarizationAudioConfig(**TOWER, subsampling_factor=8)
+    cases = features(37, mask="attention_mask", last=True)
+    if name == "Nemotron3DiarizationModel":
+        head = {"audio_hidden_size": 32, "hidden_size": 24, "subsampling_factor": 8}
+        config = transformers.Nemotron3DiarizationConfig(audio_config=config, head_config=head)
+    check(reference(name, config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("name", ["Speech2TextModel", "Speech2TextForConditionalGeneration"])
+def test_speech_to_text(name: str, tmp_path: Path) -> None:
+    sizes = {key: value for key, value in BART.items() if key != "max_position_embeddings"}
+    config = transformers.Speech2TextConfig(
+        **sizes,
+        input_feat_per_channel=8,
+        conv_channels=10,
+        max_source_positions=30,
+        max_target_positions=30,
+        decoder_start_token_id=2,
+    )
+    cases = features(41, mask="attention_mask", last=True, halvings=2)
+    ids = answers(99)["right"]["decoder_input_ids"]
+    for case in cases.values():
+        case["decoder_input_ids"] = ids[: len(case["input_features"])]
+    check(reference(name, config), tmp_path, cases)
