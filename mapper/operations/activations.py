@@ -27,6 +27,13 @@ def laplace(x: Tensor) -> Tensor:
     return 0.5 * (1.0 + torch.erf((x - 0.707107) / (0.282095 * 2.0**0.5)))
 
 
+def xielu(x: Tensor, alpha_p: Tensor, alpha_n: Tensor, beta: Tensor, eps: Tensor) -> Tensor:
+    """Squares above zero, exponentials below, both bent by learned amounts (paper 2411.13010)."""
+    above = F.softplus(alpha_p) * x * x
+    below = (beta + F.softplus(alpha_n)) * (torch.expm1(torch.minimum(x, eps)) - x)
+    return torch.where(x > 0, above, below) + beta * x
+
+
 def scale_rounded(x: Tensor, scale: float) -> Tensor:
     """x times a constant that is rounded to the dtype of x first (Gemma's embeddings)."""
     return x * torch.tensor(scale, dtype=x.dtype, device=x.device)

@@ -33,6 +33,21 @@ SCALES = {
 }
 NEAR, FULL = "sliding_attention", "full_attention"
 MIXED = {"layer_types": [NEAR, FULL], "sliding_window": 4}
+EXPERTS = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "shared_expert_intermediate_size": 40,
+    "head_dim": 8,
+}
+LATENT = {
+    "q_lora_rank": 24,
+    "kv_lora_rank": 20,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "num_key_value_heads": 4,
+}
 BASE = {"rope_type": "default", "rope_theta": 500.0}
 
 # class, fields of its config
@@ -56,6 +71,24 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("GemmaForSequenceClassification", {"head_dim": 8, "hidden_act": "gelu"}),
     ("VaultGemmaForCausalLM", {"head_dim": 16, **MIXED}),
     ("VaultGemmaModel", {"head_dim": 8, "attn_logit_softcapping": None, "sliding_window": 4}),
+    ("Olmo2ForCausalLM", {"rope_parameters": BASE}),
+    ("Olmo2ForSequenceClassification", {"attention_bias": True}),
+    ("Exaone4ForCausalLM", MIXED),
+    ("Exaone4Model", {"sliding_window": None, "layer_types": [FULL, FULL]}),
+    ("Exaone4ForQuestionAnswering", {"sliding_window": 4, "sliding_window_pattern": 2}),
+    ("GlmForCausalLM", {"head_dim": 8}),
+    ("GlmForTokenClassification", {"head_dim": 16, "attention_bias": False}),
+    ("Glm4ForCausalLM", {"head_dim": 8, "attention_bias": True}),
+    ("Glm4vTextModel", {"rope_parameters": {**BASE, "mrope_section": [2, 1, 1]}}),
+    ("ApertusForCausalLM", {}),
+    ("ApertusModel", {"hidden_act": "relu2"}),
+    ("Cosmos3EdgeTextModel", {"head_dim": 8, "rope_parameters": {**BASE, "mrope_section": [2, 1, 1]}}),
+    ("FlintForCausalLM", {**MIXED, **EXPERTS, "mlp_only_layers": [0]}),
+    ("FlintModel", {**EXPERTS, "num_hidden_layers": 4, "sliding_window": 3}),
+    ("YoutuForCausalLM", LATENT),
+    ("YoutuModel", {**LATENT, "q_lora_rank": None}),
+    ("ModernBertDecoderForCausalLM", {**MIXED, "norm_bias": True}),
+    ("ModernBertDecoderModel", {"layer_types": [FULL, NEAR], "local_attention": 8}),
 ]
 
 
@@ -83,7 +116,14 @@ def older(config: dict[str, Any]) -> None:
     config["torch_dtype"] = config.pop("dtype", "float32")
 
 
-OLDER = ["SmolLM3ForCausalLM", "HeliumForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM"]
+OLDER = [
+    "SmolLM3ForCausalLM",
+    "HeliumForCausalLM",
+    "GraniteForCausalLM",
+    "GemmaForCausalLM",
+    "Olmo2ForCausalLM",
+    "GlmForCausalLM",
+]
 
 
 @pytest.mark.parametrize("name", OLDER)
