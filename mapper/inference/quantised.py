@@ -1,4 +1,4 @@
-"""Weights in fewer bits than torch computes with: recognised and refused, whatever else would fit."""
+"""Weights in fewer bits than torch computes with: recognised, and refused but for those that flows unpack."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def quantised(config: Config, names: Names) -> str:
         value = config.data.get(field)
         if value:
             method = value.get("quant_method") if isinstance(value, Mapping) else value
+            if method in config.vocabulary.unpacked:
+                continue
             return f"the weights are quantised (config {field}: {shorten(shown(method))}); {_ADVICE}"
     for pattern, method in config.vocabulary.quantised.items():
         if names.has(pattern):

@@ -109,6 +109,6 @@ def decoder_ids(
 
 
 def query_temperature(x: Tensor, positions: Tensor, rate: float, period: int) -> Tensor:
-    """Factor on queries that grows each time `period` positions have passed. positions (B, T) -> (B, 1, T, 1)"""
+    """Factor on queries that grows after every `period` positions. positions (B, T) -> (B, 1, T, 1)"""
     steps = torch.floor(positions.float() / period)
     return (1 + rate * torch.log1p(steps))[:, None, :, None].to(x.dtype)

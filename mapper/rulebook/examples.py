@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
 from mapper.errors import MapperError, RuleError, listed, shorten
 from mapper.rulebook.families import Example, Family
 
@@ -51,18 +51,26 @@ def _choices(inside: str) -> list[str]:
 def header(example: Example) -> Checkpoint:
     """The checkpoint that an example describes. Raises RuleError."""
     tensors: dict[str, TensorInfo] = {}
-    for pattern, shape in example.tensors.items():
-        if not isinstance(shape, list) or not all(
-            isinstance(extent, int) and extent >= 0 for extent in shape
-        ):
+    for pattern, entry in example.tensors.items():
+        info = _info(entry)
+        if info is None:
             raise RuleError(
-                f"{example.file}:{example.line}: {shorten(pattern)} needs a shape such as [64, 64]"
+                f"{example.file}:{example.line}: {shorten(pattern)} needs a shape such as [64, 64], or [64, 64, U8]"
             )
         for name in expand(pattern):
-            tensors[name] = TensorInfo(tuple(shape), "F32")
+            tensors[name] = info
             if len(tensors) > _NAMES:
                 raise RuleError(f"{example.file}:{example.line}: more than {_NAMES:,} tensors in one example")
     return Checkpoint(example.name, "manifest", tensors, example.config)
+
+
+def _info(entry: Any) -> TensorInfo | None:
+    """A shape, behind it a dtype where it is not F32."""
+    extents = list(entry) if isinstance(entry, list) else [None]
+    dtype = extents.pop() if extents and extents[-1] in DTYPE_BYTES else "F32"
+    if not all(type(extent) is int and extent >= 0 for extent in extents):
+        return None
+    return TensorInfo(tuple(extents), dtype)
 
 
 def is_near_miss(example: Example) -> bool:

@@ -88,6 +88,7 @@ class ConfigVocabulary:
         default_factory=dict
     )  # pattern of names of quantised weights -> by whom
     quantised_fields: tuple[str, ...] = ()  # fields of the config that say so
+    unpacked: tuple[str, ...] = ()  # methods whose weights flows unpack as they compute
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     found = ConfigVocabulary({}, {}, {}, None, frozenset(), {}, {})
     irrelevant: set[str] = set()
     quantised_fields: dict[str, None] = {}
+    unpacked: dict[str, None] = {}
     headless: str | None = None
     for _, fields in _files(documents, "config"):
         _merge(found.facts, read_facts(fields, "facts"))
@@ -212,6 +214,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         )
         _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
         quantised_fields.update(dict.fromkeys(fields.words("quantised_fields")))
+        unpacked.update(dict.fromkeys(fields.words("unpacked")))
         _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
         fields.done()
     return replace(
@@ -219,6 +222,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         headless=headless,
         irrelevant=frozenset(irrelevant),
         quantised_fields=tuple(quantised_fields),
+        unpacked=tuple(unpacked),
     )
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tests.parity.harness import check, reference, text_inputs, transformers
 
@@ -135,3 +137,28 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 def test_equal(case: str, tmp_path: Path) -> None:
     name, config, fields = CASES[case]
     check(reference(name, getattr(transformers, config)(**fields)), tmp_path, INPUTS)
+
+
+def test_gpt_oss_with_experts_in_four_bits(tmp_path: Path) -> None:
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    small = {**SIZES, "head_dim": 8, "num_local_experts": 4, "intermediate_size": 32}
+    model = reference("GptOssForCausalLM", transformers.GptOssConfig(**small))
+    generator = torch.Generator().manual_seed(2)
+    state = dict(model.state_dict())
+    for key in [key for key in state if key.endswith(("gate_up_proj", "down_proj"))]:
+        experts, ins, outs = state.pop(key).shape
+        blocks = torch.randint(0, 256, (experts, outs, ins // 32, 16), generator=generator, dtype=torch.uint8)
+        scales = torch.randint(122, 126, blocks.shape[:-1], generator=generator, dtype=torch.uint8)
+        model.get_parameter(key).data = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+        state |= {f"{key}_blocks": blocks, f"{key}_scales": scales}
+
+    def save(folder: Path) -> None:
+        save_file(state, folder / "model.safetensors")
+        model.config.save_pretrained(folder)
+
+    def quantised(config: dict[str, Any]) -> None:
+        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+
+    model.save_pretrained = save
+    check(model, tmp_path, INPUTS, edit=quantised)
