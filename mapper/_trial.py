@@ -57,13 +57,15 @@ def input_cases(
     declared = architecture.inputs
     plain = {name: _made_up(spec, extents) for name, spec in declared.items() if not spec.get("optional")}
     if "input_ids" in plain:
-        plain["input_ids"] = (torch.arange(2 * LENGTH).view(2, LENGTH) * 7 % 23) % IDS + FIRST_ID
+        each = declared["input_ids"]["shape"][0]  # a number: so many rows of codes for each sequence
+        rows = 2 * each if isinstance(each, int) else 2
+        plain["input_ids"] = (torch.arange(rows * LENGTH).view(rows, LENGTH) * 7 % 23) % IDS + FIRST_ID
         plain["input_ids"][:, -1] = _last_id(architecture, int(plain["input_ids"][0, -1]))
     device = next(iter(model.parameters())).device
     plain = {name: value.to(device) for name, value in plain.items()}
     yield "plain", plain
     if "attention_mask" in declared and "input_ids" in plain:
-        mask = torch.ones_like(plain["input_ids"])
+        mask = torch.ones_like(plain["input_ids"][:2])
         mask[1, -PADDED:] = 0
         yield "right padding", {**plain, "attention_mask": mask}
         yield "left padding", {**plain, "attention_mask": mask.flip(1)}

@@ -472,11 +472,11 @@ def _has(block: Block) -> Any:
 
 
 def _why_unread(program: Program, leaf: Leaf) -> str:
-    """Why the flow of a block leaves one of its leaves, or of its inner blocks, unread, if it says so."""
+    """Why the flow of its block, or of one around it, leaves a leaf unread, if it says so."""
     for piece in program.pieces.values():
         for role, why in piece.flow.rule.unread.items():
-            item = piece.block.roles.get(role)
-            if item is leaf or (isinstance(item, Block) and any(inner is leaf for inner in item.leaves())):
+            held = piece.block.roles.get(role)
+            if held is leaf or (isinstance(held, Block) and any(item is leaf for item in held.leaves())):
                 return why
     return ""
 

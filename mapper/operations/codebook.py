@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def best_codes(scores: Tensor, codes: Tensor, groups: int) -> tuple[Tensor, Tensor]:
@@ -18,3 +18,14 @@ def best_codes(scores: Tensor, codes: Tensor, groups: int) -> tuple[Tensor, Tens
     used = F.one_hot(best, table.shape[1]).to(codes.dtype).mean(dim=(0, 1))
     perplexity = torch.exp(-torch.xlogy(used, used).sum(dim=-1)).sum()
     return table[torch.arange(groups, device=best.device), best].flatten(2), perplexity
+
+
+def embed_codes(codes: Tensor, tables: nn.ModuleList) -> Tensor:
+    """Sum of what each table has for its codes. codes (B * K, T), the K of one sequence in a row -> (B, T, W)"""
+    parts = codes.unflatten(0, (-1, len(tables))).unbind(1)
+    return torch.stack([table(part) for table, part in zip(tables, parts, strict=True)]).sum(dim=0)
+
+
+def score_codes(x: Tensor, heads: nn.ModuleList) -> Tensor:
+    """Scores of K heads, those of one sequence in a row. x (B, T, W) -> (B * K, T, V)"""
+    return torch.stack([head(x) for head in heads], dim=1).flatten(0, 1)

@@ -42,6 +42,14 @@ def sinusoids(x: Tensor, positions: Tensor, size: int) -> Tensor:
     return F.pad(torch.cat((angles.sin(), angles.cos()), dim=-1), (0, size % 2)).to(x.dtype)
 
 
+def sinusoids_cosine_first(x: Tensor, positions: Tensor, size: int) -> Tensor:
+    """Cosines, then sines, of geometric frequencies from 1 to 1 / 10000 (MusicGen). (B, T) -> (B, T, size)"""
+    half = size // 2
+    index = torch.arange(half, dtype=torch.float32, device=positions.device)
+    angles = positions[..., None].float() * torch.exp(index * (-math.log(10000.0) / (half - 1)))
+    return F.pad(torch.cat((angles.cos(), angles.sin()), dim=-1), (0, size % 2)).to(x.dtype)
+
+
 def sinusoids_interleaved(x: Tensor, positions: Tensor, size: int) -> Tensor:
     """Sine and cosine in turn, frequencies 10000 ** (-2 i / size) (paper 1706.03762).
 

@@ -101,3 +101,26 @@ def test_decoder(case: str, tmp_path: Path) -> None:
     config = getattr(transformers, name).config_class(**fields)
     keys = LESS.get(case.partition(",")[0], INPUTS)
     check(reference(name, config), tmp_path, {key: INPUTS[key] for key in keys})
+
+
+@pytest.mark.parametrize(
+    "name", ["MusicgenForCausalLM", "MusicgenModel", "MusicgenMelodyForCausalLM", "MusicgenMelodyModel"]
+)
+def test_a_decoder_of_several_codes_at_a_time(name: str, tmp_path: Path) -> None:
+    config = getattr(transformers, name).config_class(
+        vocab_size=WORDS,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=48,
+        num_codebooks=2,
+    )
+    codes = INPUTS["no mask"]["input_ids"].repeat_interleave(2, dim=0).flip(1)
+    sides = [
+        "right",
+        "all ones",
+        *(["left"] if name.endswith("Model") else []),
+    ]  # scores have no mask's shape
+    masks = {key: INPUTS[key]["attention_mask"] for key in sides}
+    inputs = {key: {"input_ids": codes, "attention_mask": mask} for key, mask in masks.items()}
+    check(reference(name, config), tmp_path, {"no mask": {"input_ids": codes}, **inputs})

@@ -52,6 +52,12 @@ CASES: dict[str, tuple[str, dict[str, Any], Edit | None]] = {
         {"num_key_value_heads": None, "qk_layernorm": False},
         old_fields,
     ),
+    "moshi": ("MoshiForCausalLM", {"intermediate_size": None, "ffn_dim": 96}, None),
+    "moshi, no head": (
+        "MoshiModel",
+        {"intermediate_size": None, "ffn_dim": 64, "hidden_act": "gelu"},
+        old_fields,
+    ),
     "falcon": ("FalconForCausalLM", FALCON, old_fields),
     "falcon, groups and two norms": (
         "FalconForCausalLM",

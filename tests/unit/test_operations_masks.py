@@ -152,6 +152,14 @@ def test_sinusoids_equal_the_references(size):
     torch.testing.assert_close(positions.sinusoids(torch.zeros(1), torch.arange(7)[None], size)[0], expected)
 
 
+def test_sinusoids_with_cosines_first_are_the_references():
+    from transformers.models.musicgen.modeling_musicgen import MusicgenSinusoidalPositionalEmbedding
+
+    expected = MusicgenSinusoidalPositionalEmbedding.get_embedding(7, 9)
+    made = positions.sinusoids_cosine_first(torch.zeros(1), torch.arange(7)[None], 9)
+    torch.testing.assert_close(made[0], expected)
+
+
 def test_interleaved_sinusoids_equal_the_formula():
     out = positions.sinusoids_interleaved(torch.zeros(1), torch.arange(5)[None], 6)[0]
     for p in range(5):

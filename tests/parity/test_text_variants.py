@@ -1,0 +1,35 @@
+"""Text models that differ from a well-known one in little, against the reference library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.parity.harness import check, reference, text_inputs, transformers
+
+WORDS = 99
+BERT = {
+    "vocab_size": WORDS,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert-generation, both sides": ("BertGenerationDecoder", BERT),
+    "bert-generation, a decoder with a map of its own": (
+        "BertGenerationDecoder",
+        {**BERT, "is_decoder": True, "tie_word_embeddings": False},
+    ),
+    "bert-generation, no head": ("BertGenerationEncoder", {**BERT, "hidden_act": "relu"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_variant(case: str, tmp_path: Path) -> None:
+    name, fields = CASES[case]
+    config = getattr(transformers, name).config_class(**fields)
+    check(reference(name, config), tmp_path, text_inputs(WORDS, padding=0))
