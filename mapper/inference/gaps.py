@@ -158,7 +158,7 @@ def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
             and other.parent is not None
         ):
             for role, value in other.block.roles.items():
-                if role not in scope.block.roles:
+                if role not in scope.block.roles and _has_leaves(value):  # parts of a flow have none
                     place = _first_leaf(value)
                     return [f"{role} is missing at '{scope.block.home}': '{other.block.home}' has {place}"]
     return []
@@ -177,6 +177,11 @@ def differing_roles(every: Iterable[Scope], varies: Iterable[str]) -> list[str]:
                 has, lacks = (first, scope) if role in first.block.roles else (scope, first)
                 found[f"{role} stands at '{has.block.home}' and not at '{lacks.block.home}'"] = None
     return sorted(found)
+
+
+def _has_leaves(value: Leaf | Block | list[Block] | list[Leaf]) -> bool:
+    item = value[0] if isinstance(value, list) else value
+    return isinstance(item, Leaf) or next(item.leaves(), None) is not None
 
 
 def _first_leaf(value: Leaf | Block | list[Block] | list[Leaf]) -> Place:

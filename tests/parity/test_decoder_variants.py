@@ -87,8 +87,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("FlintModel", {**EXPERTS, "num_hidden_layers": 4, "sliding_window": 3}),
     ("YoutuForCausalLM", LATENT),
     ("YoutuModel", {**LATENT, "q_lora_rank": None}),
-    ("ModernBertDecoderForCausalLM", {**MIXED, "norm_bias": True}),
-    ("ModernBertDecoderModel", {"layer_types": [FULL, NEAR], "local_attention": 8}),
+    ("ModernBertDecoderForCausalLM", {**MIXED, "norm_bias": True, "num_key_value_heads": 4}),
+    ("ModernBertDecoderModel", {"layer_types": [FULL, NEAR], "local_attention": 8, "num_key_value_heads": 4}),
 ]
 
 

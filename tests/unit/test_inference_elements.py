@@ -25,8 +25,8 @@ def read(**config: Any) -> Architecture:
         shapes |= {f"layers.{layer}.mlp.down_proj": [64, 96]}
         shapes |= {f"layers.{layer}.{name}_layernorm": [64] for name in ("input", "post_attention")}
     tensors = {f"{name}.weight": TensorInfo(tuple(shape), "F32") for name, shape in shapes.items()}
-    fields = {"model_type": "unheard_of", "architectures": ["LlamaModel"], "num_attention_heads": 4, **config}
-    return infer(Checkpoint("test", "manifest", tensors, fields), RULEBOOK)
+    fields: dict[str, Any] = {"model_type": "unheard_of", "rope_theta": 1e4, "num_attention_heads": 4}
+    return infer(Checkpoint("test", "manifest", tensors, fields | config), RULEBOOK)
 
 
 def layers(made: Architecture) -> list[Block]:
@@ -39,8 +39,10 @@ def turned(block: Block) -> Any:
     return block.roles["attention"].facts["rotary"].value  # type: ignore[union-attr]
 
 
-def test_equal_layers_are_one_block_where_nothing_tells_them_apart() -> None:
-    assert [block.indices for block in layers(read())] == [(0, 1, 2, 3)]
+@pytest.mark.parametrize("model_type", ["unheard_of", "llama", "mistral"])
+def test_equal_layers_are_one_block_where_nothing_tells_them_apart(model_type: str) -> None:
+    made = read(model_type=model_type, num_hidden_layers=LAYERS)
+    assert [(block.indices, turned(block)) for block in layers(made)] == [((0, 1, 2, 3), True)]
 
 
 def test_layers_in_which_a_fact_differs_are_told_apart() -> None:
