@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def series_scale_mean(x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,3 +50,10 @@ def series_inputs(values: Tensor, times: Tensor, static: Tensor, lags: tuple[int
     length = times.shape[1]
     static = static[:, None].expand(-1, length, -1)
     return torch.cat((series_lags(values, length, lags), static, times), dim=-1)
+
+
+def run_with_steps(x: Tensor, layers: nn.ModuleList, steps: nn.ModuleList) -> Tensor:
+    """Layers with a step behind each but the last, as steps are fewer by one. x (B, T, W) -> (B, T', W)"""
+    for layer, step in zip(layers, steps, strict=False):
+        x = step(layer(x))
+    return layers[-1](x)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import mapper
 from tests.parity.harness import check, reference, transformers
 
 CONTEXT, HORIZON = 14, 6
@@ -41,3 +42,16 @@ def sizes(**more: Any) -> dict[str, Any]:
 def test_time_series_transformer(scaling: str | None, tmp_path: Path) -> None:
     made = transformers.TimeSeriesTransformerConfig(**sizes(scaling=scaling))
     check(reference("TimeSeriesTransformerModel", made), tmp_path, series_inputs(5))
+
+
+@pytest.mark.parametrize(("attention", "distilled"), [("prob", True), ("full", False)])
+def test_informer(attention: str, distilled: bool, tmp_path: Path) -> None:
+    made = transformers.InformerConfig(**sizes(attention_type=attention, distil=distilled))
+    check(reference("InformerModel", made), tmp_path, series_inputs(5))
+
+
+def test_informer_that_samples_is_refused(tmp_path: Path) -> None:
+    """Which times it asks for is drawn at random: two forwards of the reference differ."""
+    model = reference("InformerModel", transformers.InformerConfig(**sizes(sampling_factor=1)))
+    model.save_pretrained(tmp_path)
+    assert mapper.inspect(tmp_path).architecture.reading == "skeleton"
