@@ -1,4 +1,4 @@
-"""What other towers saw or heard, among the embeddings of a text."""
+"""What other towers saw or heard, among the embeddings of a text, and where it stands."""
 
 from __future__ import annotations
 
@@ -35,3 +35,36 @@ def average_patches(x: Tensor, count: int) -> Tensor:
     side, inner = math.isqrt(count), math.isqrt(x.shape[1] // count)
     squares = x.unflatten(1, (side, inner, side, inner))
     return squares.mean((2, 4)).flatten(1, 2)
+
+
+def grid_positions(
+    token_types: Tensor | None,
+    attention_mask: Tensor | None,
+    image_grids: Tensor | None,
+    video_grids: Tensor | None,
+    merge_size: int,
+) -> Tensor | None:
+    """Frame, row and column of every position of a text with images; words count all three axes up (paper 2409.12191).
+
+    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and columns of
+    patches. -> (3, B, T), or None where there is no image.
+    """
+    grids = {1: image_grids, 2: video_grids}
+    if token_types is None or (image_grids is None and video_grids is None):
+        return None
+    left = {kind: iter([] if grid is None else grid.tolist()) for kind, grid in grids.items()}
+    positions = token_types.new_zeros(3, *token_types.shape)
+    for row, types in enumerate(token_types):
+        real = torch.ones_like(types).bool() if attention_mask is None else attention_mask[row].bool()
+        start, found = 0, []
+        for kind, count in zip(*torch.unique_consecutive(types[real], return_counts=True), strict=True):
+            if kind == 0:
+                found.append(torch.arange(count, device=types.device).expand(3, -1) + start)
+                start += int(count)
+                continue
+            frames, rows, columns = next(left[int(kind)])
+            sides = (frames, rows // merge_size, columns // merge_size)
+            found.append(start + torch.cartesian_prod(*(torch.arange(side) for side in sides)).T.to(types.device))
+            start += max(sides[1:])
+        positions[:, row, real] = torch.cat(found, dim=1)
+    return positions

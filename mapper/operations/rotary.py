@@ -102,6 +102,31 @@ def rotary_tables_scaled(
     return (angles.cos() * factor).to(x.dtype), (angles.sin() * factor).to(x.dtype)
 
 
+def section_axes(sections: tuple[int, ...]) -> list[int]:
+    """Which axis of a position each angle takes: the first `sections[0]` angles the first axis, and so on."""
+    return [axis for axis, count in enumerate(sections) for _ in range(count)]
+
+
+def interleaved_axes(sections: tuple[int, ...]) -> list[int]:
+    """Which axis each angle takes: in turn as long as an axis has angles left, the first axis behind that."""
+    turns = enumerate(index % len(sections) for index in range(sum(sections)))
+    return [axis if index < len(sections) * sections[axis] else 0 for index, axis in turns]
+
+
+def rotary_tables_axes(
+    x: Tensor, positions: Tensor, frequencies: Tensor, axes: list[int]
+) -> tuple[Tensor, Tensor]:
+    """rotary_tables of positions with three axes, by the axis of each angle.
+
+    positions (3, B, T), or (B, T) where all axes are alike -> two (B, 1, T, R / 2)
+    """
+    if positions.ndim == 2:
+        return rotary_tables(x, positions, frequencies)
+    index = torch.tensor(axes, device=x.device)
+    angles = positions[index].permute(1, 2, 0)[:, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
     a, b = x.chunk(2, dim=-1)
