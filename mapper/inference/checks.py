@@ -133,13 +133,13 @@ def check_modules(leaves: Iterable[Leaf]) -> None:
 
 def harmful_fields(config: Config, families: Families) -> list[str]:
     """What no flow does though the config asks for it: fields that change nothing with other values than theirs."""
-    fields = config.harmful(families.irrelevant(), families.harmless())
+    fields = config.harmful(families.spared())
     return [f"config {shorten(field)} asks for what no flow here does" for field in fields]
 
 
 def unread_fields(config: Config, families: Families) -> list[str]:
     """A finding for the fields that no rule read and none calls irrelevant."""
-    fields = config.unread(families.irrelevant(), families.harmless())
+    fields = config.unread(families.spared())
     if not fields:
         return []
     what = "field is" if len(fields) == 1 else "fields are"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.errors import shorten
@@ -21,6 +21,20 @@ class Found:
     name: str
     value: Any
     wanted: bool = True  # False: it stands where an object should be that holds the field
+
+
+@dataclass(frozen=True)
+class Spared:
+    """Fields that change nothing: with any value, or with some."""
+
+    irrelevant: frozenset[str] = frozenset()
+    harmless: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    def beside(self, other: Spared | None) -> Spared:
+        """Both, the other's values first."""
+        if other is None:
+            return self
+        return Spared(self.irrelevant | other.irrelevant, {**self.harmless, **other.harmless})
 
 
 class Config:
@@ -125,27 +139,31 @@ class Config:
                 return Found(".".join(words[: at + 1]), value, wanted=False)
         return Found(name, value)
 
-    def unread(
-        self, irrelevant: Iterable[str] = (), harmless: Mapping[str, tuple[Any, ...]] | None = None
-    ) -> list[str]:
-        """Fields that no fact came from and no rule calls irrelevant, in order."""
-        return [name for name, known in self._left(irrelevant, harmless) if not known]
+    def unread(self, spared: Mapping[str, Spared]) -> list[str]:
+        """Fields that no fact came from and no rule calls irrelevant, in order; `spared` by the part of the config."""
+        return [name for name, known in self._left(spared) if not known]
 
-    def harmful(
-        self, irrelevant: Iterable[str] = (), harmless: Mapping[str, tuple[Any, ...]] | None = None
-    ) -> list[str]:
+    def harmful(self, spared: Mapping[str, Spared]) -> list[str]:
         """Those of them that are harmless with some values, and have another: what they ask for is not done."""
-        return [name for name, known in self._left(irrelevant, harmless) if known]
+        return [name for name, known in self._left(spared) if known]
 
-    def _left(
-        self, irrelevant: Iterable[str], harmless: Mapping[str, tuple[Any, ...]] | None
-    ) -> Iterator[tuple[str, bool]]:
+    def _left(self, spared: Mapping[str, Spared]) -> Iterator[tuple[str, bool]]:
         """Each field that nobody read, and whether some values of it are known."""
-        ignored = self.vocabulary.irrelevant.union(irrelevant)
-        allowed = {**self.vocabulary.harmless, **(harmless or {})}
-        for found in self._fields(self.data, "", ignored):
-            if found.name not in self.read and not _is_harmless(found, ignored, allowed):
-                known = found.name in allowed or found.name.rpartition(".")[2] in allowed
+        common = Spared(self.vocabulary.irrelevant, self.vocabulary.harmless)
+        whole = common.beside(spared.get(""))
+        for found in self._fields(self.data, "", whole.irrelevant):
+            folder, _, name = found.name.partition(".")
+            judges = [(found, whole)]
+            if name and folder in spared:
+                judges.append((Found(name, found.value), common.beside(spared[folder])))
+            if found.name not in self.read and not any(
+                _is_harmless(item, rules.irrelevant, rules.harmless) for item, rules in judges
+            ):
+                known = any(
+                    word in rules.harmless
+                    for item, rules in judges
+                    for word in (item.name, item.name.rpartition(".")[2])
+                )
                 yield (f"{found.name} = {shown(found.value)}" if known else found.name), known
 
     def _fields(

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mapper.errors import shorten
+from mapper.inference.config import Config, Spared
 from mapper.inference.matching import FamilyMatch, is_recognised
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
 from mapper.rulebook.vocabulary import Region
 
 if TYPE_CHECKING:
     from mapper.architecture import Leaf
-    from mapper.inference.config import Config
     from mapper.inference.names import Names
     from mapper.inference.scopes import Scope
     from mapper.rulebook.facts import FactRule
@@ -91,12 +91,12 @@ class Families:
                 keys[len(paths) : len(paths)] = [".".join(("tower", *scope.words[1:]))]
         return next((table[key] for table in tables for key in keys if key in table), ())
 
-    def irrelevant(self) -> tuple[str, ...]:
-        return tuple(name for family in self.everything for name in family.irrelevant)
-
-    def harmless(self) -> dict[str, tuple[Any, ...]]:
+    def spared(self) -> dict[str, Spared]:
+        """What each family says of fields that nobody reads, by the part of the config that it speaks about."""
+        own = [("", self.whole)] if self.whole else []
         return {
-            key: values for family in reversed(self.everything) for key, values in family.harmless.items()
+            folder: Spared(frozenset(family.irrelevant), family.harmless)
+            for folder, family in (*own, *((part.folder, part.family) for part in self.parts))
         }
 
     def varies(self) -> tuple[str, ...]:

@@ -42,17 +42,19 @@ def grid_positions(
     attention_mask: Tensor | None,
     image_grids: Tensor | None,
     video_grids: Tensor | None,
+    intervals: list[float] | None,
     merge_size: int,
 ) -> Tensor | None:
     """Frame, row and column of every position of a text with images; words count all three axes up (paper 2409.12191).
 
     token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and columns of
-    patches. -> (3, B, T), or None where there is no image.
+    patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None where there is no image.
     """
     grids = {1: image_grids, 2: video_grids}
     if token_types is None or (image_grids is None and video_grids is None):
         return None
-    left = {kind: iter([] if grid is None else grid.tolist()) for kind, grid in grids.items()}
+    left = {kind: [] if grid is None else grid.tolist() for kind, grid in grids.items()}
+    steps = [] if intervals is None else list(intervals)
     positions = token_types.new_zeros(3, *token_types.shape)
     for row, types in enumerate(token_types):
         real = torch.ones_like(types).bool() if attention_mask is None else attention_mask[row].bool()
@@ -62,9 +64,18 @@ def grid_positions(
                 found.append(torch.arange(count, device=types.device).expand(3, -1) + start)
                 start += int(count)
                 continue
-            frames, rows, columns = next(left[int(kind)])
-            sides = (frames, rows // merge_size, columns // merge_size)
-            found.append(start + torch.cartesian_prod(*(torch.arange(side) for side in sides)).T.to(types.device))
-            start += max(sides[1:])
+            frames, rows, columns = left[int(kind)].pop(0)
+            step = steps.pop(0) if kind == 2 and steps else 1
+            times = (torch.arange(frames, device=types.device) * step).long()
+            sides = [torch.arange(side // merge_size, device=types.device) for side in (rows, columns)]
+            found.append(start + torch.cartesian_prod(times, *sides).T)
+            start += max(rows, columns) // merge_size
         positions[:, row, real] = torch.cat(found, dim=1)
     return positions
+
+
+def frame_intervals(video_grids: Tensor | None, seconds: Tensor | None, rate: float) -> list[float] | None:
+    """How far apart the frames of each video stand, at `rate` positions a second; of a second each if not given."""
+    if video_grids is None:
+        return None
+    return [rate] * len(video_grids) if seconds is None else (seconds * rate).tolist()

@@ -112,3 +112,77 @@ def test_paligemma_whose_prefix_sees_itself_whole(tmp_path: Path) -> None:
         },
     }
     check(reference("PaliGemmaForConditionalGeneration", config), tmp_path, inputs)
+
+
+def packed_inputs(video: bool = False) -> dict[str, Inputs]:
+    """Texts with images of several sizes, their patches in one row; padding on either side; a text alone."""
+    generator = torch.Generator().manual_seed(1)
+    grids = torch.tensor([[1, 4, 4], [1, 2, 4], [1, 4, 4]])
+    ids = torch.randint(3, 80, (2, 18), generator=generator)
+    types = torch.zeros_like(ids)
+    for row, start, count in ((0, 2, 4), (0, 8, 2), (1, 3, 4)):
+        types[row, start : start + count] = 1
+    ids[types == 1] = PLACE
+    right = torch.ones_like(ids)
+    right[1, -4:] = 0
+    values = {
+        "input_ids": ids, "mm_token_type_ids": types, "image_grid_thw": grids,
+        "pixel_values": torch.randn(40, 3 * 2 * 8 * 8, generator=generator),
+    }  # fmt: skip
+    words = torch.randint(3, 80, (2, 7), generator=generator)
+    cases: dict[str, Inputs] = {
+        "all ones": {**values, "attention_mask": torch.ones_like(ids)},
+        "right": {**values, "attention_mask": right},
+        "left": {**_rolled(values, 4), "attention_mask": right.flip(1)},
+        "words": {"input_ids": words, "attention_mask": torch.ones_like(words)},
+    }
+    if video:
+        frames = {
+            **values,
+            "input_ids": torch.where(types == 1, PLACE + 1, ids),
+            "mm_token_type_ids": types * 2,
+        }
+        frames["video_grid_thw"] = torch.tensor([[2, 2, 4], [1, 2, 4], [2, 2, 4]])
+        frames["pixel_values_videos"] = frames.pop("pixel_values")
+        del frames["image_grid_thw"]
+        cases["video"] = {**frames, "attention_mask": right}
+        cases["seconds"] = {**frames, "second_per_grid_ts": torch.tensor([1.0, 0.5, 2.0])}
+    return cases
+
+
+def _rolled(values: dict[str, Any], count: int) -> dict[str, Any]:
+    """The second text pushed to the right, over its padding."""
+    moved = {}
+    for name in ("input_ids", "mm_token_type_ids"):
+        moved[name] = values[name].clone()
+        moved[name][1] = values[name][1].roll(count)
+    return {**values, **moved}
+
+
+@pytest.mark.parametrize("name", ["Qwen2VL", "Qwen2_5_VL"])
+def test_qwen2_vl(name: str, tmp_path: Path) -> None:
+    text = {
+        **TEXT,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 1, 1]},
+    }
+    sizes = (
+        {"embed_dim": 24, "hidden_size": 32}
+        if name == "Qwen2VL"
+        else {"hidden_size": 24, "out_hidden_size": 32}
+    )
+    more = (
+        {}
+        if name == "Qwen2VL"
+        else {"intermediate_size": 40, "window_size": 32, "fullatt_block_indexes": [1]}
+    )
+    vision = {"depth": 2, "num_heads": 2, "patch_size": 8, "temporal_patch_size": 2, "spatial_merge_size": 2}
+    config = getattr(transformers, f"{name}Config")(
+        text_config=text,
+        vision_config={**vision, **sizes, **more},
+        image_token_id=PLACE,
+        video_token_id=PLACE + 1,
+    )
+    inputs = packed_inputs(video=True)
+    if name == "Qwen2VL":
+        del inputs["seconds"]
+    check(reference(f"{name}ForConditionalGeneration", config), tmp_path, inputs)

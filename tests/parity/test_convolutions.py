@@ -62,5 +62,11 @@ def test_poolformer(name: str, scaled: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
 @pytest.mark.parametrize("padding", ["SAME", None])
 def test_bit(name: str, padding: str | None, tmp_path: Path) -> None:
-    fields = {**STAGES, "hidden_sizes": [16, 32], "embedding_size": 8, "num_groups": 4, "global_padding": padding}
+    fields = {
+        **STAGES,
+        "hidden_sizes": [16, 32],
+        "embedding_size": 8,
+        "num_groups": 4,
+        "global_padding": padding,
+    }
     made(name, "Bit", tmp_path, *OTHER_SIZES, **fields, embedding_dynamic_padding=padding is not None)
