@@ -117,13 +117,19 @@ def check(
     assert not report.unmapped
     check_keys(made.folder, made.built, made.loaded)
     worst = max(check_outputs(made, values, name, tolerance) for name, values in inputs.items())
-    record(made, report.family, worst)
+    record(made, report, worst)
     return made
 
 
-def record(made: Pair, family: str | None, worst: float) -> None:
-    """A line for `tools/validate.py`, which names the file, of what was compared and how far it was off."""
-    record_line(family, made.reference.config.model_type, type(made.reference).__name__, worst)
+def record(made: Pair, report: Any, worst: float) -> None:
+    """Lines for `tools/validate.py`, which names the file, of what was compared: the whole, and each of its towers."""
+    name = type(made.reference).__name__
+    record_line(report.family, made.reference.config.model_type, name, worst)
+    config = json.loads((made.folder / "config.json").read_text())
+    for tower, family in report.towers.items():
+        model_type = config.get(f"{tower}_config", {}).get("model_type")
+        if model_type:
+            record_line(family, model_type, name, worst)
 
 
 def record_line(family: str | None, model_type: str, name: str, worst: float) -> None:
