@@ -1,0 +1,37 @@
+"""Images as rows of places: which of them are real, and where they stand."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def places_seen(x: Tensor, pixel_mask: Tensor | None) -> Tensor:
+    """Which places of a feature map hold real pixels. x (B, C, Y, X), pixel_mask (B, height, width) -> (B, Y, X)"""
+    if pixel_mask is None:
+        return torch.ones_like(x[:, 0], dtype=torch.bool)
+    return F.interpolate(pixel_mask[None].float(), size=x.shape[-2:])[0].bool()
+
+
+def place_sinusoids(x: Tensor, seen: Tensor, temperature: float) -> Tensor:
+    """Sines and cosines of where a place stands among the real rows and columns (paper 2005.12872).
+
+    x (B, C, Y, X), seen (B, Y, X) -> (B, Y * X, C): rows first, then columns
+    """
+    size = x.shape[1] // 2
+    down, across = seen.cumsum(1, dtype=torch.float32), seen.cumsum(2, dtype=torch.float32)
+    down = down / (down[:, -1:] + 1e-6) * 2 * math.pi
+    across = across / (across[:, :, -1:] + 1e-6) * 2 * math.pi
+    index = torch.arange(size // 2, dtype=torch.float32, device=x.device)
+    wave = temperature ** (2 * index / size)
+    angles = torch.stack((down, across), dim=-1)[..., None] / wave  # (B, Y, X, 2, size / 2)
+    waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
+    return waves.flatten(3).flatten(1, 2).to(x.dtype)
+
+
+def repeat_rows(rows: Tensor, x: Tensor) -> Tensor:
+    """The same rows for each of a batch. rows (N, W), x (B, ...) -> (B, N, W)"""
+    return rows.expand(x.shape[0], -1, -1)

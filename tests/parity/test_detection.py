@@ -1,0 +1,57 @@
+"""Models that find things in images against the reference library: other sizes, batch 1, images with borders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.parity.harness import check, image_inputs, reference, transformers
+
+BACKBONE = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "out_features": ["stage2"]}
+SIZES = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 44,
+    "decoder_ffn_dim": 48,
+    "num_queries": 5,
+    "num_labels": 3,
+}
+
+
+def inputs() -> dict[str, dict[str, Any]]:
+    cases = image_inputs((48, 80), own=(64, 64))
+    mask = torch.ones(3, 64, 64, dtype=torch.long)
+    mask[1, :, 40:] = 0
+    mask[2, 35:] = 0
+    cases["borders"] = {**cases["own size"], "pixel_mask": mask}
+    return cases
+
+
+def detector(prefix: str, name: str, tmp_path: Path, layer_type: str = "basic", **more: Any) -> None:
+    backbone = transformers.ResNetConfig(**BACKBONE, layer_type=layer_type)
+    config = getattr(transformers, f"{prefix}Config")(
+        backbone_config=backbone,
+        use_timm_backbone=False,
+        use_pretrained_backbone=False,
+        backbone=None,
+        **{**SIZES, **more},
+    )
+    check(reference(f"{prefix}{name}", config), tmp_path, inputs())
+
+
+@pytest.mark.parametrize("name", ["Model", "ForObjectDetection"])
+@pytest.mark.parametrize("prefix", ["TableTransformer", "Detr"])
+def test_detr(prefix: str, name: str, tmp_path: Path) -> None:
+    detector(prefix, name, tmp_path, "basic" if name == "Model" else "bottleneck")
+
+
+@pytest.mark.parametrize("act", ["gelu"])
+@pytest.mark.parametrize("prefix", ["TableTransformer", "Detr"])
+def test_detr_of_another_activation(prefix: str, act: str, tmp_path: Path) -> None:
+    detector(prefix, "ForObjectDetection", tmp_path, activation_function=act)
