@@ -100,3 +100,30 @@ def test_esm_with_other_options(kind: str, tmp_path: Path) -> None:
     options = {"position_embedding_type": kind, "token_dropout": False, "emb_layer_norm_before": True}
     config = transformers.EsmConfig(**SIZES, **options, mask_token_id=40, rope_theta=500.0)
     compare("EsmForMaskedLM", config, tmp_path, as_it_is=True)
+
+
+MOBILE: dict[str, Any] = {**SIZES, "embedding_size": 24, "intra_bottleneck_size": 24, "hidden_size": 40}
+HEADS = ("Model", *COMMON, "ForPreTraining", "ForNextSentencePrediction")
+
+
+@pytest.mark.parametrize(
+    ("activated", "head"), [(False, head) for head in HEADS] + [(True, "ForPreTraining")]
+)
+def test_mobilebert(activated: bool, head: str, tmp_path: Path) -> None:
+    options = {"classifier_activation": activated, "num_feedforward_networks": 2, "hidden_act": "gelu"}
+    without = ["left"] if "Sequence" in head and not activated else []
+    compare(f"MobileBert{head}", transformers.MobileBertConfig(**MOBILE | options), tmp_path, without=without)
+
+
+def test_mobilebert_with_one_feed_forward(tmp_path: Path) -> None:
+    options = {"num_feedforward_networks": 1, "classifier_activation": True}
+    compare("MobileBertForMaskedLM", transformers.MobileBertConfig(**MOBILE | options), tmp_path)
+
+
+def test_a_base_model_whose_config_names_a_class_with_a_head(tmp_path: Path) -> None:
+    """As sentence encoders are published: its names lack the folder of the base model, so no head is missing."""
+
+    def other_class(fields: dict[str, Any]) -> None:
+        fields["architectures"] = ["MPNetForMaskedLM"]
+
+    compare("MPNetModel", transformers.MPNetConfig(**SIZES), tmp_path, edit=other_class)
