@@ -47,3 +47,15 @@ def response_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """
     size = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)
     return weight * (x * (size / (size.mean(dim=-1, keepdim=True) + 1e-6))) + bias + x
+
+
+def convolve_by_position(x: Tensor, weights: Tensor, head_dim: int) -> Tensor:
+    """Sums each position's neighbours by weights of its own, one set a head, softmaxed (span-based convolution).
+
+    x (B, T, H * D), weights (B, T, H * K), K odd -> (B, T, H * D)
+    """
+    weights = weights.unflatten(-1, (x.shape[-1] // head_dim, -1)).softmax(dim=-1)  # (B, T, H, K)
+    size = weights.shape[-1]
+    near = F.pad(x.transpose(1, 2), (size // 2, size // 2)).unfold(2, size, 1)  # (B, H * D, T, K)
+    near = near.transpose(1, 2).unflatten(2, (-1, head_dim))  # (B, T, H, D, K)
+    return (near * weights[:, :, :, None]).sum(dim=-1).flatten(2)

@@ -127,3 +127,57 @@ def test_a_base_model_whose_config_names_a_class_with_a_head(tmp_path: Path) -> 
         fields["architectures"] = ["MPNetForMaskedLM"]
 
     compare("MPNetModel", transformers.MPNetConfig(**SIZES), tmp_path, edit=other_class)
+
+
+@pytest.mark.parametrize("prefix", ["AltCLIP", "ChineseCLIP"])
+def test_clip_with_a_text_tower_of_another_family(prefix: str, tmp_path: Path) -> None:
+    """A first word that is padding is nothing to compare an image by."""
+    text = {**SIZES, "project_dim": 20} if prefix == "AltCLIP" else SIZES
+    vision = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes = {"image_size": 32, "patch_size": 8}
+    config = getattr(transformers, f"{prefix}Config")(
+        text_config=text, vision_config=vision | sizes, projection_dim=20
+    )
+    inputs = text_inputs(99, segments=0, padding=1)
+    del inputs["left"]
+    pixels = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    cases = {
+        name: {**values, "pixel_values": pixels[: len(values["input_ids"])]}
+        for name, values in inputs.items()
+    }
+    check(reference(f"{prefix}Model", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_squeezebert(head: str, tmp_path: Path) -> None:
+    options = {"q_groups": 2, "k_groups": 4, "v_groups": 1, "output_groups": 8, "layer_norm_eps": 1e-3}
+    compare(
+        f"SqueezeBert{head}", transformers.SqueezeBertConfig(**SIZES, **options, embedding_size=32), tmp_path
+    )
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_convbert(head: str, tmp_path: Path) -> None:
+    options = {"embedding_size": 24, "conv_kernel_size": 5, "hidden_act": "relu"}
+    without = ["left"] if "Sequence" in head else []
+    compare(f"ConvBert{head}", transformers.ConvBertConfig(**SIZES | options), tmp_path, without=without)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_deberta(head: str, tmp_path: Path) -> None:
+    without = ["left"] if "Sequence" in head else []
+    compare(f"Deberta{head}", transformers.DebertaConfig(**SIZES), tmp_path, without=without)
+
+
+DISENTANGLED: dict[str, dict[str, Any]] = {
+    "both": {"pos_att_type": ["c2p", "p2c"], "position_biased_input": False},
+    "one": {"pos_att_type": ["c2p"], "max_relative_positions": 5, "type_vocab_size": 2},
+    "other": {"pos_att_type": "p2c", "legacy": False},
+}
+
+
+@pytest.mark.parametrize("options", DISENTANGLED.values(), ids=DISENTANGLED)
+def test_deberta_compares_contents_with_distances(options: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.DebertaConfig(**SIZES | options, relative_attention=True)
+    positions = options.get("position_biased_input", True)
+    compare("DebertaForMaskedLM", config, tmp_path, positions=positions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from mapper.operations.convolution import convolve_by_position
 from mapper.operations.inputs import boxes_of_tokens
 from mapper.operations.tokens import with_neighbours, without_masked_tokens
 
@@ -28,3 +29,14 @@ def test_boxes_are_zero_unless_given() -> None:
     assert boxes_of_tokens(ids, None).shape == (2, 3, 4)
     given = torch.ones(2, 3, 4, dtype=torch.long)
     assert boxes_of_tokens(ids, given) is given
+
+
+def test_neighbours_are_weighed_by_each_position_and_head() -> None:
+    x = torch.randn(2, 5, 6)
+    weights = torch.randn(2, 5, 3 * 3)
+    y = convolve_by_position(x, weights, 2)
+    shares = weights[1, 2].view(3, 3).softmax(-1)
+    wanted = torch.cat([shares[head] @ x[1, 1:4, 2 * head : 2 * head + 2] for head in range(3)])
+    torch.testing.assert_close(y[1, 2], wanted)
+    first = weights[0, 0].view(3, 3).softmax(-1)[0]
+    torch.testing.assert_close(y[0, 0, :2], first[1] * x[0, 0, :2] + first[2] * x[0, 1, :2])
