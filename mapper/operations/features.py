@@ -79,3 +79,24 @@ def frame_intervals(video_grids: Tensor | None, seconds: Tensor | None, rate: fl
     if video_grids is None:
         return None
     return [rate] * len(video_grids) if seconds is None else (seconds * rate).tolist()
+
+
+def single_frames(video_grids: Tensor | None) -> Tensor | None:
+    """Each frame of a video as a grid of its own: (videos, 3) -> (frames, 3)."""
+    if video_grids is None:
+        return None
+    grids = video_grids.repeat_interleave(video_grids[:, 0], dim=0)
+    return torch.cat([torch.ones_like(grids[:, :1]), grids[:, 1:]], dim=1)
+
+
+def entry(values: tuple[Tensor, ...] | None, index: int) -> Tensor | None:
+    """One of several values, or None where there are none."""
+    return None if values is None else values[index]
+
+
+def add_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int, index: int) -> Tensor:
+    """x (B, T, W) plus features[index] (N, W) where input_ids (B, T) are place_id; layers behind the last get none."""
+    if features is None or index >= len(features):
+        return x
+    places = (input_ids == place_id).unsqueeze(-1)
+    return x + torch.zeros_like(x).masked_scatter(places, features[index].to(x.dtype))

@@ -186,3 +186,18 @@ def test_qwen2_vl(name: str, tmp_path: Path) -> None:
     if name == "Qwen2VL":
         del inputs["seconds"]
     check(reference(f"{name}ForConditionalGeneration", config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("name", ["Qwen3VL", "Qwen3VLMoe"])
+def test_qwen3_vl_whose_first_layers_take_in_deeper_features(name: str, tmp_path: Path) -> None:
+    rope = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 1, 1]}
+    experts = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
+    text = {**TEXT, "head_dim": 8, "rope_parameters": rope, **(experts if name == "Qwen3VLMoe" else {})}
+    vision = {
+        "depth": 3, "num_heads": 2, "patch_size": 8, "temporal_patch_size": 2, "spatial_merge_size": 2, "hidden_size": 24,
+        "out_hidden_size": 32, "intermediate_size": 40, "deepstack_visual_indexes": [0, 2], "num_position_embeddings": 16,
+    }  # fmt: skip
+    config = getattr(transformers, f"{name}Config")(
+        text_config=text, vision_config=vision, image_token_id=PLACE, video_token_id=PLACE + 1
+    )
+    check(reference(f"{name}ForConditionalGeneration", config), tmp_path, packed_inputs())
