@@ -65,3 +65,28 @@ def test_m2m_100(name: str, tmp_path: Path) -> None:
 def test_blenderbot(name: str, tmp_path: Path) -> None:
     config = transformers.BlenderbotConfig(**BART, scale_embedding=name == "BlenderbotModel")
     check(reference(name, config), tmp_path, answers(99))
+
+
+T5GEMMA = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "intermediate_size": 44,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "query_pre_attn_scalar": 24,
+    "sliding_window": 3,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "pad_token_id": 0,
+}
+
+
+@pytest.mark.parametrize("name", ["T5GemmaModel", "T5GemmaForConditionalGeneration"])
+def test_t5gemma(name: str, tmp_path: Path) -> None:
+    encoder = transformers.T5GemmaModuleConfig(**T5GEMMA)
+    decoder = transformers.T5GemmaModuleConfig(
+        **{**T5GEMMA, "num_attention_heads": 2, "num_key_value_heads": 1}, attn_logit_softcapping=20.0
+    )
+    config = transformers.T5GemmaConfig(encoder=encoder, decoder=decoder, vocab_size=99)
+    check(reference(name, config), tmp_path, answers(99))
