@@ -101,3 +101,15 @@ def sliding_block_mask(
 def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Sets padded positions to zero. x (B, T, C), attention_mask (B, T) or None -> (B, T, C)"""
     return x if attention_mask is None else x * (attention_mask != 0).unsqueeze(-1).to(x.dtype)
+
+
+def short_enough(x: Tensor, length: int) -> Tensor:
+    """x, of at most `length` positions: with more, its attention would be sparse, which is not done here.
+
+    x (B, T, C). Raises ValueError.
+    """
+    if x.shape[1] > length:
+        raise ValueError(
+            f"{x.shape[1]} positions: beyond {length}, attention is sparse, which is not done here"
+        )
+    return x

@@ -97,7 +97,25 @@ def zero_frames(x: Tensor, mask: Tensor | None, times: int) -> Tensor:
 
 def mean_of_pairs(x: Tensor) -> Tensor:
     """The mean of each two neighbours; an odd one at the end is left out. x (B, T, W) -> (B, T // 2, W)"""
-    return x[:, : x.shape[1] // 2 * 2].unflatten(1, (-1, 2)).mean(dim=2)
+    return mean_of_groups(x, 2)
+
+
+def mean_of_groups(x: Tensor, count: int) -> Tensor:
+    """The mean of each `count` neighbours; what is left at the end is left out.
+
+    x (B, T, W) -> (B, T // count, W)
+    """
+    return x[:, : x.shape[1] // count * count].unflatten(1, (-1, count)).mean(dim=2)
+
+
+def squeezed_mask(mask: Tensor | None, count: int) -> Tensor | None:
+    """The mask of groups of `count` frames: real where one of them is.
+
+    mask (B, T) or None -> (B, T // count)
+    """
+    if mask is None:
+        return None
+    return mask[:, : mask.shape[1] // count * count].unflatten(1, (-1, count)).any(dim=2)
 
 
 def stack_frames(x: Tensor, count: int) -> Tensor:
@@ -117,3 +135,17 @@ def unstack_frames(x: Tensor, count: int) -> Tensor:
 def stacked_mask(mask: Tensor | None, count: int) -> Tensor | None:
     """The mask of stacked frames: that of the first of each. mask (B, T) or None"""
     return None if mask is None else mask[:, ::count] != 0
+
+
+def add_shorter(x: Tensor, y: Tensor) -> Tensor:
+    """The sum of two sequences, as long as the shorter. x (B, T, W), y (B, S, W) -> (B, min(T, S), W)"""
+    length = min(x.shape[1], y.shape[1])
+    return x[:, :length] + y[:, :length]
+
+
+def fit_length(x: Tensor, like: Tensor) -> Tensor:
+    """x with zeros behind it until it is as long as another sequence.
+
+    x (B, T, W), like (B, S, ...) -> (B, S, W)
+    """
+    return F.pad(x, (0, 0, 0, like.shape[1] - x.shape[1]))

@@ -96,6 +96,7 @@ def test_lasr(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, features(43, 16, mask="attention_mask", last=True))
 
 
+TOWER_OF_WAVES = {key: value for key, value in TOWER.items() if key != "num_mel_bins"} | {"vocab_size": 30}
 CONFORMER = {
     "vocab_size": 30,
     "hidden_size": 32,
@@ -168,3 +169,17 @@ def test_speech_to_text(name: str, tmp_path: Path) -> None:
     for case in cases.values():
         case["decoder_input_ids"] = ids[: len(case["input_features"])]
     check(reference(name, config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("name", ["SEWModel", "SEWForCTC"])
+def test_sew(name: str, tmp_path: Path) -> None:
+    config = transformers.SEWConfig(
+        **TOWER_OF_WAVES,
+        squeeze_factor=2 if name == "SEWModel" else 3,
+        conv_dim=(16, 16, 24),
+        conv_kernel=(5, 3, 2),
+        conv_stride=(3, 2, 2),
+        num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=4,
+    )
+    check(reference(name, config), tmp_path, waveforms())

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 from tests.parity.harness import check, reference, text_inputs, transformers
-from tests.parity.test_encoder_decoders import BART, answers, untie
+from tests.parity.test_encoder_decoders import BART, T5, answers, untie
 
 
 @pytest.mark.parametrize("name", ["PegasusModel", "PegasusForConditionalGeneration"])
@@ -89,4 +90,21 @@ def test_t5gemma(name: str, tmp_path: Path) -> None:
         **{**T5GEMMA, "num_attention_heads": 2, "num_key_value_heads": 1}, attn_logit_softcapping=20.0
     )
     config = transformers.T5GemmaConfig(encoder=encoder, decoder=decoder, vocab_size=99)
+    check(reference(name, config), tmp_path, answers(99))
+
+
+@pytest.mark.parametrize("name", ["BigBirdPegasusModel", "BigBirdPegasusForConditionalGeneration"])
+def test_bigbird_pegasus(name: str, tmp_path: Path) -> None:
+    config = transformers.BigBirdPegasusConfig(
+        **BART, block_size=4, num_random_blocks=1, use_bias=name.endswith("l")
+    )
+    made = check(reference(name, config), tmp_path, answers(99))
+    ids = torch.zeros(1, 29, dtype=torch.long)
+    with pytest.raises(ValueError, match="beyond 28, attention is sparse"):
+        made.built(input_ids=ids, decoder_input_ids=ids[:, :3])
+
+
+@pytest.mark.parametrize("name", ["LongT5Model", "LongT5ForConditionalGeneration"])
+def test_longt5(name: str, tmp_path: Path) -> None:
+    config = transformers.LongT5Config(**T5, local_radius=3, feed_forward_proj="gated-gelu")
     check(reference(name, config), tmp_path, answers(99))
