@@ -88,3 +88,15 @@ def test_nemotron_h(name: str, tmp_path: Path) -> None:
         time_step_min=0.5,
     )  # fmt: skip
     check(reference(name, made), tmp_path, INPUTS)
+
+
+@pytest.mark.parametrize(("experts", "positions"), [(4, "rope"), (0, None)])
+def test_granitemoehybrid(experts: int, positions: str | None, tmp_path: Path) -> None:
+    made = transformers.GraniteMoeHybridConfig(
+        vocab_size=99, hidden_size=32, num_hidden_layers=2, layer_types=["linear_attention", "full_attention"], num_attention_heads=4,
+        num_key_value_heads=2, intermediate_size=24, shared_intermediate_size=40, num_local_experts=experts, num_experts_per_tok=2,
+        mamba_n_heads=4, mamba_d_state=8, mamba_n_groups=2, mamba_chunk_size=8, position_embedding_type=positions, pad_token_id=1,
+        residual_multiplier=0.4, embedding_multiplier=3.0, logits_scaling=2.0, attention_multiplier=0.3,
+    )  # fmt: skip
+    inputs = text_inputs(99, padding=1, left_positions=True) if positions else INPUTS
+    check(reference("GraniteMoeHybridForCausalLM", made), tmp_path, inputs)
