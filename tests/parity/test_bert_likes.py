@@ -181,3 +181,29 @@ def test_deberta_compares_contents_with_distances(options: dict[str, Any], tmp_p
     config = transformers.DebertaConfig(**SIZES | options, relative_attention=True)
     positions = options.get("position_biased_input", True)
     compare("DebertaForMaskedLM", config, tmp_path, positions=positions)
+
+
+READERS = (
+    "BertLMHeadModel",
+    "BertModel",
+    "RobertaForCausalLM",
+    "XLMRobertaForCausalLM",
+    "CamembertForCausalLM",
+    "ElectraForCausalLM",
+)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_decoder_that_reads_what_an_encoder_made(name: str, tmp_path: Path) -> None:
+    kind = name.partition("For")[0].removesuffix("LMHeadModel").removesuffix("Model")
+    config = getattr(transformers, f"{kind}Config")(**SIZES, is_decoder=True, add_cross_attention=True)
+    generator = torch.Generator().manual_seed(2)
+    made, mask = torch.randn(3, 7, 32, generator=generator), torch.ones(3, 7, dtype=torch.long)
+    mask[1, :3] = mask[2, 5:] = 0
+    cases = {}
+    for case, values in text_inputs(99, padding=1).items():
+        if case == "left" and name == "BertModel":
+            continue  # its pooler reads a first position that is padding
+        rows = len(values["input_ids"])
+        cases[case] = {**values, "encoder_hidden_states": made[:rows], "encoder_attention_mask": mask[:rows]}
+    check(reference(name, config), tmp_path, cases)
