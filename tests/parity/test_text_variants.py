@@ -33,3 +33,12 @@ def test_variant(case: str, tmp_path: Path) -> None:
     name, fields = CASES[case]
     config = getattr(transformers, name).config_class(**fields)
     check(reference(name, config), tmp_path, text_inputs(WORDS, padding=0))
+
+
+@pytest.mark.parametrize("name", ["XLNetLMHeadModel", "XLNetModel", "XLNetForTokenClassification"])
+def test_xlnet(name: str, tmp_path: Path) -> None:
+    config = transformers.XLNetConfig(
+        vocab_size=WORDS, d_model=32, n_layer=2, n_head=4, d_inner=48, ff_activation="relu", num_labels=3
+    )
+    inputs = text_inputs(WORDS, padding=5, segments=2, positions=False)
+    check(reference(name, config), tmp_path, inputs)
