@@ -154,6 +154,7 @@ class Body:
             order = sorted(reference.items, key=element_indices)
             return f"({', '.join(self.bodies.paths.spell(base, start, place_of(item)) for item in order)})"
         folder = self.bodies.paths.root.find(list_folder(place, start))
+        folder = folder.elements() or folder
         meant = sum(len(place_of(item)[len(folder.place)]) for item in reference.items)
         if meant == sum(len(key) for key in folder.children):
             return self.bodies.paths.elements(base, start, folder)

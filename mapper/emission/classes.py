@@ -108,7 +108,13 @@ class Classes:
             draft.base = "nn.ModuleList" if folder.is_sequence else "nn.ModuleDict"
             draft.lines.append(f"super().__init__({self.container_items(draft, folder)})")
         else:
+            elements = folder.elements() if folder is not self.root else None
+            if elements is not None:  # a list with tensors of its own beside
+                draft.base = "nn.ModuleList"
+                draft.lines.append(f"super().__init__({self.container_items(draft, elements)})")
             for key, child in folder.children.items():
+                if elements is not None and isinstance(key, tuple):
+                    continue
                 for word in [key] if isinstance(key, str) else map(str, key):
                     draft.lines.append(self.child_line(draft, word, child))
         draft.methods = self.methods(folder, draft)

@@ -35,6 +35,15 @@ class Folder:
         indices = sorted(index for key in self.children if isinstance(key, tuple) for index in key)
         return self.is_list and indices == list(range(len(indices)))
 
+    def elements(self) -> Folder | None:
+        """Its numbered folders alone, where they run from 0 without a gap and only tensors stand beside them."""
+        beside = [child for key, child in self.children.items() if not isinstance(key, tuple)]
+        numbered = {key: child for key, child in self.children.items() if isinstance(key, tuple)}
+        bare = all(isinstance(child, Leaf) and child.kind in ("Parameter", "Buffer") for child in beside)
+        modules = all(isinstance(child, Folder) for child in numbered.values())
+        listed = Folder(self.place, numbered, self.block, self.methods, self.tower, self.rank)
+        return listed if bare and modules and listed.is_sequence else None
+
     def folders(self) -> Iterator[Folder]:
         """Every folder below and this one, the deepest first."""
         for child in self.children.values():

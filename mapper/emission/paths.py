@@ -39,7 +39,8 @@ class Paths:
                 raise FlowError(
                     f"'{folder.place}.{Place((part,))}' stands for several modules where one is meant"
                 )
-            return f"[{part[0]}]" if folder.is_sequence else f'["{part[0]}"]'
+            listed = folder.elements() or folder
+            return f"[{part[0]}]" if listed.is_sequence else f'["{part[0]}"]'
         return f'["{part}"]' if is_number(part) else f".{self.attribute(part)}"
 
     def elements(self, base: str, owner: Place, folder: Folder) -> str:

@@ -123,6 +123,19 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "num_shared_experts": 1, "bos_token_id": 1, "eos_token_id": 1,
         },
     ),
+    "laguna": (
+        "LagunaForCausalLM",
+        "LagunaConfig",
+        {
+            **EXPERTS, "head_dim": 16, "shared_expert_intermediate_size": 24, "sliding_window": 4, "layer_types": WINDOWS, "moe_routed_scaling_factor": 1.5,
+            "mlp_layer_types": ["sparse", "sparse"], "num_attention_heads_per_layer": [4, 2], "gating": "per-head",
+        },
+    ),
+    "laguna with a gate for each channel": (
+        "LagunaForCausalLM",
+        "LagunaConfig",
+        {**EXPERTS, "head_dim": 16, "shared_expert_intermediate_size": 24, "gating": "per-channel", "mlp_layer_types": ["dense", "sparse"]},
+    ),
     "granitemoe": ("GraniteMoeForCausalLM", "GraniteMoeConfig", {**GRANITE}),
     "granitemoeshared": ("GraniteMoeSharedForCausalLM", "GraniteMoeSharedConfig", {**GRANITE, "shared_intermediate_size": 40}),
     "granitemoe_swa": (
