@@ -35,3 +35,17 @@ def place_sinusoids(x: Tensor, seen: Tensor, temperature: float) -> Tensor:
 def repeat_rows(rows: Tensor, x: Tensor) -> Tensor:
     """The same rows for each of a batch. rows (N, W), x (B, ...) -> (B, N, W)"""
     return rows.expand(x.shape[0], -1, -1)
+
+
+def point_sinusoids(points: Tensor, size: int, temperature: float) -> Tensor:
+    """Sines and cosines of points between 0 and 1 (paper 2108.06152). points (..., 2) as x, y -> (..., 2 * size): y first"""
+    index = torch.arange(size // 2, dtype=torch.float32, device=points.device)
+    angles = points.flip(-1)[..., None] * 2 * math.pi / temperature ** (2 * index / size)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-3).to(points.dtype)
+
+
+def boxes_around(offsets: Tensor, centres: Tensor) -> Tensor:
+    """Boxes as x, y, width, height between 0 and 1: offsets (..., 4) from centres (..., 2), both before the sigmoid"""
+    centres = centres.sigmoid()
+    centres = torch.log(centres.clamp(min=1e-5) / (1 - centres).clamp(min=1e-5))
+    return torch.cat((offsets[..., :2] + centres, offsets[..., 2:]), dim=-1).sigmoid()

@@ -55,3 +55,8 @@ def test_detr(prefix: str, name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefix", ["TableTransformer", "Detr"])
 def test_detr_of_another_activation(prefix: str, act: str, tmp_path: Path) -> None:
     detector(prefix, "ForObjectDetection", tmp_path, activation_function=act)
+
+
+@pytest.mark.parametrize("name", ["Model", "ForObjectDetection"])
+def test_conditional_detr(name: str, tmp_path: Path) -> None:
+    detector("ConditionalDetr", name, tmp_path)
