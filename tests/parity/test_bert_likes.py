@@ -207,3 +207,11 @@ def test_a_decoder_that_reads_what_an_encoder_made(name: str, tmp_path: Path) ->
         rows = len(values["input_ids"])
         cases[case] = {**values, "encoder_hidden_states": made[:rows], "encoder_attention_mask": mask[:rows]}
     check(reference(name, config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON[1:]])
+def test_lilt(head: str, tmp_path: Path) -> None:
+    options = {"hidden_size": 48, "channel_shrink_ratio": 2, "max_2d_position_embeddings": 50}
+    without = ["left"] if "Sequence" in head else []
+    config = transformers.LiltConfig(**SIZES | options)
+    compare(f"Lilt{head}", config, tmp_path, boxes=True, without=without)
