@@ -165,13 +165,16 @@ class _Reading:
         vocabulary = words_of(self.rulebook, self.families, self.names)
         leaves = resolve(self.tree, vocabulary)
         self.place(leaves, vocabulary)
+        found = list(self.findings)
+        self.count_layers()
         if apart := differing_elements(self.root, self.facts):
             leaves = resolve(self.tree, vocabulary, apart)
             self.place(leaves, vocabulary)
+            self.findings = found
+            self.count_layers()
         unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
         read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
         check_scopes(self.facts.given, self.root)
-        self.count_layers()
         for family, folder, names, leaves_of in self.families.checked(self.names, read):
             part, model_type = self.facts.config.part(folder), self.facts.config.type_of(folder)
             self.gap(lacking_names(family, names, model_type))

@@ -70,3 +70,9 @@ def test_bit(name: str, padding: str | None, tmp_path: Path) -> None:
         "global_padding": padding,
     }
     made(name, "Bit", tmp_path, *OTHER_SIZES, **fields, embedding_dynamic_padding=padding is not None)
+
+
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+@pytest.mark.parametrize("border", [False, True])
+def test_mobilenet_v1(name: str, border: bool, tmp_path: Path) -> None:
+    made(name, "MobileNetV1", tmp_path, *OTHER_SIZES, depth_multiplier=0.25, tf_padding=border)
