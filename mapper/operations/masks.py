@@ -113,3 +113,22 @@ def short_enough(x: Tensor, length: int) -> Tensor:
             f"{x.shape[1]} positions: beyond {length}, attention is sparse, which is not done here"
         )
     return x
+
+
+def join_prefix(prefix: Tensor | None, x: Tensor) -> Tensor:
+    """States that stand before others, where there are any. prefix (B, P, W) or None -> (B, P + T, W)"""
+    return x if prefix is None else torch.cat((prefix, x), dim=1)
+
+
+def joined_mask(prefix: Tensor | None, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """What x sees behind a prefix whose positions see each other: all of it, and the real ones before.
+
+    prefix (B, P, W) or None, x (B, T, W), attention_mask (B, T) or None -> (1 or B, 1, P + T, P + T)
+    """
+    if prefix is None:
+        return causal_mask(x, attention_mask)
+    joined = join_prefix(prefix, x)
+    index = torch.arange(joined.shape[1], device=x.device)
+    if attention_mask is not None:
+        attention_mask = F.pad(attention_mask, (prefix.shape[1], 0), value=1)
+    return prefix_mask(joined, attention_mask, (index < prefix.shape[1])[None])

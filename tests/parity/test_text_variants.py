@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tests.parity.harness import check, reference, text_inputs, transformers
+from tests.parity.harness import check, image_inputs, reference, text_inputs, transformers
 
 WORDS = 99
 BERT = {
@@ -42,3 +43,28 @@ def test_xlnet(name: str, tmp_path: Path) -> None:
     )
     inputs = text_inputs(WORDS, padding=5, segments=2, positions=False)
     check(reference(name, config), tmp_path, inputs)
+
+
+VISION = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "image_size": 16,
+    "patch_size": 8,
+}
+
+
+def test_git_reads_text_behind_an_image_and_without_one(tmp_path: Path) -> None:
+    config = transformers.GitConfig(**BERT, vision_config=VISION)
+    texts = text_inputs(WORDS, padding=0, positions=False)
+    pixels = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+    seen = {
+        f"{key}, image": {**texts[key], "pixel_values": pixels} for key in ("no mask", "right", "all ones")
+    }
+    check(reference("GitForCausalLM", config), tmp_path, {**texts, **seen})
+
+
+def test_the_images_that_git_reads(tmp_path: Path) -> None:
+    model = reference("GitVisionModel", transformers.GitVisionConfig(**VISION))
+    check(model, tmp_path, image_inputs(own=(16, 16)))

@@ -194,3 +194,14 @@ def test_a_decoder_without_ids_reads_the_shifted_ones_of_the_encoder():
     ids = torch.tensor([[5, 6, 7]])
     assert positions.decoder_ids(None, ids, 2, 1).tolist() == [[2, 5, 6]]
     assert positions.decoder_ids(torch.tensor([[9]]), ids, 2, 1).tolist() == [[9]]
+
+
+def test_a_prefix_is_seen_by_all_and_sees_itself_alone():
+    prefix, x = torch.zeros(2, 2, 3), torch.ones(2, 3, 3)
+    assert masks.join_prefix(prefix, x)[0, :, 0].tolist() == [0, 0, 1, 1, 1]
+    assert masks.join_prefix(None, x) is x
+    hidden = torch.tensor([[0, 1, 1], [1, 1, 1]])
+    seen = masks.joined_mask(prefix, x, hidden)[0, 0].long()
+    expected = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]]
+    assert seen.tolist() == expected
+    assert torch.equal(masks.joined_mask(None, x, hidden), masks.causal_mask(x, hidden))
