@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from tests.parity.harness import Pair, check, reference, text_inputs, transformers
+import mapper
+from tests.parity.harness import Pair, check, check_outputs, pair, reference, text_inputs, transformers
 
 SIZES: dict[str, Any] = {
     "vocab_size": 99,
@@ -215,3 +216,27 @@ def test_lilt(head: str, tmp_path: Path) -> None:
     without = ["left"] if "Sequence" in head else []
     config = transformers.LiltConfig(**SIZES | options)
     compare(f"Lilt{head}", config, tmp_path, boxes=True, without=without)
+
+
+def test_a_list_of_layers_that_holds_something_else_too(tmp_path: Path) -> None:
+    """One release writes the angles of all layers under `layer.*`: a name, not a number."""
+    config = transformers.EsmConfig(
+        **SIZES, position_embedding_type="rotary", token_dropout=True, mask_token_id=40
+    )
+    made = pair(reference("EsmModel", config), tmp_path)
+    assert any(".*." in name for name in load_file(tmp_path / "model.safetensors"))
+    assert mapper.inspect(tmp_path).architecture.reading == "exact"
+    for name, values in text_inputs(99, padding=1).items():
+        check_outputs(made, values, name)
+
+
+def test_a_pre_norm_encoder_without_its_final_norm_is_incomplete(tmp_path: Path) -> None:
+    model = reference("RobertaPreLayerNormModel", transformers.RobertaPreLayerNormConfig(**SIZES))
+    pair(model, tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file(
+        {name: value for name, value in tensors.items() if not name.startswith("LayerNorm")},
+        tmp_path / "model.safetensors",
+    )
+    with pytest.raises(mapper.MapperError, match="tower has no final_norm, which every bert_pre_norm has"):
+        mapper.inspect(tmp_path)
