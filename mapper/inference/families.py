@@ -75,8 +75,8 @@ class Families:
         return [family.facts.get(name, ()) for family in speaking]
 
     def part(self, scope: Scope) -> Part | None:
-        """The tower's family; outside of all towers that of the text."""
-        tower = scope.tower_name or TEXT
+        """The tower's family; outside of all towers, and in the only one, that of the text."""
+        tower = TEXT if scope.tower_name in (None, "tower") else scope.tower_name
         return next((part for part in self.parts if part.tower == tower), None)
 
     def flows(self, scope: Scope) -> Sequence[str]:

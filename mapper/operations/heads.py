@@ -17,6 +17,16 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
+def split_layers(x: Tensor, layers: int) -> Tensor:
+    """One part for each layer. x (B, T, L * D) -> (B, T, L, D)"""
+    return x.unflatten(-1, (layers, -1))
+
+
+def rms_norm_plain(x: Tensor, eps: float) -> Tensor:
+    """A norm without weights, in float32. (..., W) -> (..., W)"""
+    return F.rms_norm(x.float(), x.shape[-1:], eps=eps).to(x.dtype)
+
+
 def split_halves(x: Tensor) -> tuple[Tensor, Tensor]:
     """Cuts a fused [first | second] projection (gate and up). x (..., 2 * N) -> two (..., N)"""
     first, second = x.chunk(2, dim=-1)

@@ -48,6 +48,7 @@ LATENT = {
     "v_head_dim": 12,
     "num_key_value_heads": 4,
 }
+LAYERED = {**MIXED, "head_dim": 8, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": WORDS}
 BASE = {"rope_type": "default", "rope_theta": 500.0}
 
 # class, fields of its config
@@ -87,6 +88,17 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("FlintModel", {**EXPERTS, "num_hidden_layers": 4, "sliding_window": 3}),
     ("YoutuForCausalLM", LATENT),
     ("YoutuModel", {**LATENT, "q_lora_rank": None}),
+    ("Gemma4ForCausalLM", LAYERED),
+    (
+        "Gemma4ForCausalLM",
+        {
+            **LAYERED,
+            "final_logit_softcapping": 5.0,
+            "num_hidden_layers": 3,
+            "layer_types": [NEAR, NEAR, FULL],
+        },
+    ),
+    ("EmbeddingGemma2TextModel", {**LAYERED, "embedding_dim": 24}),
     ("ModernBertDecoderForCausalLM", {**MIXED, "norm_bias": True, "num_key_value_heads": 4}),
     ("ModernBertDecoderModel", {"layer_types": [FULL, NEAR], "local_attention": 8, "num_key_value_heads": 4}),
 ]
