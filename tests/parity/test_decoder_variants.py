@@ -88,6 +88,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("FlintModel", {**EXPERTS, "num_hidden_layers": 4, "sliding_window": 3}),
     ("YoutuForCausalLM", LATENT),
     ("YoutuModel", {**LATENT, "q_lora_rank": None}),
+    ("NanoChatForCausalLM", {"rope_parameters": BASE}),
+    ("NanoChatModel", {"attention_bias": True}),
     ("Gemma4ForCausalLM", LAYERED),
     (
         "Gemma4ForCausalLM",
