@@ -132,3 +132,20 @@ def joined_mask(prefix: Tensor | None, x: Tensor, attention_mask: Tensor | None)
     if attention_mask is not None:
         attention_mask = F.pad(attention_mask, (prefix.shape[1], 0), value=1)
     return prefix_mask(joined, attention_mask, (index < prefix.shape[1])[None])
+
+
+def indexed_mask(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor | None, count: int) -> Tensor:
+    """A mask, causal if None, that shows of its keys the `count` with the best scores (DeepSeek-V3.2).
+
+    A score is the weighted sum over heads of what is positive in q @ k.
+    q (B, H, T, D), k (B, 1, T, D), weights (B, T, H) -> (B, 1, T, T)
+    """
+    if mask is None:
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()[None, None]
+    scores = (q.float() @ k.float().transpose(-1, -2) * q.shape[-1] ** -0.5).relu()  # (B, H, T, T)
+    weights = weights.float() * q.shape[1] ** -0.5
+    total = (
+        (weights[:, :, None] @ scores.transpose(1, 2)).squeeze(2)[:, None].masked_fill(~mask, float("-inf"))
+    )
+    best = total.topk(min(count, total.shape[-1]), dim=-1).indices
+    return mask & torch.zeros_like(total, dtype=torch.bool).scatter(-1, best, True)

@@ -83,6 +83,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.8},
         },
     ),
+    "deepseek_v32": (
+        "DeepseekV32ForCausalLM",
+        "DeepseekV32Config",
+        {**LATENT, **GROUPED, "first_k_dense_replace": 1, "index_n_heads": 4, "index_head_dim": 16, "index_topk": 4},
+    ),
     "glm4_moe_lite": (
         "Glm4MoeLiteForCausalLM",
         "Glm4MoeLiteConfig",
