@@ -183,3 +183,13 @@ def test_sew(name: str, tmp_path: Path) -> None:
         num_conv_pos_embedding_groups=4,
     )
     check(reference(name, config), tmp_path, waveforms())
+
+
+def test_parakeet_transducer(tmp_path: Path) -> None:
+    encoder = transformers.ParakeetEncoderConfig(**PARAKEET, subsampling_factor=4)
+    config = transformers.ParakeetRNNTConfig(encoder_config=encoder, vocab_size=30, decoder_hidden_size=12)
+    cases = features(43, 16, last=True)
+    ids = answers(30)["no mask"]["decoder_input_ids"]
+    for case in cases.values():
+        case["decoder_input_ids"] = ids[: len(case["input_features"])]
+    check(reference("ParakeetForRNNT", config), tmp_path, cases)
