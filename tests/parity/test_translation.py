@@ -108,3 +108,9 @@ def test_bigbird_pegasus(name: str, tmp_path: Path) -> None:
 def test_longt5(name: str, tmp_path: Path) -> None:
     config = transformers.LongT5Config(**T5, local_radius=3, feed_forward_proj="gated-gelu")
     check(reference(name, config), tmp_path, answers(99))
+
+
+@pytest.mark.parametrize("name", ["MBartModel", "MBartForConditionalGeneration"])
+def test_mbart(name: str, tmp_path: Path) -> None:
+    config = transformers.MBartConfig(**BART, scale_embedding=name == "MBartModel")
+    check(reference(name, config), tmp_path, answers(99))
