@@ -112,6 +112,10 @@ def short_enough(x: Tensor, length: int) -> Tensor:
         raise ValueError(
             f"{x.shape[1]} positions: beyond {length}, attention is sparse, which is not done here"
         )
+
+
+def take_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """x as it is, whatever the mask: of models that callers give one and that read padding like words."""
     return x
 
 

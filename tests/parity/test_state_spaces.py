@@ -100,3 +100,12 @@ def test_granitemoehybrid(experts: int, positions: str | None, tmp_path: Path) -
     )  # fmt: skip
     inputs = text_inputs(99, padding=1, left_positions=True) if positions else INPUTS
     check(reference("GraniteMoeHybridForCausalLM", made), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("name", ["RwkvModel", "RwkvForCausalLM"])
+def test_rwkv(name: str, tmp_path: Path) -> None:
+    made = transformers.RwkvConfig(
+        vocab_size=99, hidden_size=32, num_hidden_layers=2, intermediate_size=48, context_length=32,
+        layer_norm_epsilon=1e-3,
+    )  # fmt: skip
+    check(reference(name, made), tmp_path, INPUTS)
