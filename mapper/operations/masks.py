@@ -112,6 +112,7 @@ def short_enough(x: Tensor, length: int) -> Tensor:
         raise ValueError(
             f"{x.shape[1]} positions: beyond {length}, attention is sparse, which is not done here"
         )
+    return x
 
 
 def take_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -57,3 +58,39 @@ def run_with_steps(x: Tensor, layers: nn.ModuleList, steps: nn.ModuleList) -> Te
     for layer, step in zip(layers, steps, strict=False):
         x = step(layer(x))
     return layers[-1](x)
+
+
+def series_patches(x: Tensor, context: int, size: int, missing: float) -> tuple[Tensor, Tensor]:
+    """The last `context` values in patches, zeros before the first, and where there is none (1) or one (0).
+
+    A value equal to `missing` is none. x (B, T) -> two (B, context / size, size)
+    """
+    x = x[:, -context:]
+    front = context - x.shape[1]
+    absent = F.pad(((x - missing).abs() < 1e-6).to(x.dtype), (front, 0), value=1.0)
+    x = F.pad(x, (front, 0)).masked_fill(absent != 0, 0.0)
+    return x.unflatten(1, (-1, size)), absent.unflatten(1, (-1, size))
+
+
+def series_patch_scale(patches: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of the first patch with three values or more, else of the last. -> two (B,)"""
+    there = 1 - absent
+    enough = there.sum(dim=-1) >= 3
+    last = patches.shape[1] - 1
+    index = torch.where(enough.any(dim=1), enough.int().argmax(dim=1), last)
+    rows = torch.arange(patches.shape[0], device=patches.device)
+    values, there = patches[rows, index], there[rows, index]
+    count = there.sum(dim=1).clamp(min=1)
+    mean = (values * there).sum(dim=1) / count
+    variance = (((values - mean[:, None]) * there) ** 2).sum(dim=1) / count
+    return mean, variance.sqrt().clamp(min=1e-6)
+
+
+def series_bias(absent: Tensor) -> Tensor:
+    """A causal mask as a bias that hides patches without any value. absent (B, N), 1 or 0 -> (B, 1, N, N)
+
+    The lowest number hides: where all is hidden, all counts alike.
+    """
+    index = torch.arange(absent.shape[1], device=absent.device)
+    hidden = (absent != 0)[:, None, None] | (index > index[:, None])
+    return torch.zeros_like(hidden, dtype=absent.dtype).masked_fill(hidden, torch.finfo(absent.dtype).min)

@@ -55,3 +55,19 @@ def test_informer_that_samples_is_refused(tmp_path: Path) -> None:
     model = reference("InformerModel", transformers.InformerConfig(**sizes(sampling_factor=1)))
     model.save_pretrained(tmp_path)
     assert mapper.inspect(tmp_path).architecture.reading == "skeleton"
+
+
+def test_timesfm(tmp_path: Path) -> None:
+    made = transformers.TimesFmConfig(
+        hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4, head_dim=8, context_length=64, horizon_length=12,
+        patch_length=16, quantiles=[0.1, 0.5, 0.9],
+    )  # fmt: skip
+    values = torch.randn(3, 100, generator=torch.Generator().manual_seed(1)) * 4 + 1
+    cases = {
+        "own length": values[:, :64],
+        "longer": values,
+        "shorter": values[:, :40],
+        "one": values[:1, :31],
+    }
+    model = reference("TimesFmModelForPrediction", made)
+    check(model, tmp_path, {name: {"past_values": case} for name, case in cases.items()})
