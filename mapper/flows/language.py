@@ -21,7 +21,7 @@ TORCH = frozenset({
 })  # fmt: skip
 METHODS = frozenset({
     "weight", "bias", "shape", "dtype", "device", "view", "reshape", "transpose", "permute", "flatten", "unflatten", "unsqueeze",
-    "squeeze", "mean", "sum", "expand", "contiguous", "chunk", "split", "to", "float", "type_as", "exp", "log", "log1p", "tanh", "sigmoid", "softmax",
+    "squeeze", "mean", "sum", "std", "expand", "contiguous", "chunk", "split", "to", "float", "type_as", "exp", "log", "log1p", "tanh", "sigmoid", "softmax",
     "repeat", "repeat_interleave", "roll", "T", "mT", "t", "size", "sqrt", "neg", "masked_fill", "clamp", "argmax", "max", "amin", "pow", "rsqrt",
     "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "view_as", "append", "items",
 })  # fmt: skip

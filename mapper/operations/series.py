@@ -94,3 +94,58 @@ def series_bias(absent: Tensor) -> Tensor:
     index = torch.arange(absent.shape[1], device=absent.device)
     hidden = (absent != 0)[:, None, None] | (index > index[:, None])
     return torch.zeros_like(hidden, dtype=absent.dtype).masked_fill(hidden, torch.finfo(absent.dtype).min)
+
+
+def series_running_scale(patches: Tensor, absent: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of all values up to the end of each patch, merged patch by patch. -> two (B, N)"""
+    there = 1 - absent
+    count = mean = variance = patches.new_zeros(patches.shape[0])
+    means, deviations = [], []
+    for values, seen in zip(patches.unbind(1), there.unbind(1), strict=True):
+        new = seen.sum(dim=1)
+        own = (values * seen).sum(dim=1) / new.clamp(min=1)
+        spread = (((values - own[:, None]) * seen) ** 2).sum(dim=1) / new.clamp(min=1)
+        total = (count + new).clamp(min=1)
+        merged = (count * mean + new * own) / total
+        apart = count * (mean - merged) ** 2 + new * (own - merged) ** 2
+        variance = (count * variance + new * spread + apart) / total
+        count, mean = count + new, merged
+        means.append(mean)
+        deviations.append(variance.sqrt())
+    return torch.stack(means, dim=1), torch.stack(deviations, dim=1)
+
+
+def series_normalise(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """Values less their mean, in deviations; where these are below 1e-6, in ones. mean and deviation broadcast"""
+    return (x - mean) / torch.where(deviation < 1e-6, 1.0, deviation)
+
+
+def series_last(y: Tensor, mean: Tensor, deviation: Tensor, numbers: int) -> Tensor:
+    """What the last patch says of the times to come, back on its scale.
+
+    y (B, N, times * numbers), mean and deviation (B, N) -> (B, times, numbers)
+    """
+    last = y[:, -1] * deviation[:, -1:] + mean[:, -1:]
+    return last.unflatten(-1, (-1, numbers))
+
+
+def series_mirrored(y: Tensor, mirrored: Tensor) -> Tensor:
+    """The mean of a forecast and of that of the series upside down: mean first, then quantiles. (B, T, Q)"""
+    return (y - torch.cat((mirrored[..., :1], mirrored[..., 1:].flip(-1)), dim=-1)) / 2
+
+
+def series_quantiles(y: Tensor, spread: Tensor, median: int) -> Tensor:
+    """Quantiles around a median as far as another forecast spreads them, mean and median as they are.
+
+    y (B, T, Q), spread (B, T' or less, Q) -> (B, T, Q)
+    """
+    length = min(y.shape[1], spread.shape[1])
+    spread = spread[:, :length] - spread[:, :length, median : median + 1] + y[:, :length, median : median + 1]
+    index = torch.arange(y.shape[-1], device=y.device)
+    kept = (index == 0) | (index == median)
+    return torch.cat((torch.where(kept, y[:, :length], spread), y[:, length:]), dim=1)
+
+
+def series_not_negative(y: Tensor, x: Tensor) -> Tensor:
+    """No forecast below zero where no value of the batch is. y (B, T, Q), x (B, T') -> (B, T, Q)"""
+    return torch.where(x.amin() >= 0, y.clamp(min=0), y)

@@ -71,3 +71,23 @@ def test_timesfm(tmp_path: Path) -> None:
     }
     model = reference("TimesFmModelForPrediction", made)
     check(model, tmp_path, {name: {"past_values": case} for name, case in cases.items()})
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"force_flip_invariance": False, "infer_is_positive": False, "num_key_value_heads": 2}]
+)
+def test_timesfm2_5(more: dict[str, Any], tmp_path: Path) -> None:
+    fields = {
+        "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "head_dim": 8, "context_length": 64, "horizon_length": 12, "output_quantile_len": 20, "patch_length": 16,
+        "quantiles": [0.1, 0.5, 0.9], "decode_index": 2,
+    }  # fmt: skip
+    values = torch.randn(3, 100, generator=torch.Generator().manual_seed(1)) * 4 + 1
+    cases = {
+        "own length": values[:, :64],
+        "longer": values.abs(),
+        "shorter": values[:, :40],
+        "one": values[:1, :31],
+    }
+    model = reference("TimesFm2_5ModelForPrediction", transformers.TimesFm2_5Config(**fields | more))
+    check(model, tmp_path, {name: {"past_values": case} for name, case in cases.items()})
