@@ -88,6 +88,13 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
     return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
 
 
+def tile_positions(table: Tensor, height: int, width: int) -> Tensor:
+    """A square table of patch positions laid beside itself. table (1, N * N, W) -> (1, height, width, W)"""
+    side = math.isqrt(table.shape[1])
+    rows, columns = torch.arange(height, device=table.device), torch.arange(width, device=table.device)
+    return table[:, (rows[:, None] % side) * side + columns % side]
+
+
 def image_waves(x: Tensor, height: int, width: int) -> Tensor:
     """Sines and cosines by column, then by row, for the patches of an image. x (B, T, W) -> (1, T, W)"""
     quarter = x.shape[-1] // 4

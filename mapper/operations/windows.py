@@ -117,3 +117,50 @@ def image_bias(table: Tensor, height: int, width: int) -> Tensor:
     to_patch = F.pad(table.new_ones(1, height * width), (1, 0, 0, height * width))
     last = table[-3:, :, None, None]
     return (inner + last[0] * to_patch + last[1] * to_patch.t() + last[2] * first)[None]
+
+
+def cut_map(x: Tensor, size: int) -> Tensor:
+    """Cuts an image into windows, with zeros below and to the right; 0 leaves it whole.
+
+    x (B, Y, X, C) -> (B * windows, size, size, C)
+    """
+    return x if size == 0 else partition_windows(x, size, 0).unflatten(1, (size, size))
+
+
+def join_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
+    """Undoes cut_map of x. windows (B * windows, S, S, C) or (B * windows, S * S, C) -> like x"""
+    return (
+        windows.view_as(x)
+        if size == 0
+        else join_windows(windows.reshape(-1, size * size, x.shape[-1]), x, size, 0)
+    )
+
+
+def offset_bias(q: Tensor, rows: Tensor, columns: Tensor, grid: Tensor) -> Tensor:
+    """Scores of each query with a vector for the vertical and one for the horizontal offset (MViTv2, 2112.01526).
+
+    q (B, H, T, D), rows and columns (2 * N - 1, D), fitted to grid (B, Y, X, C), T = Y * X -> (B, H, T, T)
+    """
+    height, width = grid.shape[1], grid.shape[2]
+    q = q.unflatten(2, (height, width))
+    down = torch.einsum("bhyxd,ykd->bhyxk", q, offset_vectors(rows, height))
+    across = torch.einsum("bhyxd,xkd->bhyxk", q, offset_vectors(columns, width))
+    return (down[..., :, None] + across[..., None, :]).flatten(4).flatten(2, 3)
+
+
+def offset_vectors(table: Tensor, size: int) -> Tensor:
+    """The vector of each pair of places on a line. table (2 * N - 1, D), stretched to size -> (size, size, D)"""
+    table = F.interpolate(table.t()[None], 2 * size - 1, mode="linear")[0].t()
+    index = torch.arange(size, device=table.device)
+    return table[index[:, None] - index + size - 1]
+
+
+def rotary_tables_map(grid: Tensor, side: int, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles by column, then by row, places counted as if `side` of them were side by side.
+
+    grid (B, Y, X, C), frequencies (F,) -> two (1, 1, Y * X, 2 * F)
+    """
+    index = torch.arange(grid.shape[1] * grid.shape[2], device=grid.device)
+    places = torch.stack((index % grid.shape[2], index // grid.shape[2])) * (side / grid.shape[2])
+    angles = (places[..., None] * frequencies).transpose(0, 1).flatten(1)[None, None]
+    return angles.cos().to(grid.dtype), angles.sin().to(grid.dtype)

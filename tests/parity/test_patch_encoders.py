@@ -102,3 +102,33 @@ def test_vivit(head: str, bias: bool, tmp_path: Path) -> None:
         **sizes, num_frames=4, tubelet_size=[2, 8, 16], qkv_bias=bias, num_labels=5
     )
     check(reference(f"Vivit{head}", config), tmp_path, video_inputs(4))
+
+
+@pytest.mark.parametrize("positions", [True, False])
+@pytest.mark.parametrize("windows", [[], [0]])
+def test_vitdet(positions: bool, windows: list[int], tmp_path: Path) -> None:
+    sizes = {key: value for key, value in PATCHES.items() if key != "intermediate_size"}
+    config = transformers.VitDetConfig(
+        **sizes, mlp_ratio=2, pretrain_image_size=24, window_block_indices=windows, window_size=3 if windows else 0,
+        use_relative_position_embeddings=positions, qkv_bias=positions,
+    )  # fmt: skip
+    check(reference("VitDetModel", config), tmp_path, image_inputs(*OTHER_SIZES))
+
+
+@pytest.mark.parametrize("name", ["Sam", "SamHQ"])
+@pytest.mark.parametrize("positions", [True, False])
+def test_sam_vision(name: str, positions: bool, tmp_path: Path) -> None:
+    sizes = {key: value for key, value in PATCHES.items() if key != "intermediate_size"}
+    config = getattr(transformers, f"{name}VisionConfig")(
+        **sizes, mlp_dim=44, output_channels=24, window_size=3, global_attn_indexes=[1],
+        use_rel_pos=positions, use_abs_pos=positions, qkv_bias=positions,
+    )  # fmt: skip
+    check(reference(f"{name}VisionModel", config), tmp_path, image_inputs())
+
+
+@pytest.mark.parametrize("window", [3, 4])
+def test_sam3_vit(window: int, tmp_path: Path) -> None:
+    config = transformers.Sam3ViTConfig(
+        **PATCHES, pretrain_image_size=24, window_size=window, global_attn_indexes=[1]
+    )
+    check(reference("Sam3ViTModel", config), tmp_path, image_inputs())
