@@ -164,3 +164,24 @@ def rotary_tables_map(grid: Tensor, side: int, frequencies: Tensor) -> tuple[Ten
     places = torch.stack((index % grid.shape[2], index // grid.shape[2])) * (side / grid.shape[2])
     angles = (places[..., None] * frequencies).transpose(0, 1).flatten(1)[None, None]
     return angles.cos().to(grid.dtype), angles.sin().to(grid.dtype)
+
+
+def window_within(side: int, size: int) -> int:
+    """A window no larger than the side of an image."""
+    return min(side, size)
+
+
+def shift_within(side: int, size: int, shift: int) -> int:
+    """The shift, or 0 where one window spans the side of an image."""
+    return shift if side > size else 0
+
+
+def log_offsets(x: Tensor, size: int, trained: int) -> Tensor:
+    """Vertical and horizontal offset of each pair in a window, on a logarithmic scale (Swin v2, 2111.09883).
+
+    `trained` is the side that the offsets were trained with, 0 if that is `size` -> ((2 * size - 1) ** 2, 2)
+    """
+    steps = torch.arange(1 - size, size, dtype=torch.float32, device=x.device)
+    steps = steps / max((trained or size) - 1, 1) * 8
+    steps = steps.sign() * (steps.abs() + 1).log2() / 3
+    return torch.cartesian_prod(steps, steps).to(x.dtype)

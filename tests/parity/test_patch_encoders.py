@@ -132,3 +132,19 @@ def test_sam3_vit(window: int, tmp_path: Path) -> None:
         **PATCHES, pretrain_image_size=24, window_size=window, global_attn_indexes=[1]
     )
     check(reference("Sam3ViTModel", config), tmp_path, image_inputs())
+
+
+@pytest.mark.parametrize("head", ["Model", "ForImageClassification"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"window_size": 3},
+        {"window_size": 4, "pretrained_window_sizes": [2, 3], "qkv_bias": False},
+        {"window_size": 16, "hidden_act": "relu", "layer_norm_eps": 1e-3},
+    ],
+)
+def test_swinv2(head: str, options: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.Swinv2Config(
+        image_size=32, patch_size=4, embed_dim=8, depths=[2, 2], num_heads=[2, 4], num_labels=5, **options
+    )
+    check(reference(f"Swinv2{head}", config), tmp_path, image_inputs((32, 46), (41, 40)))
