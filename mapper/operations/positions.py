@@ -104,6 +104,12 @@ def image_waves(x: Tensor, height: int, width: int) -> Tensor:
     return torch.cat((across.sin(), across.cos(), down.sin(), down.cos()), dim=-1)[None].to(x.dtype)
 
 
+def square_waves(x: Tensor) -> Tensor:
+    """image_waves for a square image. x (B, N * N, W) -> (1, N * N, W)"""
+    side = math.isqrt(x.shape[1])
+    return image_waves(x, side, side)
+
+
 def shift_right(input_ids: Tensor, start_id: int, padding_id: int) -> Tensor:
     """Decoder input from labels: start_id first, the rest one place later, -100 as padding.
 

@@ -148,3 +148,14 @@ def test_swinv2(head: str, options: dict[str, Any], tmp_path: Path) -> None:
         image_size=32, patch_size=4, embed_dim=8, depths=[2, 2], num_heads=[2, 4], num_labels=5, **options
     )
     check(reference(f"Swinv2{head}", config), tmp_path, image_inputs((32, 46), (41, 40)))
+
+
+@pytest.mark.parametrize("fine", [True, False])
+def test_granite_docling_vision(fine: bool, tmp_path: Path) -> None:
+    config = transformers.GraniteDoclingVisionConfig(
+        **PATCHES, out_hidden_size=24, scale_factor=2, use_fine_route=fine, deepstack_visual_indexes=[0, 1]
+    )
+    pair = check(reference("GraniteDoclingVisionModel", config), tmp_path, image_inputs())
+    inputs = image_inputs()["own size"]
+    wanted = torch.stack(pair.reference(**inputs).deepstack_features)
+    torch.testing.assert_close(pair.built(**inputs).deepstack_features, wanted, rtol=1e-5, atol=1e-5)
