@@ -159,3 +159,22 @@ def test_granite_docling_vision(fine: bool, tmp_path: Path) -> None:
     inputs = image_inputs()["own size"]
     wanted = torch.stack(pair.reference(**inputs).deepstack_features)
     torch.testing.assert_close(pair.built(**inputs).deepstack_features, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["OwlViT", "Owlv2"])
+def test_owlvit(name: str, tmp_path: Path) -> None:
+    text = {key: value for key, value in PATCHES.items() if key not in ("image_size", "patch_size")}
+    config = getattr(transformers, f"{name}Config")(
+        text_config={**text, "vocab_size": 99, "max_position_embeddings": 16},
+        vision_config={**PATCHES, "hidden_size": 40},
+        projection_dim=32,
+    )
+    words = text_inputs(99, positions=False, length=9)
+    pixels = image_inputs()["own size"]["pixel_values"]
+    cases = {
+        key: {**case, "pixel_values": pixels} for key, case in words.items() if key in ("all ones", "right")
+    }
+    ids = torch.cat((words["right"]["input_ids"], words["right"]["input_ids"].flip(1)))
+    ids[1, 0] = 0  # no text
+    cases["two texts for each image"] = {"input_ids": ids, "pixel_values": pixels}
+    check(reference(f"{name}ForObjectDetection", config), tmp_path, cases)

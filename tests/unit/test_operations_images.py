@@ -1,0 +1,113 @@
+"""Operations of image encoders: class tokens, left out patches, windows of a map, biases and boxes by place."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from mapper.operations.boxes import hide_empty_queries, patch_box_bias
+from mapper.operations.grids import image_grids, pack_images
+from mapper.operations.patches import keep_some, prepend_tokens
+from mapper.operations.positions import image_waves, square_waves, tile_positions
+from mapper.operations.windows import (
+    cut_map,
+    image_bias,
+    join_map,
+    log_offsets,
+    offset_bias,
+    rotary_tables_map,
+    shift_within,
+    window_within,
+)
+
+
+def test_several_tokens_stand_first() -> None:
+    x = prepend_tokens(torch.ones(1, 2, 3), torch.zeros(4, 5, 3))
+    assert x.shape == (4, 7, 3)
+    assert x[:, :2].eq(1).all() and x[:, 2:].eq(0).all()
+
+
+def test_the_positions_with_the_highest_noise_are_left_out() -> None:
+    x, noise = torch.arange(4.0).view(1, 4, 1), torch.tensor([[0.3, 0.1, 0.9, 0.2]])
+    kept, left_out, place = keep_some(x, 0.5, noise)
+    assert kept.flatten().tolist() == [1, 3]
+    assert left_out.tolist() == [[1, 0, 1, 0]]
+    assert place.tolist() == [[2, 0, 3, 1]]
+
+
+def test_a_map_is_cut_and_joined_again() -> None:
+    x = torch.randn(2, 5, 7, 3)
+    for size in (0, 3):
+        assert torch.equal(join_map(cut_map(x, size), x, size), x)
+    assert cut_map(x, 3).shape == (12, 3, 3, 3)
+
+
+def test_windows_fit_into_the_side_of_an_image() -> None:
+    assert (window_within(4, 8), shift_within(4, 8, 4)) == (4, 0)
+    assert (window_within(16, 8), shift_within(16, 8, 4)) == (8, 4)
+
+
+def test_the_class_token_has_biases_of_its_own() -> None:
+    table = torch.arange(12.0)[:, None]  # (2 * 2 - 1) ** 2 + 3
+    bias = image_bias(table, 2, 2)[0, 0]
+    assert bias[0].tolist() == [11, 9, 9, 9, 9]
+    assert bias[1:, 0].tolist() == [10] * 4
+    assert bias[1:, 1:].tolist() == [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]]
+
+
+def test_scores_by_vertical_and_horizontal_offset() -> None:
+    q, rows, columns = (
+        torch.ones(1, 1, 4, 1),
+        torch.tensor([[1.0], [2], [3]]),
+        torch.tensor([[10.0], [20], [30]]),
+    )
+    bias = offset_bias(q, rows, columns, torch.zeros(1, 2, 2, 1))[0, 0]
+    assert bias[0].tolist() == [22, 12, 21, 11]
+    assert bias[3].tolist() == [33, 23, 32, 22]
+
+
+def test_offsets_on_a_logarithmic_scale() -> None:
+    offsets = log_offsets(torch.zeros(1), 2, 0)
+    assert offsets.shape == (9, 2)
+    torch.testing.assert_close(offsets[-1], torch.full((2,), 9.0).log2() / 3)
+    assert log_offsets(torch.zeros(1), 2, 5)[-1, 0] < offsets[-1, 0]
+
+
+def test_angles_of_a_map() -> None:
+    cos, _ = rotary_tables_map(torch.zeros(1, 2, 4, 3), 2, torch.ones(1))
+    assert cos.shape == (1, 1, 8, 2)
+    torch.testing.assert_close(
+        cos[0, 0, 5], torch.tensor([0.5, 0.5]).cos()
+    )  # column 1, row 1, two side by side
+
+
+def test_positions_laid_beside_each_other() -> None:
+    tiled = tile_positions(torch.arange(4.0).view(1, 4, 1), 3, 5)[0, :, :, 0]
+    assert tiled.tolist() == [[0, 1, 0, 1, 0], [2, 3, 2, 3, 2], [0, 1, 0, 1, 0]]
+
+
+def test_waves_by_column_then_row() -> None:
+    x = torch.zeros(1, 6, 4)
+    waves = image_waves(x, 2, 3)[0]
+    torch.testing.assert_close(waves[5], torch.tensor([2.0, 2.0, 1.0, 1.0]).sin() * torch.tensor([1.0, 0, 1, 0])
+                               + torch.tensor([2.0, 2.0, 1.0, 1.0]).cos() * torch.tensor([0.0, 1, 0, 1]))  # fmt: skip
+    assert torch.equal(square_waves(x[:, :4]), image_waves(x[:, :4], 2, 2))
+
+
+def test_images_of_different_sizes_in_one_row() -> None:
+    pixels = torch.zeros(2, 3, 8, 8)
+    grid = image_grids(pixels, torch.tensor([[8, 4], [4, 8]]), 4)
+    assert grid.tolist() == [[1, 2, 1], [1, 1, 2]]
+    assert image_grids(pixels, None, 4).tolist() == [[1, 2, 2]] * 2
+    patches = torch.arange(8.0).view(2, 1, 2, 2)
+    assert pack_images(patches, grid).flatten().tolist() == [0, 2, 4, 5]
+
+
+def test_boxes_around_their_patches() -> None:
+    box = patch_box_bias(torch.zeros(1, 6, 3), 2, 3).sigmoid()
+    torch.testing.assert_close(box[1], torch.tensor([2 / 3, 1 / 2, 1 / 3, 1 / 2]), atol=1e-3, rtol=0)
+
+
+def test_texts_of_padding_alone_fit_nothing() -> None:
+    logits = hide_empty_queries(torch.zeros(1, 2, 2), torch.tensor([[5, 6], [0, 0]]))
+    assert F.softmax(logits, dim=-1)[0].tolist() == [[1, 0], [1, 0]]
