@@ -1,7 +1,7 @@
 """Patches of several images packed in one row: which image, frame and place each of them comes from.
 
-`grid` (N, 3) has frames, rows and columns of every image. Within a frame the patches stand block by block, `merge`
-x `merge` neighbours together (1: row by row). x is (1, T, ...), T patches of all images.
+`grid` (N, 3) has frames, rows and columns of every image. Within a frame the patches stand block by
+block, `merge` x `merge` neighbours together (1: row by row). x is (1, T, ...), T patches of all images.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def positions_cubic(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tenso
 
 
 def sample_table(table: Tensor, points: Tensor, mode: str, corners: bool) -> Tensor:
-    """A square table read between its rows. table (N * N, C), points (T, 2): x and y in [-1, 1] -> (1, T, C)"""
+    """A square table read between its rows.
+
+    table (N * N, C), points (T, 2): x and y in [-1, 1] -> (1, T, C)
+    """
     side = math.isqrt(table.shape[0])
     image = table.float().unflatten(0, (side, side)).permute(2, 0, 1)[None]
     found = F.grid_sample(image, points[None, None].float(), mode, "border", corners)
@@ -146,7 +149,7 @@ def scale_table(table: Tensor, rows: Tensor, columns: Tensor, heights: Tensor, w
 
 
 def smooth_weights(places: Tensor, sizes: Tensor, side: int) -> Tensor:
-    """Weights of `side` places for each of `places` on a line of `sizes`: a triangle, wider where side > size.
+    """Weights of `side` places for each place on a line of another size: a triangle, wider if side > size.
 
     places (B, T), sizes (B, T) or (B, 1) -> (B, T, side)
     """
@@ -212,6 +215,6 @@ def pack_images(x: Tensor, grid: Tensor) -> Tensor:
 def rotary_tables_split(
     x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """rotary_tables_grid with every second frequency for rows, the others for columns. frequencies (2 * F,)"""
+    """rotary_tables_grid with every second frequency for rows, the others for columns: (2 * F,)"""
     angles = torch.cat((rows[:, None] * frequencies[::2], columns[:, None] * frequencies[1::2]), dim=-1)
     return angles[None, None].cos().to(x.dtype), angles[None, None].sin().to(x.dtype)

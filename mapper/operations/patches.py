@@ -27,8 +27,8 @@ def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
 def keep_some(x: Tensor, share: float, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Leaves out a share of the positions, those with the highest noise (MAE, paper 2111.06377).
 
-    x (B, T, W), noise (B, T), drawn if None -> the rest (B, N, W), 1 where a position is left out (B, T), and the
-    place of each position in the order of the noise (B, T)
+    x (B, T, W), noise (B, T), drawn if None -> the rest (B, N, W), 1 where a position is left out (B, T),
+    and the place of each position in the order of the noise (B, T)
     """
     if noise is None:
         noise = torch.rand(x.shape[:2], device=x.device)

@@ -103,8 +103,8 @@ def merge_patches(x: Tensor) -> Tensor:
 def image_bias(table: Tensor, height: int, width: int) -> Tensor:
     """Bias of each pair of places by its offset, with a class token before them (BEiT, paper 2106.08254).
 
-    table ((2 * N - 1) ** 2 + 3, H), its last rows for class to patch, patch to class, class to itself; fitted to
-    height x width patches -> (1, H, T, T) with T = 1 + height * width
+    table ((2 * N - 1) ** 2 + 3, H), its last rows for class to patch, patch to class, class to itself;
+    fitted to height x width patches -> (1, H, T, T) with T = 1 + height * width
     """
     side = math.isqrt(table.shape[0] - 3)
     image = table[:-3].unflatten(0, (side, side)).permute(2, 0, 1)[None]
@@ -137,7 +137,7 @@ def join_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
 
 
 def offset_bias(q: Tensor, rows: Tensor, columns: Tensor, grid: Tensor) -> Tensor:
-    """Scores of each query with a vector for the vertical and one for the horizontal offset (MViTv2, 2112.01526).
+    """Scores of each query with vectors for the vertical and the horizontal offset (MViTv2, 2112.01526).
 
     q (B, H, T, D), rows and columns (2 * N - 1, D), fitted to grid (B, Y, X, C), T = Y * X -> (B, H, T, T)
     """
@@ -149,14 +149,14 @@ def offset_bias(q: Tensor, rows: Tensor, columns: Tensor, grid: Tensor) -> Tenso
 
 
 def offset_vectors(table: Tensor, size: int) -> Tensor:
-    """The vector of each pair of places on a line. table (2 * N - 1, D), stretched to size -> (size, size, D)"""
+    """The vector of each pair of places on a line. table (2 * N - 1, D), stretched -> (size, size, D)"""
     table = F.interpolate(table.t()[None], 2 * size - 1, mode="linear")[0].t()
     index = torch.arange(size, device=table.device)
     return table[index[:, None] - index + size - 1]
 
 
 def rotary_tables_map(grid: Tensor, side: int, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by column, then by row, places counted as if `side` of them were side by side.
+    """Cosine and sine of the angles by column, then by row, as if `side` places made a row.
 
     grid (B, Y, X, C), frequencies (F,) -> two (1, 1, Y * X, 2 * F)
     """
