@@ -64,16 +64,19 @@ def generate(
     hidden_states: bool = False,
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
+    families: bool = True,
 ) -> str:
     """The source of a checkpoint's model: one file of plain torch with a `load(path)` at its end.
 
     `cache` adds a key/value cache to decoders: the forward takes `past`, which `new_cache` of the model makes, and
-    `start`, how many positions are in it.
+    `start`, how many positions are in it. Without `families` the vocabulary and the flows alone are read.
 
         Path("model.py").write_text(mapper.generate("distilbert-base-uncased"))
     """
     from mapper.emission import emit
 
     return emit(
-        describe(source, hints, revision=revision, rules=rules), cache=cache, hidden_states=hidden_states
+        describe(source, hints, revision=revision, rules=rules, families=families),
+        cache=cache,
+        hidden_states=hidden_states,
     )

@@ -31,20 +31,23 @@ def build(
     hidden_states: bool = False,
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
+    families: bool = True,
 ) -> nn.Module:
     """The model of a checkpoint with its weights, in eval mode.
 
     Parameters keep the checkpoint's dtype unless `dtype` is given, and its memory-mapped bytes unless `dtype` or
     `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
-    `load_state_dict(..., assign=True)`. `cache` and `hidden_states` are options of `generate`. Raises MapperError
-    for what the source causes.
+    `load_state_dict(..., assign=True)`. `cache`, `hidden_states` and `families` are options of `generate`. Raises
+    MapperError for what the source causes.
 
         model = mapper.build("distilbert-base-uncased")
         out = model(input_ids=torch.tensor([[101, 7592, 102]]))
     """
     from mapper._api import describe
 
-    architecture = describe(source, hints, purpose="weights", revision=revision, rules=rules)
+    architecture = describe(
+        source, hints, purpose="weights", revision=revision, rules=rules, families=families
+    )
     return build_architecture(
         architecture, dtype=dtype, device=device, cache=cache, hidden_states=hidden_states
     )

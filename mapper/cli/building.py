@@ -41,6 +41,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 )
 @options.facts
 @options.rule_folders
+@options.without
 @options.revision
 @options.quiet
 def build(
@@ -50,6 +51,7 @@ def build(
     device: str,
     hints: dict[str, str],
     rules: tuple[str, ...],
+    without: tuple[str, ...],
     revision: str | None,
     quiet: bool,
 ) -> None:
@@ -57,7 +59,9 @@ def build(
     from mapper._api import describe
 
     with working("reading"):
-        architecture = describe(source, hints, purpose="weights", revision=revision, rules=rules)
+        architecture = describe(
+            source, hints, purpose="weights", revision=revision, rules=rules, families=not without
+        )
     if architecture.checkpoint.read is None:
         raise SourceError(
             f"{architecture.checkpoint.source} is a manifest without weights; name a checkpoint that has them, or see "

@@ -66,6 +66,7 @@ def inspect(
 @click.option("--cache", is_flag=True, help="Give a decoder a key/value cache.")
 @options.facts
 @options.rule_folders
+@options.without
 @options.revision
 def generate(
     source: str,
@@ -73,12 +74,13 @@ def generate(
     cache: bool,
     hints: dict[str, str],
     rules: tuple[str, ...],
+    without: tuple[str, ...],
     revision: str | None,
 ) -> None:
     """Write the model's source: plain torch, one file, yours to edit."""
     from mapper._files import write_text
 
-    text = mapper.generate(source, hints, cache=cache, revision=revision, rules=rules)
+    text = mapper.generate(source, hints, cache=cache, revision=revision, rules=rules, families=not without)
     if output is None or output == "-":
         click.echo(text, nl=False)
     else:
