@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Block, Leaf, Place
 from mapper.errors import listed, shorten
+from mapper.flows.references import has_role
 from mapper.inference.config import Config, Found
 from mapper.inference.derived import calculate, formula, sources
 from mapper.inference.given import Given
@@ -132,6 +133,11 @@ class Facts:
         if rule.at is not None and not scope.matches(rule.at):
             return False
         if not all(_holds(scope, path, kind) for path, kind in rule.holds.items()):
+            return False
+        tower = scope.tower.block if scope.tower else None
+        if rule.tower and (
+            tower is None or any(has_role(tower, path) != there for path, there in rule.tower.items())
+        ):
             return False
         for name, allowed in rule.when.items():
             known = self.get(scope, self.full_name(scope, name))
@@ -306,7 +312,8 @@ def _mapped(rule: FactRule, value: Any) -> Any:
 
 def _named(rule: FactRule) -> str:
     kinds = (f"{role} is a {kind}" for role, kind in rule.holds.items())
-    words = chain((f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks), kinds)
+    roles = (f"{'has' if there else 'no'} {path}" for path, there in rule.tower.items())
+    words = chain((f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks), kinds, roles)
     return ", ".join(words)
 
 

@@ -40,6 +40,7 @@ class FactRule:
     has: tuple[str, ...] = ()  # names that must be in the checkpoint for `value`: then the evidence is "name"
     lacks: tuple[str, ...] = ()  # names that must not be
     holds: dict[str, str] = field(default_factory=dict)  # role path in a block here -> kind of its leaf
+    tower: dict[str, bool] = field(default_factory=dict)  # role path in the tower -> whether it is there
     unvouched: bool = False  # read only where no family lists the model_type: most ignore such a field
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
@@ -63,7 +64,7 @@ class FactRule:
     @property
     def by_names(self) -> bool:
         """Whether its value holds because of names, or of the kinds of leaves, that the checkpoint has."""
-        return bool(self.has or self.lacks or (self.holds and self.value is not UNSET))
+        return bool(self.has or self.lacks or ((self.holds or self.tower) and self.value is not UNSET))
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         when={key: tuple(v) if isinstance(v, list) else (v,) for key, v in fields.mapping("when").items()},
         has=fields.words("has"),
         lacks=fields.words("lacks"),
+        tower={key: value is True for key, value in fields.mapping("tower").items()},
         holds=fields.mapping("holds"),
         value=fields.any("value", UNSET),
         expr=fields.any("expr"),
