@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import mapper
-
 from tests.parity.harness import check, reference, text_inputs, transformers
 
 WORDS = 99
