@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 LARGE = 2_000  # bytes
 TOKEN = "hf_of_the_tests"
@@ -42,6 +42,8 @@ class Hub:
     revisions: tuple[str, ...] = ("main", "v1")
     ranges: bool = True  # whether parts of files are sent
     failures: int = 0  # how many requests for files are first answered with 503
+    downloads: Mapping[str, int] = field(default_factory=dict)  # of each repository, for lists of models
+    page: int = 1_000  # models in one answer
     log: list[Request] = field(default_factory=list)
 
     def __enter__(self) -> Hub:
@@ -103,7 +105,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        if path.startswith("/api/models/"):
+        if path == "/api/models":
+            self._list_models(parse_qs(urlsplit(self.path).query))
+        elif path.startswith("/api/models/"):
             self._describe(path.removeprefix("/api/models/"))
         elif "/resolve/" in path:
             repo, _, rest = path[1:].partition("/resolve/")
@@ -135,6 +139,23 @@ class _Handler(BaseHTTPRequestHandler):
             "siblings": siblings,
         }
         self._send(200, json.dumps({**body, "tags": [], "downloads": 0, "likes": 0}).encode())
+
+    def _list_models(self, query: Mapping[str, list[str]]) -> None:
+        """One page of the models that are seen, most downloads first, and the address of the next page."""
+        if query.get("sort") != ["downloads"]:
+            self._refuse(400, "UnknownSort")
+            return
+        hub, start = self.hub, int(query.get("cursor", ["0"])[0])
+        count = min(hub.page, int(query.get("limit", [str(hub.page)])[0]))
+        seen = [repo for repo in hub.repos if repo not in hub.private or self._token()]
+        seen.sort(key=lambda repo: -hub.downloads.get(repo, 0))
+        models = [
+            {"_id": "0", "id": repo, "sha": hub.commit(repo), "downloads": hub.downloads.get(repo, 0)}
+            for repo in seen[start : start + count]
+        ]
+        following = urlencode({**query, "cursor": start + count}, doseq=True)
+        more = {"Link": f'<{hub.address}/api/models?{following}>; rel="next"'}
+        self._send(200, json.dumps(models).encode(), more if start + count < len(seen) else None)
 
     def _resolve(self, name: str, revision: str, file: str) -> None:
         repo = self._repo(name, f"/{{}}/resolve/{revision}/{file}", revision)

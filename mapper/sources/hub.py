@@ -84,6 +84,15 @@ def open_hub(name: str, purpose: str, revision: str | None) -> Checkpoint:
         return _headers(repo, choice, revision)
 
 
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Ask the hub itself for something else than a model; SourceError where it does not answer."""
+    if reason := _out_of_reach():
+        raise SourceError(f"{what}: {reason}; a connection is needed")
+    with _client_errors(what, None), _quiet():
+        yield
+
+
 def _source(snapshot: Path, revision: str | None) -> str:
     name = directory_name(snapshot)
     return f"{name}@{revision}" if revision else name
@@ -96,20 +105,22 @@ def endpoint() -> str:
 
 def _require_connection(name: str, cached: str) -> None:
     """Raise SourceError within seconds if the hub is switched off or out of reach."""
+    remedy = "give a local directory, or fetch it once with a connection"
+    if reason := _out_of_reach():
+        raise SourceError(f"{name}: no local path, {cached}, and {reason}; {remedy}")
+
+
+def _out_of_reach() -> str | None:
+    """Why the hub is not asked, or does not answer; None if it can be asked."""
     from huggingface_hub import constants
 
-    remedy = "give a local directory, or fetch it once with a connection"
     switched_off = [
         word for word in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(word, "").upper() in ON
     ]
     if switched_off or constants.is_offline_mode():
-        reason = f"{(switched_off or ['HF_HUB_OFFLINE'])[0]} is set"
-        raise SourceError(f"{name}: no local path, {cached}, and the hub is not asked ({reason}); {remedy}")
+        return f"the hub is not asked ({(switched_off or ['HF_HUB_OFFLINE'])[0]} is set)"
     failure = _unreachable(endpoint())
-    if failure is not None:
-        raise SourceError(
-            f"{name}: no local path, {cached}, and the hub cannot be reached ({failure}); {remedy}"
-        )
+    return f"the hub cannot be reached ({failure})" if failure else None
 
 
 def _unreachable(address: str) -> str | None:
