@@ -49,6 +49,10 @@ LATENT = {
 }
 LAYERED = {**MIXED, "head_dim": 8, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": WORDS}
 BASE = {"rope_type": "default", "rope_theta": 500.0}
+GROWING = {
+    "rope_type": "yarn", "rope_theta": 500.0, "factor": 8.0, "original_max_position_embeddings": 5,
+    "mscale": 1.0, "mscale_all_dim": 0.8, "llama_4_scaling_beta": 0.1,
+}  # fmt: skip
 
 # class, fields of its config
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -61,6 +65,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("EuroBertModel", {"head_dim": 16}),
     ("BitNetForCausalLM", {}),
     ("BitNetModel", {"tie_word_embeddings": True}),
+    ("Ministral3ForCausalLM", {"rope_parameters": GROWING, "head_dim": 8}),
+    ("Ministral3Model", {"rope_parameters": GROWING, "head_dim": 8, "sliding_window": 4}),
     ("GraniteForCausalLM", SCALES),
     ("GraniteModel", {"attention_bias": True, **SCALES}),
     ("GraniteSWAForCausalLM", {**SCALES, **MIXED, "layer_rope_theta": [500.0, 0]}),
@@ -117,6 +123,12 @@ def names(case: tuple[str, dict[str, Any]]) -> str:
 @pytest.mark.parametrize("case", CASES, ids=names)
 def test_decoder(case: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     check(reference(case[0], config_of(*case)), tmp_path, INPUTS)
+
+
+@pytest.mark.parametrize("name", ["InternLM3", "IQuestCoder"])
+def test_decoders_that_are_llama_by_another_name(name: str, tmp_path: Path) -> None:
+    config = getattr(transformers, f"{name}Config")(**SIZES, head_dim=16, attention_bias=True, mlp_bias=True)
+    check(reference("LlamaForCausalLM", config), tmp_path, INPUTS)
 
 
 def older(config: dict[str, Any]) -> None:

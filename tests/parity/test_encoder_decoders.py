@@ -256,6 +256,25 @@ def test_wav2vec2_classification(name: str, tmp_path: Path) -> None:
     check(reference(name, transformers.Wav2Vec2Config(**WAV2VEC2, num_labels=3)), tmp_path, waveforms())
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HubertModel",
+        "HubertForCTC",
+        "HubertForSequenceClassification",
+        "UniSpeechModel",
+        "UniSpeechForCTC",
+        "UniSpeechSatModel",
+        "UniSpeechSatForCTC",
+        "UniSpeechSatForAudioFrameClassification",
+    ],
+)
+def test_relatives_of_wav2vec2(name: str, tmp_path: Path) -> None:
+    made = getattr(transformers, name).config_class
+    config = made(**WAV2VEC2, num_labels=3, do_stable_layer_norm=name.endswith("Model"))
+    check(reference(name, config), tmp_path, waveforms())
+
+
 def test_wav2vec2_with_adapters_in_its_layers(tmp_path: Path) -> None:
     config = transformers.Wav2Vec2Config(
         **WAV2VEC2, do_stable_layer_norm=True, adapter_attn_dim=6, layer_norm_eps=1e-3

@@ -27,6 +27,14 @@ def test_vit(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, image_inputs(*OTHER_SIZES, resize=RESIZE))
 
 
+@pytest.mark.parametrize("name", ["ViTMSNModel", "ViTMSNForImageClassification"])
+def test_vit_msn(name: str, tmp_path: Path) -> None:
+    config = transformers.ViTMSNConfig(
+        **PATCHES, intermediate_size=44, num_labels=5, qkv_bias=name == "ViTMSNModel"
+    )
+    check(reference(name, config), tmp_path, image_inputs(*OTHER_SIZES, resize=RESIZE))
+
+
 def test_vit_of_unusual_options(tmp_path: Path) -> None:
     config = transformers.ViTConfig(
         **{**PATCHES, "patch_size": [8, 8], "image_size": [32, 32]},
@@ -169,6 +177,42 @@ def test_clip(end: int, tmp_path: Path) -> None:
         text_config={**TEXT, "eos_token_id": end}, vision_config=VISION, projection_dim=20
     )
     check(reference("CLIPModel", config), tmp_path, with_images(ended(text_inputs(99))))
+
+
+def test_chinese_clip_vision(tmp_path: Path) -> None:
+    config = transformers.ChineseCLIPVisionConfig(**VISION)
+    check(reference("ChineseCLIPVisionModel", config), tmp_path, image_inputs((40, 64), resize=RESIZE))
+
+
+def ended_by(end: int) -> dict[str, dict[str, Any]]:
+    """Texts whose end token is the highest word, or a low one."""
+    inputs = ended(text_inputs(99))
+    for values in inputs.values():
+        values["input_ids"][values["input_ids"] == 98] = end
+    return inputs
+
+
+@pytest.mark.parametrize("end", [98, 2])
+def test_metaclip_2(end: int, tmp_path: Path) -> None:
+    config = transformers.MetaClip2Config(
+        text_config={**TEXT, "eos_token_id": end}, vision_config=VISION, projection_dim=20
+    )
+    check(reference("MetaClip2Model", config), tmp_path, with_images(ended_by(end)))
+
+
+@pytest.mark.parametrize("end", [98, 2])
+def test_metaclip_2_text(end: int, tmp_path: Path) -> None:
+    config = transformers.MetaClip2TextConfig(**{**TEXT, "eos_token_id": end}, projection_dim=20)
+    check(reference("MetaClip2TextModelWithProjection", config), tmp_path, ended_by(end))
+
+
+def test_metaclip_2_vision(tmp_path: Path) -> None:
+    config = transformers.MetaClip2VisionConfig(**VISION, projection_dim=20)
+    check(
+        reference("MetaClip2VisionModelWithProjection", config),
+        tmp_path,
+        image_inputs((40, 64), resize=RESIZE),
+    )
 
 
 def test_clip_classifies_images(tmp_path: Path) -> None:
