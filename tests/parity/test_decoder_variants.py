@@ -157,6 +157,13 @@ def test_the_rotary_fields_of_older_configs(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, INPUTS, edit=older)
 
 
+def test_ministral3_with_a_config_that_leaves_its_angles_out(tmp_path: Path) -> None:
+    config = config_of("Ministral3Model", {"head_dim": 8})
+    check(
+        reference("Ministral3Model", config), tmp_path, INPUTS, edit=lambda data: data.pop("rope_parameters")
+    )
+
+
 def test_layers_with_several_bases_are_not_called_exact(tmp_path: Path) -> None:
     config = config_of("GraniteSWAModel", {**MIXED, "layer_rope_theta": [500.0, 900.0]})
     reference("GraniteSWAModel", config).save_pretrained(tmp_path)
