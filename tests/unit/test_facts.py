@@ -134,12 +134,12 @@ def test_unread_fields_are_listed_down_to_the_nested_one() -> None:
         VOCABULARY,
     )
     config.use(config.find(FactRule("rotary.base", "f", 1, config=("rope.theta",)), scope_in("tower")))
-    assert config.unread() == ["rope.kind", "odd"]
+    assert config.unread({}) == ["rope.kind", "odd"]
 
 
 def test_a_harmless_field_with_another_value_is_not_harmless() -> None:
     config = Config({"is_decoder": True, "odd": 1}, VOCABULARY)
-    assert (config.unread(), config.harmful()) == (["odd"], ["is_decoder = true"])
+    assert (config.unread({}), config.harmful({})) == (["odd"], ["is_decoder = true"])
 
 
 def test_a_hint_of_an_unknown_fact_names_the_close_one() -> None:
