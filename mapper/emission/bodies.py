@@ -162,7 +162,12 @@ class Body:
 
     def _one_by_one(self, reference: Reference, base: str, start: Place, at: int) -> Iterator[str]:
         """The elements by name, in order: their folder holds others too."""
-        every = sorted((index, place_of(item)) for item in reference.items for index in place_of(item)[at])
+        every = sorted(
+            (index, place_of(item))
+            for item in reference.items
+            for index in place_of(item)[at]
+            if isinstance(index, int)
+        )
         for index, place in every:
             yield self.bodies.paths.spell(base, start, Place((*place[:at], (index,), *place[at + 1 :])))
 

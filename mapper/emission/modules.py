@@ -38,7 +38,9 @@ class Folder:
     def elements(self) -> Folder | None:
         """Its numbered folders alone, where they run from 0 without a gap and only tensors stand beside them."""
         beside = [child for key, child in self.children.items() if not isinstance(key, tuple)]
-        numbered = {key: child for key, child in self.children.items() if isinstance(key, tuple)}
+        numbered: dict[str | tuple[int, ...], Folder | Leaf] = {
+            key: child for key, child in self.children.items() if isinstance(key, tuple)
+        }
         bare = all(isinstance(child, Leaf) and child.kind in ("Parameter", "Buffer") for child in beside)
         modules = all(isinstance(child, Folder) for child in numbered.values())
         listed = Folder(self.place, numbered, self.block, self.methods, self.tower, self.rank)

@@ -98,7 +98,11 @@ def parted(found: Found, apart: Groups) -> Iterator[Found]:
         groups = apart.get(Place(found.spot.place[:at])) if isinstance(part, tuple) else None
         inside = [group for group in groups or () if set(group) < set(part)]
         if inside:
-            rest = tuple(index for index in part if not any(index in group for group in inside))
+            rest = tuple(
+                index
+                for index in part
+                if isinstance(index, int) and not any(index in group for group in inside)
+            )
             for group in [*inside, *([rest] if rest else [])]:
                 yield from parted(replace(found, spot=found.spot.with_indices(at, group)), apart)
             return

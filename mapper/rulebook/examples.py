@@ -66,8 +66,8 @@ def header(example: Example) -> Checkpoint:
 
 def _info(entry: Any) -> TensorInfo | None:
     """A shape, behind it a dtype where it is not F32."""
-    extents = list(entry) if isinstance(entry, list) else [None]
-    dtype = extents.pop() if extents and extents[-1] in DTYPE_BYTES else "F32"
+    extents: list[Any] = list(entry) if isinstance(entry, list) else [None]
+    dtype = str(extents.pop()) if extents and extents[-1] in DTYPE_BYTES else "F32"
     if not all(type(extent) is int and extent >= 0 for extent in extents):
         return None
     return TensorInfo(tuple(extents), dtype)
