@@ -213,7 +213,7 @@ def report(
     yield f"{len(outcomes)} headers: {', '.join(f'{count} {name}' for name, count in counts.items())}"
     for outcome in outcomes:
         if outcome.reading == FAILED:
-            yield f"fails: {outcome.reasons[0]}"
+            yield f"fails: {outcome.repo}: {outcome.reasons[0]}"
     for outcome in worse:
         yield f"regression: {outcome.repo} was read {recorded[outcome.repo]}, now {outcome.reading}"
         yield from (f"  {reason}" for reason in outcome.reasons[:REASONS])

@@ -1,0 +1,159 @@
+"""The page about rules: its commands print what it shows, and its tables are the fields that the readers accept."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mapper.errors import RuleError
+from mapper.rulebook.examples import EXPECTED
+from mapper.rulebook.facts import FactRule, read_fact
+from mapper.rulebook.families import Family, read_family
+from mapper.rulebook.fields import Fields
+from mapper.rulebook.flows import FlowRule, read_flow
+from mapper.rulebook.strict import Document, parse_yaml
+from mapper.rulebook.values import TYPES
+from mapper.rulebook.vocabulary import SCOPES, SECTIONS, Entry, read_entry, read_vocabulary
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "rules" / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+) ?([\w.]*)\n(.*?)^```$", TEXT, flags=re.DOTALL | re.MULTILINE)
+UNKNOWN = "xyzzy"  # no field of anything
+
+Step = tuple[str, list[str]]  # a command, the lines that it prints
+
+
+def steps() -> Iterator[Step]:
+    """The files to write (as `cat > NAME` with the lines of the file) and the commands, in the order of the page."""
+    for language, name, body in BLOCKS:
+        if name:
+            yield f"cat > {name}", body.splitlines()
+        elif language == "console":
+            for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                command, *printed = part.splitlines()
+                yield command, printed
+
+
+def _mapper(command: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *shlex.split(command)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, (command, done.stderr)
+    return done.stdout
+
+
+def _assert_shown(printed: str, shown: list[str], command: str) -> None:
+    """Every line shown is printed, in this order; `...` stands for the rest of a line or for any lines."""
+    rest = iter(" ".join(line.split()) for line in printed.splitlines())
+    for line in shown:
+        start, elided, _ = " ".join(line.split()).partition("...")
+        assert any(row.startswith(start) if elided else row == start for row in rest) or line == "...", (
+            f"{command}: {line!r} is not printed: {printed}"
+        )
+
+
+def test_the_page_is_tried_from_an_empty_folder(tmp_path: Path) -> None:
+    seen = list(steps())
+    for command, shown in seen:
+        if command.startswith("cat > "):
+            (tmp_path / command.removeprefix("cat > ")).write_text("\n".join(shown) + "\n")
+        elif command.startswith("mapper "):
+            _assert_shown(_mapper(command, tmp_path), shown, command)
+        else:
+            subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert sum(command.startswith("mapper ") for command, _ in seen) >= 8
+    assert (tmp_path / "model.py").read_text().count("class ") > 3
+
+
+def test_its_parity_test_passes(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    (code,) = (body for language, _, body in BLOCKS if language == "python")
+    names: dict[str, Any] = {}
+    exec(compile(code, "rules/README.md", "exec"), names)
+    (test,) = (value for name, value in names.items() if name.startswith("test_"))
+    test(tmp_path)
+
+
+def table(section: str) -> list[str]:
+    """The first column of the table in a section of the page."""
+    (body,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", TEXT, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^\| `(\w+)` \|", body, flags=re.MULTILINE)
+
+
+def names_of(record: type, without: set[str], renamed: dict[str, str]) -> list[str]:
+    """The fields of a dataclass as files spell them."""
+    return [renamed.get(field.name, field.name) for field in fields(record) if field.name not in without]
+
+
+FIELDS = {
+    "Families": names_of(
+        Family, {"recognise_shapes", "unused_beside", "file", "line"}, {"name": "family"}
+    ),
+    "Flows": names_of(FlowRule, {"file", "line"}, {"name": "flow", "body": "forward"}),
+    "Vocabulary": names_of(
+        Entry, {"section", "target", "region", "origin", "document", "keys"}, {"kinds": "kind", "ranks": "rank"}
+    ),
+    "Facts": names_of(FactRule, {"name", "file", "line", "silent"}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("section", FIELDS)
+def test_a_table_has_each_field_once_and_no_other(section: str) -> None:
+    assert sorted(table(section)) == sorted(FIELDS[section])
+
+
+def _document(text: str) -> Document:
+    return parse_yaml(text, "a.yaml")
+
+
+def _family() -> object:
+    return read_family(_document(f"family: a\nrecognise: [b]\n{UNKNOWN}: 1\n"))
+
+
+def _flow() -> object:
+    data = {"flow": "a/b", "doc": "", "forward": "return x", UNKNOWN: 1}
+    return read_flow(data, "a.yaml", lambda keys: 1)
+
+
+def _entry() -> object:
+    return read_entry(_document("{}"), "roles", "a", "any", {"names": ["b"], UNKNOWN: 1}, ())
+
+
+def _fact() -> object:
+    return read_fact(Fields({UNKNOWN: 1}, "a.yaml", lambda keys: 1), "a")
+
+
+READERS = {"Families": _family, "Flows": _flow, "Vocabulary": _entry, "Facts": _fact}
+
+
+def accepted(read: Callable[[], object]) -> list[str]:
+    """The fields that a reader names where it meets one that it does not know."""
+    with pytest.raises(RuleError, match="allowed: ") as caught:
+        read()
+    return str(caught.value).partition("allowed: ")[2].split(", ")
+
+
+@pytest.mark.parametrize("section", READERS)
+def test_a_table_has_every_field_that_its_reader_accepts(section: str) -> None:
+    only_if_there = {"unbiased"} if section == "Families" else set()
+    assert set(table(section)) == set(accepted(READERS[section])) | only_if_there
+
+
+def test_the_page_names_sections_scopes_types_and_what_examples_expect() -> None:
+    whole = accepted(lambda: read_vocabulary(_document(f"vocabulary: a\n{UNKNOWN}: 1\n")))
+    for word in (*SECTIONS, *SCOPES, *TYPES, *EXPECTED, *whole):
+        assert f"`{word}`" in TEXT or f"`{word}:" in TEXT, word
