@@ -39,8 +39,7 @@ def draft(checkpoint: Checkpoint, rulebook: Rulebook) -> str:
         f"family: {name}",
         f"model_types: [{_scalar(model_type)}]" if isinstance(model_type, str) else "model_types: []",
         "source: [say where the architecture is published]",
-        "recognise:                                # names that together no other family has",
-        *(f'  - "{pattern}"' for pattern in patterns),
+        *_known_by(architecture.family, patterns),
         *_names(architecture, rulebook),
         *_facts(architecture),
         "examples:",
@@ -59,6 +58,16 @@ def draft(checkpoint: Checkpoint, rulebook: Rulebook) -> str:
 def _word(text: str) -> str:
     kept = "".join(letter if letter.isalnum() else "_" for letter in text.rsplit("/", 1)[-1].lower())
     return kept.strip("_") or "new_family"
+
+
+def _known_by(family: str | None, patterns: Iterable[str]) -> Iterator[str]:
+    """What tells the family from others: names; its model type alone where they are those of a family there is."""
+    if family is None:
+        yield "recognise:                                # names that together no other family has"
+        yield from (f'  - "{pattern}"' for pattern in patterns)
+        return
+    yield f"extends: {family}  # if nothing differs: one more word in the model_types of {family}, and no family"
+    yield f"by_type_only: true  # guessed: say recognise instead, if a name tells it from {family}"
 
 
 def _recognised(leaves: Iterable[Leaf]) -> Iterator[str]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from mapper.architecture import Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.inference import infer
+from mapper.rulebook.check import check_rules
 from mapper.rulebook.draft import draft
 from mapper.rulebook.examples import expand, header
 from mapper.rulebook.families import read_family
@@ -73,3 +75,20 @@ def test_a_word_like_a_known_one_is_guessed_and_marked() -> None:
 def test_a_word_like_no_other_is_left_to_the_writer() -> None:
     text = draft(checkpoint(gate_proj="xyzzy"), Rulebook())
     assert '#  "{root}.layers.{n}.mlp.xyzzy": say its role; it is Linear weight [48, 32]' in text
+
+
+def test_names_of_a_family_there_is_are_taken_over_from_it(tmp_path: Path) -> None:
+    text = draft(checkpoint(), Rulebook())
+    assert (
+        "extends: llama  # if nothing differs" in text
+        and "recognise" not in text.partition("by_type_only")[0]
+    )
+    file = tmp_path / "nobodys.yaml"
+    file.write_text(text)
+    family = read_family(load_yaml(file))
+    assert (family.extends, family.by_type_only, family.recognise) == ("llama", True, ())
+    rulebook = Rulebook()
+    (found,) = check_rules(rulebook, [file])
+    assert found.problems == []
+    architecture = infer(checkpoint(), rulebook)
+    assert architecture.family == "nobodys"
