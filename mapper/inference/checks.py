@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
 from typing import Any
 
 from mapper.architecture import Block, Leaf, Place
@@ -74,7 +73,7 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
 def check_bounds(facts: Facts) -> None:
     """ArchitectureError where a fact lies beyond what another one allows: more chosen experts than there are."""
     for scope, name, known in list(facts.used.values()):
-        for rule in chain(*facts.families.facts(scope, name), facts.common.get(name, ())):
+        for rule in facts.every_rule(scope, name):
             for bound, text in (("most", rule.most), ("divides", rule.divides), ("length", rule.length)):
                 limit = _limit(facts, scope, rule, text) if text and known.value is not None else None
                 told = _beyond(bound, known.value, limit) if limit is not None else ""

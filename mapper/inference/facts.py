@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
 
 
+TYPE = "model_type"  # the fact that tells the types of one family apart
+
+
 class Facts:
     """Answers what is known about a block; remembers what it answered."""
 
@@ -108,7 +111,7 @@ class Facts:
             return
         seen.add(name)
         rules = self.rules(scope, name)
-        for rule in chain(*self.families.facts(scope, name), self.common.get(name, ())):
+        for rule in self.every_rule(scope, name):
             if rule in rules or (rule.when and (rule.at is None or scope.matches(rule.at))):
                 self.config.use(self.config.find(rule, scope))
                 for other in (*sources(rule), *rule.when):
@@ -118,8 +121,8 @@ class Facts:
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
         """The rules that speak about a fact here: those of the families, and of the vocabulary's what they leave open."""
         said: list[FactRule] = []
-        for level in (*self.families.facts(scope, name), self.common.get(name, ())):
-            rules = [rule for rule in level if self._applies(rule, scope)]
+        for model_type, level in (*self.families.facts(scope, name), (None, self.common.get(name, ()))):
+            rules = [rule for rule in level if self._applies(rule, scope, model_type)]
             if any(rule.config or rule.towers or rule.silent for rule in said):
                 rules = [replace(rule, config=(), towers={}) for rule in rules]
             said += rules
@@ -127,7 +130,14 @@ class Facts:
                 break  # a constant: no config is asked
         return said
 
-    def _applies(self, rule: FactRule, scope: Scope) -> bool:
+    def every_rule(self, scope: Scope, name: str) -> Iterator[FactRule]:
+        """The same with those that do not hold here."""
+        for _, level in self.families.facts(scope, name):
+            yield from level
+        yield from self.common.get(name, ())
+
+    def _applies(self, rule: FactRule, scope: Scope, model_type: str | None) -> bool:
+        """Whether a rule holds for a block; `model_type` is what its family goes by, None for the vocabulary's."""
         if rule.unvouched and self.families.vouch(scope):
             return False
         if rule.at is not None and not scope.matches(rule.at):
@@ -140,6 +150,10 @@ class Facts:
         ):
             return False
         for name, allowed in rule.when.items():
+            if name == TYPE and model_type is not None:
+                if model_type not in allowed:
+                    return False
+                continue
             known = self.get(scope, self.full_name(scope, name))
             if known is None or known.problem or known.value not in allowed:
                 return False
@@ -167,6 +181,9 @@ class Facts:
         stated = self.stated(scope, name)
         if stated:
             yield stated
+        part = self.families.part(scope) if name == TYPE and scope.tower else None
+        if part:
+            yield Known(part.model_type, "name", f"names of family {part.family.name}")
         yield from self._from_shapes(scope, name)
         rules = self.rules(scope, name)
         yield from self._said(

@@ -33,9 +33,21 @@ class Part:
     """One tower and the family that reads it."""
 
     tower: str
-    folder: str  # the field of the config that holds the tower's own
+    folder: str  # the field of the config that holds the tower's own; "" where that stands at the top
+    model_type: str  # as its config calls it, or, where that is silent, the family of the whole
     family: Family
     region: Region  # the paths that the family's words are meant for
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A family, and the part of a checkpoint that it speaks about."""
+
+    family: Family
+    folder: str  # of the config
+    model_type: str | None  # None: as the config says
+    names: Names
+    leaves: list[Leaf]
 
 
 @dataclass(frozen=True)
@@ -68,11 +80,11 @@ class Families:
         """Tower -> name of its family, for reports."""
         return {part.tower: part.family.name for part in self.parts}
 
-    def facts(self, scope: Scope, name: str) -> list[tuple[FactRule, ...]]:
-        """What each family says about a fact of a block, that of the whole first."""
+    def facts(self, scope: Scope, name: str) -> list[tuple[str | None, tuple[FactRule, ...]]]:
+        """What each family says about a fact of a block, that of the whole first, with the type that it speaks of."""
         part = self.part(scope)
-        speaking = [*([self.whole] if self.whole else []), *([part.family] if part else [])]
-        return [family.facts.get(name, ()) for family in speaking]
+        found = [(self.match.model_type, self.match.family.facts.get(name, ()))] if self.match else []
+        return [*found, *([(part.model_type, part.family.facts.get(name, ()))] if part else [])]
 
     def part(self, scope: Scope) -> Part | None:
         """The tower's family; outside of all towers, and in the only one, that of the text."""
@@ -94,23 +106,22 @@ class Families:
     def spared(self) -> dict[str, Spared]:
         """What each family says of fields that nobody reads, by the part of the config that it speaks about."""
         own = [("", self.whole)] if self.whole else []
-        return {
-            folder: Spared(frozenset(family.irrelevant), family.harmless)
-            for folder, family in (*own, *((part.folder, part.family) for part in self.parts))
-        }
+        found: dict[str, Spared] = {}
+        for folder, family in (*((part.folder, part.family) for part in self.parts), *own):
+            said = Spared(frozenset(family.irrelevant), family.harmless)
+            found[folder] = found[folder].beside(said) if folder in found else said
+        return found
 
     def varies(self) -> tuple[str, ...]:
         return tuple(name for family in self.everything for name in family.varies)
 
-    def checked(
-        self, names: Names, leaves: Sequence[Leaf]
-    ) -> Iterator[tuple[Family, str, Names, list[Leaf]]]:
-        """Each family with the part of the config, the names and the leaves that it speaks about."""
+    def checked(self, names: Names, leaves: Sequence[Leaf]) -> Iterator[Checked]:
+        """Each family with what it speaks about."""
         if self.whole:
-            yield self.whole, "", names, list(leaves)
+            yield Checked(self.whole, "", None, names, list(leaves))
         for part in self.parts:
             inside = [leaf for leaf in leaves if in_region(part.region, leaf.place)]
-            yield part.family, part.folder, names.within(part.region), inside
+            yield Checked(part.family, part.folder, part.model_type, names.within(part.region), inside)
 
 
 def words_of(rulebook: Rulebook, families: Families, names: Names | None = None) -> Vocabulary:
@@ -133,38 +144,46 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
     """The family of the whole with those of its towers, if it leaves these to them or nobody lists the whole."""
     if match and not match.family.towers:
         return Families(match)
-    wanted = dict(_named_parts(config, match.family.towers if match else {}))
+    wanted = dict(_named_parts(config, _defaults(match)))
     words = {tower: Vocabulary.tower_words(rulebook.vocabulary, tower) for tower in wanted}
     parts: list[Part] = []
     findings: list[str] = []
-    for tower, (folder, model_type, default) in wanted.items():
+    for tower, (folder, model_types) in wanted.items():
         others = frozenset().union(*(words[other] for other in wanted if other != tower))
         region = Region(outside=others) if tower == TEXT else Region(inside=words[tower])
-        family = _lister(rulebook, model_type, default)
-        if family is None:
-            findings.append(f"config {folder}.model_type {shorten(model_type or '')} is listed by no family")
-        elif not is_recognised(family, names.within(region)):
-            findings.append(f"config {folder}: the names lack those of family {family.name!r}")
+        inside = names.within(region)
+        listed = [(name, family) for name in model_types if (family := _lister(rulebook, name))]
+        fitting = [(name, family) for name, family in listed if is_recognised(family, inside)]
+        if fitting:
+            parts.append(Part(tower, folder, *fitting[0], region))
+        elif listed:
+            findings.append(f"config {folder}: the names lack those of family {listed[0][1].name!r}")
         else:
-            parts.append(Part(tower, folder, family, region))
+            findings.append(f"config {folder}.model_type {shorten(model_types[0])} is listed by no family")
     return Families(match, tuple(parts), tuple(findings))
 
 
-def _named_parts(
-    config: Config, defaults: dict[str, str]
-) -> Iterator[tuple[str, tuple[str, str | None, str | None]]]:
-    """Each tower that has a config of its own: where it stands, what type it names, the family if it names none."""
+def _defaults(match: FamilyMatch | None) -> dict[str, str]:
+    """Tower -> the type that it has where its config names none."""
+    towers = match.family.towers if match else {}
+    own = match.model_type if match else None
+    chosen = {
+        tower: types.get(own or "") if isinstance(types, dict) else types for tower, types in towers.items()
+    }
+    return {tower: model_type for tower, model_type in chosen.items() if model_type}
+
+
+def _named_parts(config: Config, defaults: dict[str, str]) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+    """Each tower of its own: where its config stands, and the types that it may be of, the likeliest first."""
     for tower in config.vocabulary.towers:
-        for folder in config.parts(tower):
-            model_type = config.type_of(folder)
-            if model_type or tower in defaults:
-                yield tower, (folder, model_type, defaults.get(tower))
-                break
+        folder = next(config.parts(tower), None)
+        named = config.type_of(folder) if folder else None
+        model_types = [name for name in (named, defaults.get(tower)) if name]
+        if model_types:
+            yield tower, (folder or "", model_types)
 
 
-def _lister(rulebook: Rulebook, model_type: str | None, default: str | None) -> Family | None:
-    """The family that lists a model_type, or where there is none the one named."""
-    for family in rulebook.families:
-        if model_type in family.model_types if model_type else family.name == default:
-            return family
-    return None
+def _lister(rulebook: Rulebook, model_type: str) -> Family | None:
+    """The family of one tower that lists a model_type."""
+    listing = (family for family in rulebook.families if model_type in family.model_types)
+    return next((family for family in listing if not family.towers), None)

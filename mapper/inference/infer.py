@@ -175,12 +175,14 @@ class _Reading:
         unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
         read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
         check_scopes(self.facts.given, self.root)
-        for family, folder, names, leaves_of in self.families.checked(self.names, read):
-            part, model_type = self.facts.config.part(folder), self.facts.config.type_of(folder)
-            self.gap(lacking_names(family, names, model_type))
-            self.gap(lacking_kept_roles(family, () if folder else (self.root, *self.root.below())))
-            self.gap(lacking_biases(family, leaves_of))
-            lacking, extra = broken_promises(family, part, names)
+        for part in self.families.checked(self.names, read):
+            model_type = part.model_type or self.facts.config.model_type
+            self.gap(lacking_names(part.family, part.names, model_type))
+            every = () if part.folder else (self.root, *self.root.below())
+            self.gap(lacking_kept_roles(part.family, every))
+            self.gap(lacking_biases(part.family, part.leaves))
+            own = self.facts.config.part(part.folder)
+            lacking, extra = broken_promises(part.family, own, part.names)
             self.gap(lacking)
             self.findings += extra
         self.gap(lacking_tensors(leaves))
@@ -414,8 +416,8 @@ class _Reading:
         if complete and inner:  # what stands in every layer is read by the model, whatever it is
             complete = False
             self.missing.append(f"no flow reads {listed(inner)}")
-        for family, _, _, leaves in self.families.checked(self.names, idle) if complete else ():
-            self.gap(unread_names(family, leaves))
+        for part in self.families.checked(self.names, idle) if complete else ():
+            self.gap(unread_names(part.family, part.leaves))
         architecture.unmapped = [key for leaf in idle for key in Leaf.keys(leaf)]
         if complete:
             self.findings += unread_fields(self.facts.config, self.families)

@@ -17,6 +17,7 @@ class FamilyMatch:
 
     family: Family
     by_type: bool  # the config's model_type is one that the family lists
+    model_type: str | None = None  # of the config
 
 
 def match_family(families: Sequence[Family], names: Names, model_type: str | None) -> FamilyMatch | None:
@@ -25,7 +26,7 @@ def match_family(families: Sequence[Family], names: Names, model_type: str | Non
     Raises ArchitectureError where two match equally.
     """
     matches = [
-        FamilyMatch(family, model_type in family.model_types)
+        FamilyMatch(family, model_type in family.model_types, model_type)
         for family in families
         if (model_type in family.model_types or not family.by_type_only) and is_recognised(family, names)
     ]

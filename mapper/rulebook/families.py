@@ -46,8 +46,8 @@ class Family:
         tuple[str, ...] | None
     )  # patterns of what has no bias, where all other maps and LayerNorms have one
     towers: dict[
-        str, str
-    ]  # tower -> family that reads it where its own config names none: this family is what stands around
+        str, Any
+    ]  # tower -> its model_type where its own config names none, or that by the type of the whole
     varies: tuple[str, ...]  # roles that some layers have and others, of the same flow, have not
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
     names: dict[str, str]  # pattern -> role path
@@ -97,7 +97,7 @@ def read_family(document: Document) -> Family:
         brings={key: _flows(fields, key, value) for key, value in fields.mapping("brings").items()},
         promises={key: _flows(fields, key, value) for key, value in fields.mapping("promises").items()},
         unbiased=fields.words("unbiased") if "unbiased" in fields.data else None,
-        towers=_texts(fields, "towers"),
+        towers=_towers(fields),
         varies=fields.words("varies"),
         by_type_only=fields.flag("by_type_only"),
         names=_texts(fields, "names"),
@@ -150,6 +150,17 @@ def _unused(fields: Fields) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]
         beside[pattern] = inner.words("has")
         inner.done()
     return reasons, beside
+
+
+def _towers(fields: Fields) -> dict[str, Any]:
+    """`text: llama`, or `vision: {qwen2_vl: qwen2_vl_vision, ...}`."""
+    towers: dict[str, Any] = {}
+    for tower, value in fields.mapping("towers").items():
+        types = value if isinstance(value, dict) else {"": value}
+        if not all(isinstance(item, str) for item in types.values()):
+            fields.fail("expected a model_type, or one for each model_type of the whole", "towers", tower)
+        towers[tower] = value
+    return towers
 
 
 def _texts(fields: Fields, key: str) -> dict[str, str]:
