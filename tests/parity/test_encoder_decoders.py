@@ -210,6 +210,19 @@ def test_bart_sequence_classification(tmp_path: Path) -> None:
     check(model, tmp_path, answers(99, left_out=True, end=2))
 
 
+@pytest.mark.parametrize("name", ["MvpModel", "MvpForConditionalGeneration", "PLBartForConditionalGeneration"])
+def test_relatives_of_bart(name: str, tmp_path: Path) -> None:
+    config = getattr(transformers, name).config_class(**BART)
+    check(reference(name, config), tmp_path, answers(99, left_out=name.startswith("Mvp")))
+
+
+@pytest.mark.parametrize("name", ["Mvp", "PLBart"])
+def test_relatives_of_bart_classify(name: str, tmp_path: Path) -> None:
+    config = getattr(transformers, f"{name}Config")(**BART, num_labels=4)
+    inputs = answers(99, left_out=name == "Mvp", end=2)
+    check(reference(f"{name}ForSequenceClassification", config), tmp_path, inputs)
+
+
 def test_bart_with_scaled_embeddings_all_stored_and_a_config_of_before(tmp_path: Path) -> None:
     config = transformers.BartConfig(**BART, scale_embedding=True, activation_function="relu")
     model = reference("BartForConditionalGeneration", config)
