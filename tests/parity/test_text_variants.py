@@ -36,6 +36,35 @@ def test_variant(case: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, text_inputs(WORDS, padding=0))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "BigBirdModel",
+        "BigBirdForMaskedLM",
+        "BigBirdForSequenceClassification",
+        "BigBirdForTokenClassification",
+    ],
+)
+def test_big_bird(name: str, tmp_path: Path) -> None:
+    kept = name.endswith("LM")
+    config = transformers.BigBirdConfig(
+        **BERT, block_size=4, num_random_blocks=1, use_bias=kept, num_labels=3
+    )
+    made = check(reference(name, config), tmp_path, text_inputs(WORDS, padding=0, segments=2))
+    with pytest.raises(ValueError, match="beyond 28, attention is sparse"):
+        made.built(input_ids=torch.zeros(1, 29, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    "name", ["RemBertModel", "RemBertForMaskedLM", "RemBertForCausalLM", "RemBertForTokenClassification"]
+)
+def test_rembert(name: str, tmp_path: Path) -> None:
+    config = transformers.RemBertConfig(
+        **BERT, input_embedding_size=24, output_embedding_size=40, is_decoder="Causal" in name, num_labels=3
+    )
+    check(reference(name, config), tmp_path, text_inputs(WORDS, padding=0, segments=2))
+
+
 @pytest.mark.parametrize("name", ["XLNetLMHeadModel", "XLNetModel", "XLNetForTokenClassification"])
 def test_xlnet(name: str, tmp_path: Path) -> None:
     config = transformers.XLNetConfig(
