@@ -81,6 +81,15 @@ def test_swin(name: str, window: int, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, image_inputs((32, 46), (29, 31)))
 
 
+@pytest.mark.parametrize("name", ["DonutSwinModel", "DonutSwinForImageClassification"])
+def test_donut_swin(name: str, tmp_path: Path) -> None:
+    config = transformers.DonutSwinConfig(
+        image_size=32, patch_size=2, embed_dim=8, depths=[2, 3], num_heads=[2, 4], window_size=3, num_labels=5,
+        qkv_bias=name.endswith("n"),
+    )  # fmt: skip
+    check(reference(name, config), tmp_path, image_inputs((32, 46), (29, 31)))
+
+
 def test_swin_of_unusual_options(tmp_path: Path) -> None:
     config = transformers.SwinConfig(
         image_size=32, patch_size=2, embed_dim=8, depths=[2, 2, 1], num_heads=[1, 2, 2], window_size=4, qkv_bias=False,
