@@ -148,8 +148,13 @@ def write_source(family: Family, record: dict[str, Any]) -> dict[str, Any]:
         "lines": text.count("\n"), "compared": len(worst), "worst": max(worst, default=None),
         "defaults": sum(fact.evidence == "default" for fact in architecture.facts),
         "traces": traces(record["tracing"].get(family.name)),
-        "made": "tiny" if family.name not in MODELS else "reconstructed header",
+        "made": made(architecture.checkpoint) if family.name in MODELS else "tiny",
     }  # fmt: skip
+
+
+def made(checkpoint: Checkpoint) -> str:
+    """Where a header of the catalogue is from: reconstructed, or read by tools/refresh_catalogue.py."""
+    return "header of the hub" if "read from the hub" in checkpoint.notes[0] else "reconstructed header"
 
 
 def traces(failed: dict[str, str] | None) -> str:
