@@ -71,6 +71,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("GraniteModel", {"attention_bias": True, **SCALES}),
     ("GraniteSWAForCausalLM", {**SCALES, **MIXED, "layer_rope_theta": [500.0, 0]}),
     ("GraniteSWAModel", {"sliding_window": 4, "num_hidden_layers": 3}),
+    ("GraniteDoclingTextModel", {**SCALES, "rope_parameters": BASE}),
     ("HyperCLOVAXForCausalLM", SCALES),
     ("HyperCLOVAXForCausalLM", {"use_post_norm": False, "attention_multiplier": None}),
     ("GemmaForCausalLM", {"head_dim": 16, "num_key_value_heads": 1}),
