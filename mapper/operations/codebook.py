@@ -21,7 +21,7 @@ def best_codes(scores: Tensor, codes: Tensor, groups: int) -> tuple[Tensor, Tens
 
 
 def embed_codes(codes: Tensor, tables: nn.ModuleList) -> Tensor:
-    """Sum of what each table has for its codes. codes (B * K, T), the K of one sequence in a row -> (B, T, W)"""
+    """Sum of what each table has for its codes. codes (B * K, T), a sequence's K in a row -> (B, T, W)"""
     parts = codes.unflatten(0, (-1, len(tables))).unbind(1)
     return torch.stack([table(part) for table, part in zip(tables, parts, strict=True)]).sum(dim=0)
 

@@ -50,7 +50,7 @@ def response_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def convolve_by_position(x: Tensor, weights: Tensor, head_dim: int) -> Tensor:
-    """Sums each position's neighbours by weights of its own, one set a head, softmaxed (span-based convolution).
+    """Sums each position's neighbours by softmaxed weights of its own, a set a head (span-based convolution).
 
     x (B, T, H * D), weights (B, T, H * K), K odd -> (B, T, H * D)
     """

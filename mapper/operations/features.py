@@ -24,7 +24,7 @@ def join_states(states: list[Tensor], layers: tuple[int, ...]) -> Tensor:
 
 
 def shuffle_patches(x: Tensor, factor: int) -> Tensor:
-    """Squares of factor x factor patches as one vector each: (B, S * S, W) -> (B, (S / factor)^2, W * factor^2)."""
+    """Squares of factor x factor patches, one vector. (B, S * S, W) -> (B, (S / factor)^2, W * factor^2)"""
     side = math.isqrt(x.shape[1])
     squares = x.unflatten(1, (side // factor, factor, side // factor, factor))
     return squares.permute(0, 1, 3, 2, 4, 5).flatten(3).flatten(1, 2)
@@ -45,10 +45,10 @@ def grid_positions(
     intervals: list[float] | None,
     merge_size: int,
 ) -> Tensor | None:
-    """Frame, row and column of every position of a text with images; words count all three axes up (paper 2409.12191).
+    """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
 
-    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and columns of
-    patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None where there is no image.
+    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
+    columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
     """
     grids = {1: image_grids, 2: video_grids}
     if token_types is None or (image_grids is None and video_grids is None):
@@ -75,7 +75,7 @@ def grid_positions(
 
 
 def frame_intervals(video_grids: Tensor | None, seconds: Tensor | None, rate: float) -> list[float] | None:
-    """How far apart the frames of each video stand, at `rate` positions a second; of a second each if not given."""
+    """How far apart the frames of each video stand, at `rate` positions a second; by default a second."""
     if video_grids is None:
         return None
     return [rate] * len(video_grids) if seconds is None else (seconds * rate).tolist()
@@ -95,7 +95,7 @@ def entry(values: tuple[Tensor, ...] | None, index: int) -> Tensor | None:
 
 
 def add_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int, index: int) -> Tensor:
-    """x (B, T, W) plus features[index] (N, W) where input_ids (B, T) are place_id; layers behind the last get none."""
+    """x (B, T, W) plus features[index] (N, W) where input_ids (B, T) are place_id; later layers get none."""
     if features is None or index >= len(features):
         return x
     places = (input_ids == place_id).unsqueeze(-1)

@@ -62,7 +62,7 @@ def split_qkv_per_head(x: Tensor, head_dim: int) -> tuple[Tensor, Tensor, Tensor
 
 
 def split_partitions(x: Tensor, parts: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Cuts a projection stored part by part, each [first | second | third]. x (B, T, 3 * N) -> three (B, T, N)"""
+    """Cuts a projection stored part by part, each [first | second | third]. (B, T, 3 * N) -> 3 x (B, T, N)"""
     a, b, c = x.unflatten(-1, (parts, 3, -1)).unbind(-2)
     return a.flatten(-2), b.flatten(-2), c.flatten(-2)
 

@@ -93,7 +93,7 @@ def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) 
 def sliding_block_mask(
     x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None, window: int
 ) -> Tensor:
-    """A mask of blocks without the keys that stand window positions or more before. Shapes as in block_mask"""
+    """A mask of blocks without the keys that stand `window` or more before. Shapes as in block_mask"""
     index = torch.arange(x.shape[1], device=x.device)
     return block_mask(x, attention_mask, blocks) & (index > index[:, None] - window)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def places_seen(x: Tensor, pixel_mask: Tensor | None) -> Tensor:
-    """Which places of a feature map hold real pixels. x (B, C, Y, X), pixel_mask (B, height, width) -> (B, Y, X)"""
+    """Which places of a map hold pixels. x (B, C, Y, X), pixel_mask (B, rows, columns) -> (B, Y, X)"""
     if pixel_mask is None:
         return torch.ones_like(x[:, 0], dtype=torch.bool)
     return F.interpolate(pixel_mask[None].float(), size=x.shape[-2:])[0].bool()
@@ -38,14 +38,14 @@ def repeat_rows(rows: Tensor, x: Tensor) -> Tensor:
 
 
 def point_sinusoids(points: Tensor, size: int, temperature: float) -> Tensor:
-    """Sines and cosines of points between 0 and 1 (paper 2108.06152). points (..., 2) as x, y -> (..., 2 * size): y first"""
+    """Waves of points (..., 2) as x, y between 0 and 1 (paper 2108.06152) -> (..., 2 * size): y first"""
     index = torch.arange(size // 2, dtype=torch.float32, device=points.device)
     angles = points.flip(-1)[..., None] * 2 * math.pi / temperature ** (2 * index / size)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-3).to(points.dtype)
 
 
 def boxes_around(offsets: Tensor, centres: Tensor) -> Tensor:
-    """Boxes as x, y, width, height between 0 and 1: offsets (..., 4) from centres (..., 2), both before the sigmoid"""
+    """Boxes x, y, width, height in 0 to 1: offsets (..., 4) from centres (..., 2), both before sigmoid"""
     centres = centres.sigmoid()
     centres = torch.log(centres.clamp(min=1e-5) / (1 - centres).clamp(min=1e-5))
     return torch.cat((offsets[..., :2] + centres, offsets[..., 2:]), dim=-1).sigmoid()

@@ -116,7 +116,7 @@ def series_running_scale(patches: Tensor, absent: Tensor) -> tuple[Tensor, Tenso
 
 
 def series_normalise(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    """Values less their mean, in deviations; where these are below 1e-6, in ones. mean and deviation broadcast"""
+    """Values less their mean, in deviations, or in ones below 1e-6. mean and deviation broadcast"""
     return (x - mean) / torch.where(deviation < 1e-6, 1.0, deviation)
 
 

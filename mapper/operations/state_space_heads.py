@@ -37,7 +37,7 @@ def state_space_heads(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) ->
 
 
 def decay_pairs(decay: Tensor) -> Tensor:
-    """What is left, at each position of a chunk, of what an earlier one wrote. (B, n, C, H) -> (B, n, C, C, H)
+    """What is left, at each position of a chunk, of an earlier one. (B, n, C, H) -> (B, n, C, C, H)
 
     Each pair's decay is summed by itself: a difference of running sums would lose the small ones.
     """

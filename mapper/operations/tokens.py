@@ -21,5 +21,5 @@ def without_masked_tokens(
 
 
 def with_neighbours(x: Tensor) -> Tensor:
-    """Every position beside what follows and what precedes it, zeros at the ends. (B, T, W) -> (B, T, 3 * W)"""
+    """Every position beside the next and the one before, zeros at the ends. (B, T, W) -> (B, T, 3 * W)"""
     return torch.cat((F.pad(x[:, 1:], (0, 0, 0, 1)), x, F.pad(x[:, :-1], (0, 0, 1, 0))), dim=-1)
