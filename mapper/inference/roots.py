@@ -30,7 +30,10 @@ def task_of_config(config: Config) -> Known | None:
 def choose_root(
     root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts, findings: list[str]
 ) -> Choice:
-    """The root's flow: the one for the task that is stated or configured, else the one that the heads allow."""
+    """The root's flow: the one for the task that is stated or configured, else the one that the heads allow.
+
+    A flow for several tasks stands for its first where nobody says which.
+    """
     stated = facts.stated(root, TASK)
     task = stated or task_of_config(facts.config)
     if task:
@@ -76,7 +79,7 @@ def _by_heads(root: Scope, flows: Mapping[str, FlowRule], families: Families, fa
     fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
     signs = {rule.name: sum(has_role(root.block, path) for path in rule.signs) for rule in fitting}
     fitting = [rule for rule in fitting if signs[rule.name] == max(signs.values())]
-    tasks = list(dict.fromkeys(str(task) for rule in fitting for task in rule.when.get(TASK, ())))
+    tasks = list(dict.fromkeys(str(rule.when[TASK][0]) for rule in fitting if TASK in rule.when))
     if len(tasks) > 1:
         return Choice(
             reasons=[
