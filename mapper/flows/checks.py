@@ -99,7 +99,8 @@ def check_flow(rule: FlowRule) -> int:
         _check_roles(rule, here, roles)
         used |= here
         count += 1
-    unused = [role for role in rule.roles if role not in used and role not in rule.lends]
+    spared = {*rule.lends, *rule.unread}
+    unused = [role for role in rule.roles if role not in used and role not in spared]
     if unused:
         raise FlowError(f"{rule.file}:{rule.line}: {rule.name} names role {unused[0]!r} and never uses it")
     return count

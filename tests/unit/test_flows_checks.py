@@ -121,3 +121,9 @@ def test_a_public_input_is_context() -> None:
 def test_all_shipped_flows_read_what_is_bound() -> None:
     rulebook = Rulebook()
     check_context(rulebook.flows, rulebook.inputs)
+
+
+def test_a_role_that_a_flow_says_it_leaves_unread_need_not_be_used() -> None:
+    fields = {"needs": ("up",), "options": ("bias",)}
+    fails("names role 'bias' and never uses it", "return up(x)", **fields)
+    assert check_flow(flow_rule("return up(x)", unread={"bias": "the same numbers"}, **fields)) == 1
