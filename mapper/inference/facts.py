@@ -150,9 +150,7 @@ class Facts:
         ):
             return False
         for name, allowed in rule.when.items():
-            if name == TYPE and model_type is not None:
-                if model_type not in allowed:
-                    return False
+            if name == TYPE and model_type in allowed:
                 continue
             known = self.get(scope, self.full_name(scope, name))
             if known is None or known.problem or known.value not in allowed:
