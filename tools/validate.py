@@ -12,22 +12,22 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from mapper import __version__  # noqa: E402
 from mapper.architecture import Architecture  # noqa: E402
-from mapper.catalogue import find  # noqa: E402
+from mapper.catalogue import find, names  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.emission import emit  # noqa: E402
+from mapper.errors import MapperError  # noqa: E402
 from mapper.inference import infer  # noqa: E402
 from mapper.rulebook.examples import header, is_near_miss  # noqa: E402
 from mapper.rulebook.families import Example, Family  # noqa: E402
@@ -35,7 +35,7 @@ from mapper.rulebook.rulebook import Rulebook  # noqa: E402
 
 GENERATED = ROOT / "generated"
 RECORD = GENERATED / "parity.json"
-MODELS: dict[str, str] = yaml.safe_load((ROOT / "tools" / "models.yaml").read_text())
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def main() -> int:
@@ -44,17 +44,61 @@ def main() -> int:
     )
     parser.add_argument("--sources", action="store_true", help="write sources and index, compare nothing")
     arguments = parser.parse_args()
-    families = [family for family in Rulebook().families if family.model_types]
+    rulebook = Rulebook()
     record = (
         json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "families": {}, "tracing": {}}
     )
+    models = {name: read(name, rulebook) for name in names()}
     if not arguments.sources:
         record = {"versions": versions(), "families": compare(), "tracing": {}}
+        shown = {models[name].family for name in representatives(models).values()}
+        families = [family for family in rulebook.families if family.name in shown]
         record["tracing"] = {family.name: trace_family(family) for family in families}
         write(RECORD, json.dumps(record, indent=1) + "\n")
-    rows = [write_source(family, record) for family in families]
-    write(GENERATED / "README.md", index(rows, record))
+    rows = [describe(name, architecture, record) for name, architecture in models.items()]
+    for stem, name in representatives(models).items():
+        write(GENERATED / f"{stem}.py", emit(models[name]))
+    for path in GENERATED.glob("*.py"):
+        if path.stem not in representatives(models):
+            path.unlink()
+    write(GENERATED / "README.md", index(rows, representatives(models), record))
     return 0
+
+
+def read(name: str, rulebook: Rulebook) -> Architecture | str:
+    """The reading of a model of the catalogue, or why there is none."""
+    checkpoint = find(name)
+    if checkpoint is None:
+        raise SystemExit(f"{name} is not in the catalogue")
+    try:
+        return infer(checkpoint, rulebook)
+    except MapperError as error:
+        return str(error)
+
+
+def representatives(models: dict[str, Architecture | str]) -> dict[str, str]:
+    """File name -> the model shown: of each class that the catalogue's configs name, the smallest that reads."""
+    found: dict[str, str] = {}
+    for name, architecture in sorted(models.items(), key=lambda item: (size_of(item[1]), item[0])):
+        if not isinstance(architecture, str) and runs(architecture):
+            found.setdefault(stem_of(architecture.checkpoint), name)
+    return dict(sorted(found.items()))
+
+
+def runs(architecture: Architecture) -> bool:
+    """Whether there is source with a forward."""
+    return architecture.reading != "skeleton" and not architecture.missing
+
+
+def size_of(architecture: Architecture | str) -> int:
+    return 0 if isinstance(architecture, str) else architecture.checkpoint.parameters
+
+
+def stem_of(checkpoint: Checkpoint) -> str:
+    """`bert_for_masked_lm` for BertForMaskedLM; timm's names stay."""
+    config = checkpoint.config or {}
+    name = (config.get("architectures") or [config.get("architecture", "model")])[0]
+    return _CAPITAL.sub("_", name).lower()
 
 
 def versions() -> dict[str, str]:
@@ -118,43 +162,35 @@ def first_example(family: Family) -> Example:
     return next(example for example in family.examples if not is_near_miss(example))
 
 
-def source_of(family: Family) -> Checkpoint:
-    """The checkpoint that stands for a family: an entry of the catalogue, or its first example, labelled tiny."""
-    if family.name in MODELS:
-        found = find(MODELS[family.name])
-        if found is None:
-            raise SystemExit(f"tools/models.yaml: {MODELS[family.name]} is not in the catalogue")
-        return found
-    example = first_example(family)
-    checkpoint = header(example)
-    checkpoint.source = f"{family.name}, tiny"
-    checkpoint.notes = [f"tiny: the header is the example {example.name!r} of {family.file}"]
-    return checkpoint
-
-
-def read_family(family: Family) -> Architecture:
-    return infer(source_of(family), Rulebook())
-
-
-def write_source(family: Family, record: dict[str, Any]) -> dict[str, Any]:
-    architecture = read_family(family)
-    text = emit(architecture)
-    write(GENERATED / f"{family.name}.py", text)
-    worst = [value for types in record["families"].get(family.name, {}).values() for value in types.values()]
+def describe(name: str, architecture: Architecture | str, record: dict[str, Any]) -> dict[str, Any]:
+    """A row of the page."""
+    if isinstance(architecture, str):
+        return {"model": name, "reading": "refused", "why": architecture}
+    checkpoint = architecture.checkpoint
+    worst = compared(architecture, record)
     return {
-        "family": family.name, "types": ", ".join(family.model_types), "model": architecture.checkpoint.source,
-        "reading": architecture.reading, "tensors": len(architecture.checkpoint.tensors),
-        "mapped": len(architecture.checkpoint.tensors) - len(architecture.unmapped),
-        "lines": text.count("\n"), "compared": len(worst), "worst": max(worst, default=None),
-        "defaults": sum(fact.evidence == "default" for fact in architecture.facts),
-        "traces": traces(record["tracing"].get(family.name)),
-        "made": made(architecture.checkpoint) if family.name in MODELS else "tiny",
+        "model": name, "stem": stem_of(checkpoint), "family": architecture.family or "-",
+        "reading": architecture.reading, "why": "; ".join([*architecture.missing, *architecture.findings][:1]),
+        "tensors": len(checkpoint.tensors), "mapped": len(checkpoint.tensors) - len(architecture.unmapped),
+        "lines": emit(architecture).count("\n") if runs(architecture) else None, "worst": max(worst, default=None),
+        "defaults": ", ".join(dict.fromkeys(f.name for f in architecture.facts if f.evidence == "default")) or "-",
+        "traces": traces(record["tracing"].get(architecture.family)), "made": evidence(checkpoint),
     }  # fmt: skip
 
 
-def made(checkpoint: Checkpoint) -> str:
-    """Where a header of the catalogue is from: reconstructed, or read by tools/refresh_catalogue.py."""
-    return "header of the hub" if "read from the hub" in checkpoint.notes[0] else "reconstructed header"
+def compared(architecture: Architecture, record: dict[str, Any]) -> list[float]:
+    """Differences of the tiny models of the same class, or else of all of the same model type."""
+    config = architecture.checkpoint.config or {}
+    types = record["families"].get(architecture.family or "", {})
+    classes = types.get(config.get("model_type", config.get("architecture")), {})
+    own = [classes[name] for name in config.get("architectures") or () if name in classes]
+    return own or list(classes.values())
+
+
+def evidence(checkpoint: Checkpoint) -> str:
+    """What the catalogue knows the config from; every header in it is reconstructed."""
+    told = next((note for note in checkpoint.notes if note.startswith("evidence for its config: ")), "")
+    return told.removeprefix("evidence for its config: ").partition(" (")[0] or "-"
 
 
 def traces(failed: dict[str, str] | None) -> str:
@@ -164,35 +200,49 @@ def traces(failed: dict[str, str] | None) -> str:
     return ", ".join(f"not {name}" for name in failed) or "all"
 
 
-def index(rows: list[dict[str, Any]], record: dict[str, Any]) -> str:
-    """The page that lists what stands beside it."""
+def index(rows: list[dict[str, Any]], files: dict[str, str], record: dict[str, Any]) -> str:
+    """The page: every model of the catalogue, and the file of each class beside it."""
     used = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    exact = sum(row["reading"] == "exact" for row in rows)
     head = [
         "# Generated sources",
         "",
-        "One file for each family that `mapper` vouches for, written by `python tools/validate.py` and never edited by hand.",
-        "The model is read from a header of the bundled catalogue, which is reconstructed (its README says how), or, where",
-        "the catalogue has none, from the first example of the family's rule file, labelled tiny. The difference is the",
-        "largest of any output, as a share of max(1, largest value), between the model that `mapper` builds and the reference",
-        "implementation, over the classes that the parity tests compare: tiny random weights, with padding on either side, odd",
-        f"lengths, one row. Compared with {used}; `parity.json` has every figure.",
+        f"The {len(rows)} models of the bundled catalogue, {exact} of them read exactly, and for each of their classes that is read",
+        f"the source of the smallest ({len(files)} files), written by `python tools/validate.py` and never edited by hand.",
         "",
-        "| family | model types | source | read from | reading | tensors mapped | facts by default | lines | classes compared | largest difference | export, compile, train, subclass |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    body = [
-        f"| {row['family']} | {row['types']} | [{row['family']}.py]({row['family']}.py) | {row['model']} ({row['made']}) "
-        f"| {row['reading']} | {row['mapped']} of {row['tensors']} | {row['defaults']} | {row['lines']} | {row['compared']} "
-        f"| {'-' if row['worst'] is None else format(row['worst'], '.1e')} | {row['traces']} |"
-        for row in rows
+        "No header here is real: names, shapes and types are reconstructed (the catalogue's page says how). What is known of a",
+        "config: `repository` was read in a public repository, `transformers-default` are the defaults of the published class,",
+        "`recalled` is from general knowledge, checked by the count of parameters. No weights of these models were read.",
+        "",
+        "The difference is the largest of any output, as a share of max(1, largest value), between tiny models of the same class",
+        "with random weights as `mapper` builds them and as the reference implementation does: with padding on either side, odd",
+        f"lengths, one row. Compared with {used}; `parity.json` has every figure of every family.",
+        "",
+        "| model | source | family | reading | tensors mapped | rests on a default | lines | largest difference | config | export, compile, train, subclass |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     causes = [
         f"- {family}, {name}: {cause}"
         for family, found in record["tracing"].items()
         for name, cause in found.items()
     ]
-    notes = ["", "Checks that fail, by cause:", "", *(causes or ["- none on record"])]
-    return "\n".join([*head, *body, *notes]) + "\n"
+    open_ends = [
+        f"- {row['model']}, {row['reading']}: {row['why']}" for row in rows if row["reading"] != "exact"
+    ]
+    notes = ["", "Not read exactly, with the first reason:", "", *(open_ends or ["- none"])]
+    notes += ["", "Checks that fail, by cause:", "", *(causes or ["- none on record"])]
+    return "\n".join([*head, *(row_text(row, files) for row in rows), *notes]) + "\n"
+
+
+def row_text(row: dict[str, Any], files: dict[str, str]) -> str:
+    if "stem" not in row:
+        return f"| {row['model']} | - | - | {row['reading']} | - | - | - | - | - | - |"
+    file = f"[{row['stem']}.py]({row['stem']}.py)" if row["stem"] in files else "-"
+    worst = "-" if row["worst"] is None else format(row["worst"], ".1e")
+    return (
+        f"| {row['model']} | {file} | {row['family']} | {row['reading']} | {row['mapped']} of {row['tensors']} "
+        f"| {row['defaults']} | {row['lines'] or '-'} | {worst} | {row['made']} | {row['traces']} |"
+    )
 
 
 def write(path: Path, text: str) -> None:

@@ -210,7 +210,9 @@ def test_bart_sequence_classification(tmp_path: Path) -> None:
     check(model, tmp_path, answers(99, left_out=True, end=2))
 
 
-@pytest.mark.parametrize("name", ["MvpModel", "MvpForConditionalGeneration", "PLBartForConditionalGeneration"])
+@pytest.mark.parametrize(
+    "name", ["MvpModel", "MvpForConditionalGeneration", "PLBartForConditionalGeneration"]
+)
 def test_relatives_of_bart(name: str, tmp_path: Path) -> None:
     config = getattr(transformers, name).config_class(**BART)
     check(reference(name, config), tmp_path, answers(99, left_out=name.startswith("Mvp")))

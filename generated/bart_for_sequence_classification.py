@@ -1,0 +1,364 @@
+"""facebook/bart-large-mnli: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family bart).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    hidden_size: int = 1024  # shape: model.shared.weight [50265, 1024]
+    heads: int = 16  # config: decoder_attention_heads
+    # config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [1024, 1024] = heads * head_dim
+    head_dim: int = 64
+    # config: model.decoder.layers.{0..11}.self_attn.k_proj.weight [1024, 1024] = kv_heads * head_dim
+    kv_heads: int = 16
+    head_hidden_size: int = 1024  # shape: classification_head.dense.weight [1024, 1024]
+    labels: int = 3  # shape: classification_head.out_proj.weight [3, 1024]
+    intermediate_size: int = 4096  # shape: model.decoder.layers.{0..11}.fc1.weight [4096, 1024]
+    position_offset: int = 2  # rule: families/bart.yaml (a constant of the published code)
+    # rule: model.decoder.embed_positions.weight [1026, 1024] = fact.position.offset + positions
+    positions: int = 1024
+    layers: int = 12  # name: model.decoder.layers.*
+    vocab_size: int = 50265  # shape: model.shared.weight [50265, 1024]
+    decoder_start_id: int = 2  # config: decoder_start_token_id
+    padding_index: int = 1  # config: pad_token_id
+    end_id: int = 2  # config: eos_token_id
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    encoder_last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def shift_right(input_ids: Tensor, start_id: int, padding_id: int) -> Tensor:
+    """Decoder input from labels: start_id first, the rest one place later, -100 as padding.
+
+    (B, T) -> (B, T)
+    """
+    shifted = F.pad(input_ids[:, :-1], (1, 0), value=start_id)
+    return shifted.masked_fill(shifted == -100, padding_id)
+
+
+def decoder_ids(
+    decoder_input_ids: Tensor | None, input_ids: Tensor, start_id: int, padding_id: int
+) -> Tensor:
+    """The caller's ids for a decoder, or those of the encoder one place later, as in denoising (BART).
+
+    (B, S), (B, T) -> (B, S or T)
+    """
+    return shift_right(input_ids, start_id, padding_id) if decoder_input_ids is None else decoder_input_ids
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def pool_at(x: Tensor, index: Tensor) -> Tensor:
+    """The position of each sequence that index names. x (B, T, W), index (B,) -> (B, W)"""
+    return x[torch.arange(x.shape[0], device=x.device), index]
+
+
+def pool_last_id(x: Tensor, input_ids: Tensor, token_id: int) -> Tensor:
+    """The last position that holds token_id; the first of all where none does. x (B, T, W) -> (B, W)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    return pool_at(x, (index * (input_ids == token_id)).argmax(dim=-1))
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def positions_in_order(x: Tensor) -> Tensor:
+    """0, 1, 2, ... for every position of x. x (B, T, ...) -> (1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None]
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class EncoderAttention(nn.Module):
+    """model.encoder.layers.*.self_attn: every position sees every other that is not padding."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+
+
+class DecoderAttention(nn.Module):
+    """model.decoder.layers.*.self_attn: every position sees itself and those before; queries may share
+    keys and values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class CrossAttention(nn.Module):
+    """model.decoder.layers.*.encoder_attn: every position sees what the encoder made, but for its padding."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(self, x: Tensor, encoded: Tensor, encoded_mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(encoded), self.head_dim)
+        v = split_heads(self.v_proj(encoded), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=encoded_mask)))
+
+
+class Classifier(nn.Module):
+    """classification_head: scores by two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
+        self.out_proj = nn.Linear(config.head_hidden_size, config.labels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out_proj(torch.tanh(self.dense(x)))
+
+
+class DecoderLayer(nn.Module):
+    """model.decoder.layers.*: post-norm, with attention to what the encoder made between the two usual
+    sub-layers.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.self_attn = DecoderAttention(config)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.encoder_attn = CrossAttention(config)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None, encoded: Tensor, encoded_mask: Tensor | None) -> Tensor:
+        x = self.self_attn_layer_norm(x + self.self_attn(x, mask))
+        x = self.encoder_attn_layer_norm(x + self.encoder_attn(x, encoded, encoded_mask))
+        return self.final_layer_norm(x + self.feed_forward(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class EncoderLayer(nn.Module):
+    """model.encoder.layers.*: post-norm, each norm follows its residual sum."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.self_attn = EncoderAttention(config)
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.self_attn_layer_norm(x + self.self_attn(x, mask))
+        return self.final_layer_norm(x + self.feed_forward(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class Encoder(nn.Module):
+    """model.encoder: embeddings, then layers in which every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.position_offset = config.position_offset
+        self.embed_positions = nn.Embedding(config.position_offset + config.positions, config.hidden_size)
+        self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+
+    def forward(self, embedded: Tensor, attention_mask: Tensor | None) -> Tensor:
+        x = self.embeddings(embedded)
+        mask = padding_mask(attention_mask)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+    def embeddings(self, embedded: Tensor) -> Tensor:
+        index = positions_in_order(embedded)
+        x = embedded + self.embed_positions(index + self.position_offset)
+        return self.layernorm_embedding(x)
+
+
+class Decoder(nn.Module):
+    """model.decoder: embeddings, then layers in which a position sees itself and those before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.position_offset = config.position_offset
+        self.embed_positions = nn.Embedding(config.position_offset + config.positions, config.hidden_size)
+        self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+
+    def forward(
+        self,
+        embedded: Tensor,
+        position_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        encoded: Tensor,
+        encoded_mask: Tensor | None,
+    ) -> Tensor:
+        x = self.embeddings(embedded, position_ids)
+        mask = causal_mask_if_padded(x, attention_mask)
+        for layer in self.layers:
+            x = layer(x, mask, encoded, encoded_mask)
+        return x
+
+    def embeddings(self, embedded: Tensor, position_ids: Tensor | None) -> Tensor:
+        index = position_indices(embedded, position_ids)
+        x = embedded + self.embed_positions(index + self.position_offset)
+        return self.layernorm_embedding(x)
+
+
+class Model(nn.Module):
+    """The model: one label for each sequence, from the decoder's position at its last end word."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.decoder_start_id = config.decoder_start_id
+        self.padding_index = config.padding_index
+        self.end_id = config.end_id
+        self.model = nn.ModuleDict(
+            {
+                "shared": nn.Embedding(config.vocab_size, config.hidden_size),
+                "encoder": Encoder(config),
+                "decoder": Decoder(config),
+            },
+        )
+        self.classification_head = Classifier(config)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), decoder_input_ids (batch,
+        decoder_length), decoder_attention_mask (batch, decoder_length), decoder_position_ids (batch,
+        decoder_length)
+        """
+        source_ids = input_ids
+        embedded = self.model.shared(input_ids)
+        encoded = self.model.encoder(embedded, attention_mask)
+        encoded_mask = padding_mask(attention_mask)
+        input_ids = decoder_ids(decoder_input_ids, input_ids, self.decoder_start_id, self.padding_index)
+        position_ids = decoder_position_ids
+        embedded = self.model.shared(input_ids)
+        x = self.model.decoder(embedded, position_ids, decoder_attention_mask, encoded, encoded_mask)
+        x = pool_last_id(x, source_ids, self.end_id)
+        return Output(logits=self.classification_head(x), encoder_last_hidden_state=encoded)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

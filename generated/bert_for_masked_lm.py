@@ -1,0 +1,238 @@
+"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family bert).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 28996  # shape: bert.embeddings.word_embeddings.weight [28996, 768]
+    hidden_size: int = 768  # shape: cls.seq_relationship.weight [2, 768]
+    segments: int = 2  # shape: bert.embeddings.token_type_embeddings.weight [2, 768]
+    positions: int = 512  # shape: bert.embeddings.position_embeddings.weight [512, 768]
+    norm_eps: float = 1e-12  # config: layer_norm_eps
+    heads: int = 12  # config: num_attention_heads
+    # config: bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    head_dim: int = 64
+    head_hidden_size: int = 768  # shape: cls.predictions.transform.dense.weight [768, 768]
+    intermediate_size: int = 3072  # shape: bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
+    layers: int = 12  # name: bert.encoder.layer.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    seq_relationship_logits: Tensor
+    last_hidden_state: Tensor
+    pooler_output: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    """The caller's segments, or the first segment everywhere. (B, T)"""
+    return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class Embeddings(nn.Module):
+    """bert.embeddings: word embeddings, with learned positions and segments where they are stored, then
+    the norm.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        x = self.word_embeddings(input_ids)
+        x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
+        x = x + self.position_embeddings(position_indices(input_ids, position_ids))
+        return self.LayerNorm(x)
+
+
+class Attention(nn.Module):
+    """bert.encoder.layer.*.attention: every position sees every other that is not padding."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+            },
+        )
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(x), self.head_dim)
+        v = split_heads(self.self.value(x), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+
+
+class LmHead(nn.Module):
+    """cls.predictions: a score for each word, by the word embeddings."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.transform = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
+                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
+            },
+        )
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+        x = self.transform.LayerNorm(F.gelu(self.transform.dense(x)))
+        return F.linear(x, words, self.bias)
+
+
+class Pooler(nn.Module):
+    """bert.pooler: the first position through a linear map and tanh."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.dense(x[:, 0]))
+
+
+class Layer(nn.Module):
+    """bert.encoder.layer.*: post-norm, each norm follows its residual sum."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attention = Attention(config)
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.intermediate_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.attention.output.LayerNorm(x + self.attention(x, mask))
+        return self.output.LayerNorm(x + self.feed_forward(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.output.dense(F.gelu(self.intermediate.dense(x)))
+
+
+class Encoder(nn.Module):
+    """bert: embeddings, then layers in which every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.pooler = Pooler(config)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
+        attention_mask: Tensor | None,
+    ) -> Tensor:
+        x = self.embeddings(input_ids, token_type_ids, position_ids)
+        mask = padding_mask(attention_mask)
+        for layer in self.encoder.layer:
+            x = layer(x, mask)
+        return x
+
+
+class Model(nn.Module):
+    """The model: the hidden token at every position."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.bert = Encoder(config)
+        self.cls = nn.ModuleDict(
+            {"predictions": LmHead(config), "seq_relationship": nn.Linear(config.hidden_size, 2)}
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
+        position_ids (batch, length)
+        """
+        x = self.bert(input_ids, token_type_ids, position_ids, attention_mask)
+        words = self.bert.embeddings.word_embeddings.weight
+        logits = self.cls.predictions(x, words)
+        pooled = self.bert.pooler(x)
+        relation = self.cls.seq_relationship(pooled)
+        return Output(
+            logits=logits, seq_relationship_logits=relation, last_hidden_state=x, pooler_output=pooled
+        )
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,368 @@
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family clip).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vision_hidden_size: int = 768  # shape: visual_projection.weight [512, 768]
+    vision_heads: int = 12  # config: vision_config.num_attention_heads
+    # config: text_model.encoder.layers.{0..11}.self_attn.q_proj.weight [512, 512] = heads * head_dim
+    head_dim: int = 64
+    text_hidden_size: int = 512  # shape: text_projection.weight [512, 512]
+    text_heads: int = 8  # config: text_config.num_attention_heads
+    # config: text_model.encoder.layers.{0..11}.self_attn.k_proj.weight [512, 512] = kv_heads * head_dim
+    kv_heads: int = 8
+    channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 32, 32]
+    patch_size: int = 32  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 32, 32]
+    vision_positions: int = 50  # shape: vision_model.embeddings.position_embedding.weight [50, 768]
+    # shape: vision_model.encoder.layers.{0..11}.mlp.fc1.weight [3072, 768]
+    vision_intermediate_size: int = 3072
+    text_intermediate_size: int = 2048  # shape: text_model.encoder.layers.{0..11}.mlp.fc1.weight [2048, 512]
+    vocab_size: int = 49408  # shape: text_model.embeddings.token_embedding.weight [49408, 512]
+    text_positions: int = 77  # shape: text_model.embeddings.position_embedding.weight [77, 512]
+    layers: int = 12  # name: text_model.encoder.layers.*
+    projection_size: int = 512  # shape: visual_projection.weight [512, 768]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits_per_image: Tensor
+    logits_per_text: Tensor
+    image_embeds: Tensor
+    text_embeds: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def flatten_patches(x: Tensor) -> Tensor:
+    """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
+    return x.flatten(2).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def pool_at(x: Tensor, index: Tensor) -> Tensor:
+    """The position of each sequence that index names. x (B, T, W), index (B,) -> (B, W)"""
+    return x[torch.arange(x.shape[0], device=x.device), index]
+
+
+def pool_highest_id(x: Tensor, input_ids: Tensor) -> Tensor:
+    """The first position with the highest id, where CLIP's end token is the last of its vocabulary.
+
+    -> (B, W)
+    """
+    return pool_at(x, input_ids.argmax(dim=-1))
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def prepend_token(token: Tensor, x: Tensor) -> Tensor:
+    """One learned vector before each sequence. token (..., W), x (B, T, W) -> (B, 1 + T, W)"""
+    return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """GELU by a sigmoid: x * sigmoid(1.702 x) (CLIP)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
+
+    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
+    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    if side * side != table.shape[0] - kept:
+        return table[None]
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
+    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class VisionAttention(nn.Module):
+    """vision_model.encoder.layers.*.self_attn: every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
+        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
+        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.head_dim)
+        self.out_proj = nn.Linear(config.vision_heads * config.head_dim, config.vision_hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class TextAttention(nn.Module):
+    """text_model.encoder.layers.*.self_attn: every position sees itself and those before; queries may
+    share keys and values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.head_dim)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.head_dim)
+        self.out_proj = nn.Linear(config.text_heads * config.head_dim, config.text_hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class VisionEmbeddings(nn.Module):
+    """vision_model.embeddings: the patches of an image in a row, with learned positions."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_embedding = nn.Conv2d(
+            config.channels,
+            config.vision_hidden_size,
+            kernel_size=config.patch_size,
+            stride=config.patch_size,
+            bias=False,
+        )
+        self.class_embedding = nn.Parameter(torch.zeros(config.vision_hidden_size))
+        self.position_embedding = nn.Embedding(config.vision_positions, config.vision_hidden_size)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
+        x = flatten_patches(patches)
+        return prepend_token(self.class_embedding, x) + resize_positions(
+            self.position_embedding.weight, 1, patches.shape[2], patches.shape[3]
+        )
+
+
+class FeedForward(nn.Module):
+    """vision_model.encoder.layers.*.mlp, text_model.encoder.layers.*.mlp: two linear maps around an
+    activation.
+    """
+
+    def __init__(self, hidden_size: int, intermediate_size: int):
+        super().__init__()
+        self.fc1 = nn.Linear(hidden_size, intermediate_size)
+        self.fc2 = nn.Linear(intermediate_size, hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(quick_gelu(self.fc1(x)))
+
+
+class TextEmbeddings(nn.Module):
+    """text_model.embeddings: word embeddings, with learned positions and segments where they are stored,
+    then the norm.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.token_embedding = nn.Embedding(config.vocab_size, config.text_hidden_size)
+        self.position_embedding = nn.Embedding(config.text_positions, config.text_hidden_size)
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
+        x = self.token_embedding(input_ids)
+        return x + self.position_embedding(position_indices(input_ids, position_ids))
+
+
+class VisionLayer(nn.Module):
+    """vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size)
+        self.self_attn = VisionAttention(config)
+        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size)
+        self.mlp = FeedForward(
+            hidden_size=config.vision_hidden_size, intermediate_size=config.vision_intermediate_size
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.self_attn(self.layer_norm1(x))
+        return x + self.mlp(self.layer_norm2(x))
+
+
+class TextLayer(nn.Module):
+    """text_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layer_norm1 = nn.LayerNorm(config.text_hidden_size)
+        self.self_attn = TextAttention(config)
+        self.layer_norm2 = nn.LayerNorm(config.text_hidden_size)
+        self.mlp = FeedForward(
+            hidden_size=config.text_hidden_size, intermediate_size=config.text_intermediate_size
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.self_attn(self.layer_norm1(x), mask)
+        return x + self.mlp(self.layer_norm2(x))
+
+
+class VisionEncoder(nn.Module):
+    """vision_model: the patches of an image, layers in which every patch sees every other, and one vector
+    of them all.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = VisionEmbeddings(config)
+        self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size)
+        self.encoder = nn.ModuleDict(
+            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
+        )
+        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.embeddings(pixel_values)
+        x = self.pre_layrnorm(x)
+        for layer in self.encoder.layers:
+            x = layer(x)
+        return x, self.post_layernorm(x[:, 0])
+
+
+class TextEncoder(nn.Module):
+    """text_model: embeddings, layers, the final norm, and one vector of all positions."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = TextEmbeddings(config)
+        self.encoder = nn.ModuleDict(
+            {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.layers))}
+        )
+        self.final_layer_norm = nn.LayerNorm(config.text_hidden_size)
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        x = self.embeddings(input_ids, position_ids)
+        mask = causal_mask_if_padded(x, attention_mask)
+        for layer in self.encoder.layers:
+            x = layer(x, mask)
+        x = self.final_layer_norm(x)
+        return x, pool_highest_id(x, input_ids)
+
+
+class Model(nn.Module):
+    """The model: how well each text goes with each image, by the cosine of their vectors."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.vision_model = VisionEncoder(config)
+        self.text_model = TextEncoder(config)
+        self.visual_projection = nn.Linear(config.vision_hidden_size, config.projection_size, bias=False)
+        self.text_projection = nn.Linear(config.text_hidden_size, config.projection_size, bias=False)
+        self.logit_scale = nn.Parameter(torch.zeros(()))
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        pixel_values: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
+        length), position_ids (batch, length)
+        """
+        _, image = self.vision_model(pixel_values)
+        _, words = self.text_model(input_ids, position_ids, attention_mask)
+        image = self.visual_projection(image)
+        words = self.text_projection(words)
+        image = F.normalize(image, dim=-1)
+        words = F.normalize(words, dim=-1)
+        logits = words @ image.t() * self.logit_scale.exp()
+        return Output(
+            logits_per_image=logits.t(), logits_per_text=logits, image_embeds=image, text_embeds=words
+        )
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

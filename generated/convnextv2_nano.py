@@ -1,0 +1,230 @@
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family timm_convnext).
+header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    channels: int = 3  # shape: stem.0.weight [80, 3, 4, 4]
+    embedding_size: int = 80  # shape: stem.0.weight [80, 3, 4, 4]
+    patch_size: int = 4  # shape: stem.0.weight [80, 3, 4, 4]
+    norm_eps: float = 1e-6  # rule: families/timm_convnext.yaml (a constant of the published code)
+    convolution_kernel_size: int = 2  # shape: stages.1.downsample.1.weight [160, 80, 2, 2]
+    kernel_size: int = 7  # shape: stages.0.blocks.{0..1}.conv_dw.weight [80, 1, 7, 7]
+    pooled_size: int = 640  # shape: head.fc.weight [1000, 640]
+    labels: int = 1000  # shape: head.fc.weight [1000, 640]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def channels_first(x: Tensor) -> Tensor:
+    """(B, Y, X, C) -> (B, C, Y, X)"""
+    return x.permute(0, 3, 1, 2)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """(B, C, Y, X) -> (B, Y, X, C)"""
+    return x.permute(0, 2, 3, 1)
+
+
+def response_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Global response normalisation (ConvNeXt V2, paper 2301.00808).
+
+    x (B, Y, X, C), weight and bias (1, 1, 1, C)
+    """
+    size = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)
+    return weight * (x * (size / (size.mean(dim=-1, keepdim=True) + 1e-6))) + bias + x
+
+
+class FeedForward(nn.Module):
+    """stages.*.blocks.*.mlp: two convolutions of single places around an activation, whose responses are
+    normed over the image.
+    """
+
+    def __init__(self, hidden_size: int, intermediate_size: int):
+        super().__init__()
+        self.fc1 = nn.Conv2d(hidden_size, intermediate_size, kernel_size=1)
+        self.grn = nn.ParameterDict(
+            {
+                "weight": nn.Parameter(torch.zeros(intermediate_size)),
+                "bias": nn.Parameter(torch.zeros(intermediate_size)),
+            },
+        )
+        self.fc2 = nn.Conv2d(intermediate_size, hidden_size, kernel_size=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = response_norm(channels_last(F.gelu(self.fc1(x))), self.grn.weight, self.grn.bias)
+        return self.fc2(channels_first(y))
+
+
+class Embeddings(nn.ModuleList):
+    """stem: the patches of an image, normed, side by side."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            [
+                nn.Conv2d(
+                    config.channels,
+                    config.embedding_size,
+                    kernel_size=config.patch_size,
+                    stride=config.patch_size,
+                ),
+                nn.LayerNorm(config.embedding_size, eps=config.norm_eps),
+            ],
+        )
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        return channels_first(self[1](channels_last(self[0](pixel_values.type_as(self[0].weight)))))
+
+
+class Downsampling(nn.ModuleList):
+    """stages.*.downsample: a norm over the channels, then patches of the image, side by side."""
+
+    def __init__(self, config: Config, in_channels: int, out_channels: int):
+        super().__init__(
+            [
+                nn.LayerNorm(in_channels, eps=config.norm_eps),
+                nn.Conv2d(
+                    in_channels,
+                    out_channels,
+                    kernel_size=config.convolution_kernel_size,
+                    stride=config.convolution_kernel_size,
+                ),
+            ],
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1](channels_first(self[0](channels_last(x))))
+
+
+class Layer(nn.Module):
+    """stages.*.blocks.*: a convolution channel by channel, its norm, then a feed-forward over the
+    channels.
+    """
+
+    def __init__(self, config: Config, hidden_size: int, intermediate_size: int):
+        super().__init__()
+        self.conv_dw = nn.Conv2d(
+            hidden_size,
+            hidden_size,
+            kernel_size=config.kernel_size,
+            padding=config.kernel_size // 2,
+            groups=hidden_size,
+        )
+        self.norm = nn.LayerNorm(hidden_size, eps=config.norm_eps)
+        self.mlp = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(channels_last(self.conv_dw(x)))
+        y = channels_last(self.mlp(channels_first(y)))
+        return x + channels_first(y)
+
+
+class StageWithDownsampling(nn.Module):
+    """stages.*: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(
+        self, config: Config, input_size: int, hidden_size: int, intermediate_size: int, layers: int
+    ):
+        super().__init__()
+        self.downsample = Downsampling(config, in_channels=input_size, out_channels=hidden_size)
+        self.blocks = nn.ModuleList(
+            Layer(config, hidden_size=hidden_size, intermediate_size=intermediate_size) for _ in range(layers)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.downsample(x)
+        for layer in self.blocks:
+            x = layer(x)
+        return x
+
+
+class Stage(nn.Module):
+    """stages.0: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.blocks = nn.ModuleList(Layer(config, hidden_size=80, intermediate_size=320) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.blocks:
+            x = layer(x)
+        return x
+
+
+class Model(nn.Module):
+    """The model: one score for each label, from the tower's vector of an image or from its positions."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.stem = Embeddings(config)
+        self.stages = nn.ModuleList(
+            [
+                Stage(config),
+                StageWithDownsampling(
+                    config, input_size=80, hidden_size=160, intermediate_size=640, layers=2
+                ),
+                StageWithDownsampling(
+                    config, input_size=160, hidden_size=320, intermediate_size=1280, layers=8
+                ),
+                StageWithDownsampling(
+                    config, input_size=320, hidden_size=640, intermediate_size=2560, layers=2
+                ),
+            ],
+        )
+        self.head = nn.ModuleDict(
+            {
+                "norm": nn.LayerNorm(640, eps=config.norm_eps),
+                "fc": nn.Linear(config.pooled_size, config.labels),
+            },
+        )
+
+    def forward(self, pixel_values: Tensor) -> Output:
+        """pixel_values (batch, channels, height, width)"""
+        x, pooled = self.tower(pixel_values)
+        return Output(logits=self.head.fc(pooled), last_hidden_state=x)
+
+    def tower(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.stem(pixel_values)
+        for stage in self.stages:
+            x = stage(x)
+        return x, self.head.norm(x.mean(dim=(-2, -1)))
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,205 @@
+"""facebook/dinov2-small: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family dinov2).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    channels: int = 3  # shape: embeddings.patch_embeddings.projection.weight [384, 3, 14, 14]
+    hidden_size: int = 384  # shape: layernorm.weight [384]
+    patch_size: int = 14  # shape: embeddings.patch_embeddings.projection.weight [384, 3, 14, 14]
+    positions: int = 1370  # shape: embeddings.position_embeddings [1, 1370, 384]
+    heads: int = 6  # config: num_attention_heads
+    # config: encoder.layer.{0..11}.attention.attention.query.weight [384, 384] = heads * head_dim
+    head_dim: int = 64
+    intermediate_size: int = 1536  # shape: encoder.layer.{0..11}.mlp.fc1.weight [1536, 384]
+    norm_eps: float = 1e-6  # config: layer_norm_eps
+    layers: int = 12  # name: encoder.layer.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    last_hidden_state: Tensor
+    pooler_output: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def flatten_patches(x: Tensor) -> Tensor:
+    """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
+    return x.flatten(2).transpose(1, 2)
+
+
+def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
+    """Puts the token where `masked` is true; None masks nothing.
+
+    x (B, T, W) or (B, Y, X, W), token (..., W), masked (B, T) with T = Y * X -> like x
+    """
+    return x if masked is None else torch.where(masked.bool().reshape(x.shape[:-1])[..., None], token, x)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def prepend_token(token: Tensor, x: Tensor) -> Tensor:
+    """One learned vector before each sequence. token (..., W), x (B, T, W) -> (B, 1 + T, W)"""
+    return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
+
+
+def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
+
+    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
+    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    if side * side != table.shape[0] - kept:
+        return table[None]
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
+    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class Embeddings(nn.Module):
+    """embeddings: the patches of an image in a row, with learned positions where they are stored."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_embeddings = nn.ModuleDict(
+            {
+                "projection": nn.Conv2d(
+                    config.channels,
+                    config.hidden_size,
+                    kernel_size=config.patch_size,
+                    stride=config.patch_size,
+                ),
+            },
+        )
+        self.mask_token = nn.Parameter(torch.zeros(1, config.hidden_size))
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
+        self.position_embeddings = nn.Parameter(torch.zeros(1, config.positions, config.hidden_size))
+
+    def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None) -> Tensor:
+        patches = self.patch_embeddings.projection(
+            pixel_values.type_as(self.patch_embeddings.projection.weight)
+        )
+        x = flatten_patches(patches)
+        x = mask_patches(x, self.mask_token, bool_masked_pos)
+        x = prepend_token(self.cls_token, x)
+        return x + resize_positions(self.position_embeddings, 1, patches.shape[2], patches.shape[3])
+
+
+class Attention(nn.Module):
+    """encoder.layer.*.attention: every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.attention = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+            },
+        )
+        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = split_heads(self.attention.query(x), self.head_dim)
+        k = split_heads(self.attention.key(x), self.head_dim)
+        v = split_heads(self.attention.value(x), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class FeedForward(nn.Module):
+    """encoder.layer.*.mlp: two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class Layer(nn.Module):
+    """encoder.layer.*: pre-norm, each sub-layer scaled channel by channel."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        self.attention = Attention(config)
+        self.layer_scale1 = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
+        self.norm2 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        self.mlp = FeedForward(config)
+        self.layer_scale2 = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x)) * self.layer_scale1.lambda1
+        return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
+
+
+class Model(nn.Module):
+    """The model: hidden states and one vector of them, no head."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+
+    def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Output:
+        """pixel_values (batch, channels, height, width), bool_masked_pos (batch, patches)"""
+        x, pooled = self.tower(pixel_values, bool_masked_pos)
+        return Output(last_hidden_state=x, pooler_output=pooled)
+
+    def tower(self, pixel_values: Tensor, bool_masked_pos: Tensor | None) -> tuple[Tensor, Tensor]:
+        x = self.embeddings(pixel_values, bool_masked_pos)
+        for layer in self.encoder.layer:
+            x = layer(x)
+        x = self.layernorm(x)
+        return x, x[:, 0]
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,213 @@
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family electra).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 30522  # shape: electra.embeddings.word_embeddings.weight [30522, 128]
+    embedding_size: int = 128  # shape: electra.embeddings.word_embeddings.weight [30522, 128]
+    segments: int = 2  # shape: electra.embeddings.token_type_embeddings.weight [2, 128]
+    positions: int = 512  # shape: electra.embeddings.position_embeddings.weight [512, 128]
+    norm_eps: float = 1e-12  # config: layer_norm_eps
+    hidden_size: int = 256  # shape: discriminator_predictions.dense.weight [256, 256]
+    heads: int = 4  # config: num_attention_heads
+    # config: electra.encoder.layer.{0..11}.attention.self.query.weight [256, 256] = heads * head_dim
+    head_dim: int = 64
+    head_hidden_size: int = 256  # shape: discriminator_predictions.dense.weight [256, 256]
+    labels: int = 1  # shape: discriminator_predictions.dense_prediction.weight [1, 256]
+    # shape: electra.encoder.layer.{0..11}.intermediate.dense.weight [1024, 256]
+    intermediate_size: int = 1024
+    layers: int = 12  # name: electra.encoder.layer.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    """The caller's segments, or the first segment everywhere. (B, T)"""
+    return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class Embeddings(nn.Module):
+    """electra.embeddings."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.token_type_embeddings = nn.Embedding(config.segments, config.embedding_size)
+        self.position_embeddings = nn.Embedding(config.positions, config.embedding_size)
+        self.LayerNorm = nn.LayerNorm(config.embedding_size, eps=config.norm_eps)
+        self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
+
+
+class Attention(nn.Module):
+    """electra.encoder.layer.*.attention: every position sees every other that is not padding."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+            },
+        )
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(x), self.head_dim)
+        v = split_heads(self.self.value(x), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+
+
+class Discriminator(nn.Module):
+    """discriminator_predictions: scores by two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
+        self.dense_prediction = nn.Linear(config.head_hidden_size, config.labels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense_prediction(F.gelu(self.dense(x)))
+
+
+class Layer(nn.Module):
+    """electra.encoder.layer.*: post-norm, each norm follows its residual sum."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attention = Attention(config)
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.intermediate_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.attention.output.LayerNorm(x + self.attention(x, mask))
+        return self.output.LayerNorm(x + self.feed_forward(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.output.dense(F.gelu(self.intermediate.dense(x)))
+
+
+class Encoder(nn.Module):
+    """electra: embeddings, then layers in which every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.embeddings_project = nn.Linear(config.embedding_size, config.hidden_size)
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
+        attention_mask: Tensor | None,
+    ) -> Tensor:
+        x = self.embeddings_forward(input_ids, token_type_ids, position_ids)
+        mask = padding_mask(attention_mask)
+        for layer in self.encoder.layer:
+            x = layer(x, mask)
+        return x
+
+    def embeddings_forward(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        x = self.embeddings.word_embeddings(input_ids)
+        x = x + self.embeddings.token_type_embeddings(segment_ids(input_ids, token_type_ids))
+        x = x + self.embeddings.position_embeddings(position_indices(input_ids, position_ids))
+        return self.embeddings_project(self.embeddings.LayerNorm(x))
+
+
+class Model(nn.Module):
+    """The model: for each position, whether its token was replaced."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.electra = Encoder(config)
+        self.discriminator_predictions = Discriminator(config)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
+        position_ids (batch, length)
+        """
+        x = self.electra(input_ids, token_type_ids, position_ids, attention_mask)
+        return Output(logits=self.discriminator_predictions(x).squeeze(-1), last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

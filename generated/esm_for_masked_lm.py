@@ -1,0 +1,371 @@
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family esm).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# Words of the checkpoint's names that cannot be attributes, and what stands for them here.
+RENAMED = {
+    "*": "unnamed",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 33  # shape: esm.embeddings.word_embeddings.weight [33, 1280]
+    hidden_size: int = 1280  # shape: esm.encoder.emb_layer_norm_after.weight [1280]
+    mask_id: int = 32  # config: mask_token_id
+    head_hidden_size: int = 1280  # shape: lm_head.dense.weight [1280, 1280]
+    norm_eps: float = 1e-5  # config: layer_norm_eps
+    heads: int = 20  # config: num_attention_heads
+    # config: esm.encoder.layer.{0..32}.attention.self.query.weight [1280, 1280] = heads * head_dim
+    head_dim: int = 64
+    # config: esm.encoder.layer.{0..32}.attention.self.key.weight [1280, 1280] = kv_heads * head_dim
+    kv_heads: int = 20
+    scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
+    intermediate_size: int = 5120  # shape: esm.encoder.layer.{0..32}.intermediate.dense.weight [5120, 1280]
+    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_base: float = 10000.0  # default: families/esm.yaml
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+class LayerNormGammaBeta(nn.Module):
+    """LayerNorm whose weight is stored as gamma and its bias as beta. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.gamma = nn.Parameter(torch.empty(size))
+        self.beta = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
+    """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
+    index = torch.arange(0, rotary_dim, 2, device=positions.device)
+    return 1.0 / base ** (index.float() / rotary_dim)
+
+
+def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
+    angles = positions[:, None, :, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def without_masked_tokens(
+    x: Tensor, input_ids: Tensor, attention_mask: Tensor | None, mask_id: int
+) -> Tensor:
+    """Sets masked tokens to zero and scales the rest, for a training that masks 0.15 * 0.8 of them (ESM).
+
+    x (B, T, W), input_ids (B, T), attention_mask (B, T) or None -> (B, T, W)
+    """
+    masked = input_ids == mask_id
+    length = input_ids.shape[1] if attention_mask is None else attention_mask.sum(-1)
+    share = masked.sum(-1).float() / length
+    return (x.masked_fill(masked[..., None], 0.0) * (1 - 0.15 * 0.8) / (1 - share)[:, None, None]).to(x.dtype)
+
+
+def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Sets padded positions to zero. x (B, T, C), attention_mask (B, T) or None -> (B, T, C)"""
+    return x if attention_mask is None else x * (attention_mask != 0).unsqueeze(-1).to(x.dtype)
+
+
+class Embeddings(nn.Module):
+    """esm.embeddings: word embeddings, those of masked tokens set to zero and the others scaled to make up
+    for it, without positions; padding is zero.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.mask_id = config.mask_id
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.register_buffer("position_ids", torch.zeros(1, 1026, dtype=torch.int64))
+        self.position_embeddings = nn.Embedding(1026, 1280)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        x = without_masked_tokens(self.word_embeddings(input_ids), input_ids, attention_mask, self.mask_id)
+        return zero_padding(x, attention_mask)
+
+
+class LmHead(nn.Module):
+    """lm_head: a score for each word, by the word embeddings."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
+        self.layer_norm = nn.LayerNorm(config.head_hidden_size)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+        x = self.layer_norm(F.gelu(self.dense(x)))
+        return F.linear(x, words, self.bias)
+
+
+class RotaryEmbeddings(nn.Module):
+    """esm.encoder.layer.*.attention.self.rotary_embeddings."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("inv_freq", torch.zeros(32))
+
+
+class Attention(nn.Module):
+    """esm.encoder.layer.*.attention: every position sees every other that its mask shows; queries and keys
+    are turned by their position.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.scale = config.scale
+        self.LayerNorm = LayerNormGammaBeta(config.hidden_size, config.norm_eps)
+        self.self = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
+                "rotary_embeddings": RotaryEmbeddings(),
+            },
+        )
+        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(x), self.head_dim)
+        v = split_heads(self.self.value(x), self.head_dim)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.output.dense(merge_heads(attend_scaled(q, k, v, mask, self.scale)))
+
+
+class Layer(nn.Module):
+    """esm.encoder.layer.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attention = Attention(config)
+        self.LayerNorm = LayerNormGammaBeta(config.hidden_size, config.norm_eps)
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
+        self.output = nn.ModuleDict({"dense": nn.Linear(config.intermediate_size, config.hidden_size)})
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.attention(self.attention.LayerNorm(x), cos, sin, mask)
+        return x + self.feed_forward(self.LayerNorm(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.output.dense(F.gelu(self.intermediate.dense(x)))
+
+
+class Encoder(nn.Module):
+    """esm: embeddings, then layers in which every position sees every other, queries and keys turned by
+    their position.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.rotary_dim = config.rotary_dim
+        self.rotary_base = config.rotary_base
+        self.embeddings = Embeddings(config)
+        self.encoder = nn.ModuleDict(
+            {
+                "layer": nn.ModuleDict(
+                    {
+                        "0": Layer(config),
+                        "1": Layer(config),
+                        "2": Layer(config),
+                        "3": Layer(config),
+                        "4": Layer(config),
+                        "5": Layer(config),
+                        "6": Layer(config),
+                        "7": Layer(config),
+                        "8": Layer(config),
+                        "9": Layer(config),
+                        "10": Layer(config),
+                        "11": Layer(config),
+                        "12": Layer(config),
+                        "13": Layer(config),
+                        "14": Layer(config),
+                        "15": Layer(config),
+                        "16": Layer(config),
+                        "17": Layer(config),
+                        "18": Layer(config),
+                        "19": Layer(config),
+                        "20": Layer(config),
+                        "21": Layer(config),
+                        "22": Layer(config),
+                        "23": Layer(config),
+                        "24": Layer(config),
+                        "25": Layer(config),
+                        "26": Layer(config),
+                        "27": Layer(config),
+                        "28": Layer(config),
+                        "29": Layer(config),
+                        "30": Layer(config),
+                        "31": Layer(config),
+                        "32": Layer(config),
+                        "unnamed": nn.ModuleDict(
+                            {
+                                "attention": nn.ModuleDict(
+                                    {"self": nn.ModuleDict({"rotary_embeddings": RotaryEmbeddings()})}
+                                ),
+                            },
+                        ),
+                    },
+                ),
+                "emb_layer_norm_after": nn.LayerNorm(config.hidden_size),
+            },
+        )
+        self.contact_head = nn.ModuleDict({"regression": nn.Linear(660, 1)})
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        x = self.embeddings(input_ids, attention_mask)
+        mask = padding_mask(attention_mask)
+        cos, sin = self.rotary(x, position_indices(x, position_ids))
+        for layer in (
+            self.encoder.layer["0"],
+            self.encoder.layer["1"],
+            self.encoder.layer["2"],
+            self.encoder.layer["3"],
+            self.encoder.layer["4"],
+            self.encoder.layer["5"],
+            self.encoder.layer["6"],
+            self.encoder.layer["7"],
+            self.encoder.layer["8"],
+            self.encoder.layer["9"],
+            self.encoder.layer["10"],
+            self.encoder.layer["11"],
+            self.encoder.layer["12"],
+            self.encoder.layer["13"],
+            self.encoder.layer["14"],
+            self.encoder.layer["15"],
+            self.encoder.layer["16"],
+            self.encoder.layer["17"],
+            self.encoder.layer["18"],
+            self.encoder.layer["19"],
+            self.encoder.layer["20"],
+            self.encoder.layer["21"],
+            self.encoder.layer["22"],
+            self.encoder.layer["23"],
+            self.encoder.layer["24"],
+            self.encoder.layer["25"],
+            self.encoder.layer["26"],
+            self.encoder.layer["27"],
+            self.encoder.layer["28"],
+            self.encoder.layer["29"],
+            self.encoder.layer["30"],
+            self.encoder.layer["31"],
+            self.encoder.layer["32"],
+        ):
+            x = layer(x, cos, sin, mask)
+        return self.encoder.emb_layer_norm_after(x)
+
+    def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
+
+
+class Model(nn.Module):
+    """The model: the hidden token at every position."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.esm = Encoder(config)
+        self.lm_head = LmHead(config)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
+        x = self.esm(input_ids, attention_mask, position_ids)
+        words = self.esm.embeddings.word_embeddings.weight
+        logits = self.lm_head(x, words)
+        return Output(logits=logits, last_hidden_state=x)
+
+
+def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        ".".join(RENAMED.get(word, word) for word in name.split(".")): tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(_renamed(tensors), strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,525 @@
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family gemma3).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+about this header: the transformers docstring names this repository, but the defaults differ in
+text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
+vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
+vision_config.num_attention_heads, vision_config.image_size
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    text_hidden_size: int = 2560  # shape: language_model.model.norm.weight [2560]
+    text_heads: int = 8  # shape: language_model.model.layers.{0..33}.self_attn.q_proj.weight [2048, 2560]
+    text_head_dim: int = 256  # shape: language_model.model.layers.{0..33}.self_attn.q_norm.weight [256]
+    kv_heads: int = 4  # shape: language_model.model.layers.{0..33}.self_attn.k_proj.weight [1024, 2560]
+    norm_eps: float = 1e-6  # default: families/llama.yaml
+    attention_scale: float = 0.0625  # default: families/gemma2.yaml: attention.query_scale ** -0.5
+    vision_hidden_size: int = 1152  # shape: vision_tower.vision_model.post_layernorm.weight [1152]
+    vision_heads: int = 16  # config: vision_config.num_attention_heads
+    # config: vision_tower.vision_model.encoder.layers.{0..26}.self_attn.q_proj.weight [1152, 1152] = heads...
+    vision_head_dim: int = 72
+    # shape: language_model.model.layers.{0..33}.mlp.gate_proj.weight [10240, 2560]
+    text_intermediate_size: int = 10240
+    channels: int = 3  # shape: vision_tower.vision_model.embeddings.patch_embedding.weight [1152, 3, 14, 14]
+    # shape: vision_tower.vision_model.embeddings.patch_embedding.weight [1152, 3, 14, 14]
+    patch_size: int = 14
+    # shape: vision_tower.vision_model.embeddings.position_embedding.weight [4096, 1152]
+    positions: int = 4096
+    # shape: vision_tower.vision_model.encoder.layers.{0..26}.mlp.fc1.weight [4304, 1152]
+    vision_intermediate_size: int = 4304
+    input_size: int = 1152  # shape: multi_modal_projector.mm_soft_emb_norm.weight [1152]
+    output_size: int = 2560  # shape: multi_modal_projector.mm_input_projection_weight [1152, 2560]
+    features_per_image: int = 256  # config: mm_tokens_per_image
+    vision_layers: int = 27  # name: vision_tower.vision_model.encoder.layers.*
+    vocab_size: int = 262208  # shape: language_model.model.embed_tokens.weight [262208, 2560]
+    text_layers: int = 34  # name: language_model.model.layers.*
+    # default: vocabulary/config.yaml: (index + 1) % attention.window_period for each of layers
+    layer_types: tuple[str, ...] = (
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "sliding_attention",
+    )
+    scale: float = 50.59644256269407  # rule: families/gemma2.yaml: hidden_size ** 0.5
+    features_image_id: int = 262144  # config: image_token_index
+    window: int = 1024  # config: text_config.sliding_window
+    rotary_dim: int = 256  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_base: float = 1000000.0  # default: families/gemma3_text.yaml
+    rotary_factor: float = 8.0  # config: text_config.rope_scaling.factor
+    rotary_local_dim: int = 256  # rule: vocabulary/config.yaml: rotary.dim
+    rotary_local_base: float = 10000.0  # default: families/gemma3_text.yaml
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+    image_hidden_states: Tensor | None
+
+
+torch.export.register_dataclass(Output)
+
+
+class RMSNormOffset(nn.Module):
+    """RMSNorm that scales by 1 + weight, all of it in float32 (Gemma). (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.rms_norm(x.float(), self.weight.shape, 1.0 + self.weight.float(), self.eps)
+        return y.to(x.dtype)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend_causal_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """attend_causal with a scale of its own. q (B, H, T, D), k, v (B, K, T, D) -> (B, H, T, D)"""
+    if mask is None:
+        shared = q.shape[1] != k.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=shared)
+    return attend_scaled(q, k, v, mask, scale)
+
+
+def average_patches(x: Tensor, count: int) -> Tensor:
+    """The mean of the patches of each of `count` equal squares: (B, S * S, W) -> (B, count, W)."""
+    side, inner = math.isqrt(count), math.isqrt(x.shape[1] // count)
+    squares = x.unflatten(1, (side, inner, side, inner))
+    return squares.mean((2, 4)).flatten(1, 2)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) -> Tensor:
+    """A causal mask whose positions also see all of their own block, by numbers from 0 in blocks (B, T)."""
+    mask = causal_mask(x, None)
+    if blocks is not None:
+        same = (blocks[:, None, :] == blocks[:, :, None]) & (blocks[:, None, :] >= 0)
+        mask = mask | same[:, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def flatten_patches(x: Tensor) -> Tensor:
+    """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
+    return x.flatten(2).transpose(1, 2)
+
+
+def image_blocks(token_type_ids: Tensor | None) -> Tensor | None:
+    """A number for each run of positions of type 1, -1 elsewhere. (B, T)"""
+    if token_type_ids is None:
+        return None
+    inside = token_type_ids == 1
+    starts = inside & ~F.pad(inside, (1, 0))[:, :-1]
+    return torch.where(inside, starts.long().cumsum(1) - 1, -1)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
+
+    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    """
+    if features is None:
+        return x
+    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
+
+    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
+    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    if side * side != table.shape[0] - kept:
+        return table[None]
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
+    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
+def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
+    """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
+    index = torch.arange(0, rotary_dim, 2, device=positions.device)
+    return 1.0 / base ** (index.float() / rotary_dim)
+
+
+def rotary_frequencies_linear(positions: Tensor, rotary_dim: int, base: float, factor: float) -> Tensor:
+    """Frequencies of positions squeezed by `factor` (rope type linear). -> (R / 2,)"""
+    return rotary_frequencies(positions, rotary_dim, base) / factor
+
+
+def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
+    angles = positions[:, None, :, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def scale_rounded(x: Tensor, scale: float) -> Tensor:
+    """x times a constant that is rounded to the dtype of x first (Gemma's embeddings)."""
+    return x * torch.tensor(scale, dtype=x.dtype, device=x.device)
+
+
+def sliding_block_mask(
+    x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None, window: int
+) -> Tensor:
+    """A mask of blocks without the keys that stand `window` or more before. Shapes as in block_mask"""
+    index = torch.arange(x.shape[1], device=x.device)
+    return block_mask(x, attention_mask, blocks) & (index > index[:, None] - window)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class TextAttention(nn.Module):
+    """language_model.model.layers.*.self_attn: every position sees itself and those before; queries may
+    share keys and values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.text_head_dim
+        self.scale = config.attention_scale
+        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim, bias=False)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
+        self.q_norm = RMSNormOffset(config.text_head_dim, config.norm_eps)
+        self.k_norm = RMSNormOffset(config.text_head_dim, config.norm_eps)
+        self.o_proj = nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        q = self.q_norm(q)
+        k = self.k_norm(k)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.o_proj(merge_heads(attend_causal_scaled(q, k, v, mask, self.scale)))
+
+
+class VisionAttention(nn.Module):
+    """vision_tower.vision_model.encoder.layers.*.self_attn: every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.vision_head_dim
+        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.out_proj = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class TextFeedForward(nn.Module):
+    """language_model.model.layers.*.mlp: the activation of one linear map gates another."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.text_hidden_size, config.text_intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.text_hidden_size, config.text_intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.text_intermediate_size, config.text_hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.gelu(self.gate_proj(x), approximate="tanh") * self.up_proj(x))
+
+
+class Embeddings(nn.Module):
+    """vision_tower.vision_model.embeddings: the patches of an image in a row, with learned positions."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_embedding = nn.Conv2d(
+            config.channels,
+            config.vision_hidden_size,
+            kernel_size=config.patch_size,
+            stride=config.patch_size,
+        )
+        self.position_embedding = nn.Embedding(config.positions, config.vision_hidden_size)
+
+    def forward(self, pixel_values: Tensor | None) -> Tensor:
+        patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
+        x = flatten_patches(patches)
+        return x + resize_positions(self.position_embedding.weight, 0, patches.shape[2], patches.shape[3])
+
+
+class VisionFeedForward(nn.Module):
+    """vision_tower.vision_model.encoder.layers.*.mlp: two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.fc1 = nn.Linear(config.vision_hidden_size, config.vision_intermediate_size)
+        self.fc2 = nn.Linear(config.vision_intermediate_size, config.vision_hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x), approximate="tanh"))
+
+
+class Projector(nn.Module):
+    """multi_modal_projector: the mean of each square of patches, normed, in the width of another tower."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.features_per_image = config.features_per_image
+        self.mm_soft_emb_norm = RMSNormOffset(config.input_size, config.norm_eps)
+        self.mm_input_projection_weight = nn.Parameter(torch.zeros(config.input_size, config.output_size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mm_soft_emb_norm(
+            average_patches(x, self.features_per_image)
+        ) @ self.mm_input_projection_weight
+
+
+class TextLayer(nn.Module):
+    """language_model.model.layers.*: each sub-layer between two norms, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_layernorm = RMSNormOffset(config.text_hidden_size, config.norm_eps)
+        self.self_attn = TextAttention(config)
+        self.post_attention_layernorm = RMSNormOffset(config.text_hidden_size, config.norm_eps)
+        self.pre_feedforward_layernorm = RMSNormOffset(config.text_hidden_size, config.norm_eps)
+        self.mlp = TextFeedForward(config)
+        self.post_feedforward_layernorm = RMSNormOffset(config.text_hidden_size, config.norm_eps)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), cos, sin, mask))
+        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+
+
+class VisionLayer(nn.Module):
+    """vision_tower.vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside
+    the residual.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.self_attn = VisionAttention(config)
+        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.mlp = VisionFeedForward(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.self_attn(self.layer_norm1(x))
+        return x + self.mlp(self.layer_norm2(x))
+
+
+class ImageOutput(nn.Module):
+    """vision_tower.vision_model: the patches of an image, then layers in which every patch sees every
+    other, for another tower to read.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder = nn.ModuleDict(
+            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
+        )
+        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
+
+    def forward(self, pixel_values: Tensor | None) -> Tensor:
+        x = self.embeddings(pixel_values)
+        for layer in self.encoder.layers:
+            x = layer(x)
+        return self.post_layernorm(x)
+
+
+class Decoder(nn.Module):
+    """language_model.model: embeddings, then layers in which a position sees those before it, in some of
+    them within a window and by angles of their own.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layer_types = config.layer_types
+        self.scale = config.scale
+        self.features_image_id = config.features_image_id
+        self.window = config.window
+        self.rotary_dim = config.rotary_dim
+        self.rotary_base = config.rotary_base
+        self.rotary_factor = config.rotary_factor
+        self.rotary_local_dim = config.rotary_local_dim
+        self.rotary_local_base = config.rotary_local_base
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
+        self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
+        self.norm = RMSNormOffset(config.text_hidden_size, config.norm_eps)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        image_features: Tensor | None,
+        token_type_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+    ) -> Tensor:
+        x = self.embeddings(input_ids, image_features)
+        masks = self.visible(x, token_type_ids, attention_mask)
+        positions = position_indices(x, position_ids)
+        angles = {
+            "full_attention": self.rotary(x, positions),
+            "sliding_attention": self.local_rotary(x, positions),
+        }
+        for layer, kind in zip(self.layers, self.layer_types, strict=True):
+            cos, sin = angles[kind]
+            x = layer(x, cos, sin, masks[kind])
+        return self.norm(x)
+
+    def embeddings(self, input_ids: Tensor, image_features: Tensor | None) -> Tensor:
+        x = self.embed_tokens(input_ids)
+        x = scale_rounded(x, self.scale)
+        return place_features(x, image_features, input_ids, self.features_image_id)
+
+    def visible(
+        self, x: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor | None
+    ) -> dict[str, Tensor]:
+        numbers = image_blocks(token_type_ids)
+        near = sliding_block_mask(x, attention_mask, numbers, self.window)
+        return {"full_attention": block_mask(x, attention_mask, numbers), "sliding_attention": near}
+
+    def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        frequencies = rotary_frequencies_linear(
+            positions, self.rotary_dim, self.rotary_base, self.rotary_factor
+        )
+        return rotary_tables(x, positions, frequencies)
+
+    def local_rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary_tables(
+            x, positions, rotary_frequencies(positions, self.rotary_local_dim, self.rotary_local_base)
+        )
+
+
+class Model(nn.Module):
+    """The model: the next token of a text in which images stand, by the word embeddings."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.vision_tower = nn.ModuleDict({"vision_model": ImageOutput(config)})
+        self.multi_modal_projector = Projector(config)
+        self.language_model = nn.ModuleDict({"model": Decoder(config)})
+        self.to(torch.bfloat16)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        pixel_values: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
+        length), token_type_ids (batch, length), position_ids (batch, length)
+        """
+        image_features = None
+        if pixel_values is not None:
+            image_features = self.multi_modal_projector(self.vision_tower.vision_model(pixel_values))
+        x = self.language_model.model(input_ids, image_features, token_type_ids, attention_mask, position_ids)
+        logits = F.linear(x, self.language_model.model.embed_tokens.weight)
+        return Output(logits=logits, last_hidden_state=x, image_hidden_states=image_features)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

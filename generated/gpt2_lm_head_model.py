@@ -1,0 +1,223 @@
+"""distilbert/distilgpt2: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family gpt2).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    hidden_size: int = 768  # shape: transformer.ln_f.weight [768]
+    heads: int = 12  # config: n_head
+    # config: transformer.h.{0..5}.attn.c_attn.weight [768, 2304] = (heads + 2 * kv_heads) * head_dim
+    kv_heads: int = 12
+    head_dim: int = 64  # config: transformer.h.{0..5}.attn.c_proj.weight [768, 768] = heads * head_dim
+    intermediate_size: int = 3072  # shape: transformer.h.{0..5}.mlp.c_fc.weight [768, 3072]
+    vocab_size: int = 50257  # shape: transformer.wte.weight [50257, 768]
+    positions: int = 1024  # shape: transformer.wpe.weight [1024, 768]
+    layers: int = 6  # name: transformer.h.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+class LinearTransposed(nn.Module):
+    """Linear layer whose weight is stored [in, out]. (..., in) -> (..., out)"""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_features, out_features))
+        self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight.t(), self.bias)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def split_sizes(x: Tensor, first: int, second: int, third: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Cuts a fused projection in three of these sizes. x (..., first + second + third)"""
+    a, b, c = x.split([first, second, third], dim=-1)
+    return a, b, c
+
+
+class Attention(nn.Module):
+    """transformer.h.*.attn: every position sees itself and those before; query, key and value in one map,
+    one after the other.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.heads = config.heads
+        self.head_dim = config.head_dim
+        self.kv_heads = config.kv_heads
+        self.c_attn = LinearTransposed(
+            config.hidden_size, (config.heads + 2 * config.kv_heads) * config.head_dim
+        )
+        self.c_proj = LinearTransposed(config.heads * config.head_dim, config.hidden_size)
+        self.register_buffer("bias", torch.zeros(1, 1, 1024, 1024))
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        y = self.c_attn(x)
+        q, k, v = split_sizes(
+            y, self.heads * self.head_dim, self.kv_heads * self.head_dim, self.kv_heads * self.head_dim
+        )
+        q = split_heads(q, self.head_dim)
+        k = split_heads(k, self.head_dim)
+        v = split_heads(v, self.head_dim)
+        return self.c_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class FeedForward(nn.Module):
+    """transformer.h.*.mlp: two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.c_fc = LinearTransposed(config.hidden_size, config.intermediate_size)
+        self.c_proj = LinearTransposed(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
+class Layer(nn.Module):
+    """transformer.h.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(config.hidden_size)
+        self.attn = Attention(config)
+        self.ln_2 = nn.LayerNorm(config.hidden_size)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.attn(self.ln_1(x), mask)
+        return x + self.mlp(self.ln_2(x))
+
+
+class Decoder(nn.Module):
+    """transformer: embeddings, then layers in which a position sees itself and those before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.wte = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.wpe = nn.Embedding(config.positions, config.hidden_size)
+        self.h = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.ln_f = nn.LayerNorm(config.hidden_size)
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+    ) -> Tensor:
+        x = self.embeddings(input_ids, position_ids)
+        mask = causal_mask_if_padded(x, attention_mask)
+        for layer in self.h:
+            x = layer(x, mask)
+        return self.ln_f(x)
+
+    def embeddings(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
+        x = self.wte(input_ids)
+        return x + self.wpe(position_indices(input_ids, position_ids))
+
+
+class Model(nn.Module):
+    """The model: the next token at every position, read off the word embeddings."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.transformer = Decoder(config)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
+        x = self.transformer(input_ids, position_ids, attention_mask)
+        logits = F.linear(x, self.transformer.wte.weight)
+        return Output(logits=logits, last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,224 @@
+"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family llama).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: repository (swayam8624/nanoquant-private:TinyLlama-1.1B-Chat-v1.0/config.json)
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    hidden_size: int = 2048  # shape: lm_head.weight [32000, 2048]
+    heads: int = 32  # config: num_attention_heads
+    head_dim: int = 64  # config: model.layers.{0..21}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
+    # config: model.layers.{0..21}.self_attn.k_proj.weight [256, 2048] = kv_heads * head_dim
+    kv_heads: int = 4
+    intermediate_size: int = 5632  # shape: model.layers.{0..21}.mlp.gate_proj.weight [5632, 2048]
+    norm_eps: float = 1e-5  # config: rms_norm_eps
+    vocab_size: int = 32000  # shape: lm_head.weight [32000, 2048]
+    layers: int = 22  # name: model.layers.*
+    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_base: float = 10000.0  # config: rope_theta
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
+    """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
+    index = torch.arange(0, rotary_dim, 2, device=positions.device)
+    return 1.0 / base ** (index.float() / rotary_dim)
+
+
+def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
+    angles = positions[:, None, :, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """model.layers.*.self_attn: every position sees itself and those before; queries may share keys and
+    values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class FeedForward(nn.Module):
+    """model.layers.*.mlp: the activation of one linear map gates another."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    """model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Decoder(nn.Module):
+    """model: embeddings, then layers in which a position sees itself and those before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.rotary_dim = config.rotary_dim
+        self.rotary_base = config.rotary_base
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        x = self.embed_tokens(input_ids)
+        mask = causal_mask_if_padded(x, attention_mask)
+        cos, sin = self.rotary(x, position_indices(x, position_ids))
+        for layer in self.layers:
+            x = layer(x, cos, sin, mask)
+        return self.norm(x)
+
+    def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
+
+
+class Model(nn.Module):
+    """The model: the next token at every position."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.model = Decoder(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.to(torch.bfloat16)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
+        x = self.model(input_ids, attention_mask, position_ids)
+        logits = self.lm_head(x)
+        return Output(logits=logits, last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,421 @@
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family llava).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+about this header: the transformers docstring names this repository, but the defaults differ in
+text_config.vocab_size, text_config.max_position_embeddings
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vision_hidden_size: int = 1024  # shape: vision_tower.vision_model.pre_layrnorm.weight [1024]
+    vision_heads: int = 16  # config: vision_config.num_attention_heads
+    # config: vision_tower.vision_model.encoder.layers.{0..23}.self_attn.q_proj.weight [1024, 1024] = heads...
+    vision_head_dim: int = 64
+    text_hidden_size: int = 4096  # shape: language_model.lm_head.weight [32064, 4096]
+    text_heads: int = 32  # config: text_config.num_attention_heads
+    # config: language_model.model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
+    text_head_dim: int = 128
+    # config: language_model.model.layers.{0..31}.self_attn.k_proj.weight [4096, 4096] = kv_heads * head_dim
+    kv_heads: int = 32
+    channels: int = 3  # shape: vision_tower.vision_model.embeddings.patch_embedding.weight [1024, 3, 14, 14]
+    # shape: vision_tower.vision_model.embeddings.patch_embedding.weight [1024, 3, 14, 14]
+    patch_size: int = 14
+    positions: int = 577  # shape: vision_tower.vision_model.embeddings.position_embedding.weight [577, 1024]
+    # shape: language_model.model.layers.{0..31}.mlp.gate_proj.weight [11008, 4096]
+    text_intermediate_size: int = 11008
+    # shape: vision_tower.vision_model.encoder.layers.{0..23}.mlp.fc1.weight [4096, 1024]
+    vision_intermediate_size: int = 4096
+    input_size: int = 1024  # shape: multi_modal_projector.linear_1.weight [4096, 1024]
+    projector_size: int = 4096  # shape: multi_modal_projector.linear_1.weight [4096, 1024]
+    output_size: int = 4096  # shape: multi_modal_projector.linear_2.weight [4096, 4096]
+    norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
+    vision_layers: int = 24  # name: vision_tower.vision_model.encoder.layers.*
+    vocab_size: int = 32064  # shape: language_model.lm_head.weight [32064, 4096]
+    text_layers: int = 32  # name: language_model.model.layers.*
+    features_image_id: int = 32000  # config: image_token_index
+    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    # default: families/llama.yaml (the published value, which early configs leave out)
+    rotary_base: float = 10000.0
+    features_layer: int = -2  # config: vision_feature_layer
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+    image_hidden_states: Tensor | None
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def flatten_patches(x: Tensor) -> Tensor:
+    """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
+    return x.flatten(2).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
+
+    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    """
+    if features is None:
+        return x
+    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def prepend_token(token: Tensor, x: Tensor) -> Tensor:
+    """One learned vector before each sequence. token (..., W), x (B, T, W) -> (B, 1 + T, W)"""
+    return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """GELU by a sigmoid: x * sigmoid(1.702 x) (CLIP)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
+
+    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
+    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    if side * side != table.shape[0] - kept:
+        return table[None]
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
+    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
+def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
+    """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
+    index = torch.arange(0, rotary_dim, 2, device=positions.device)
+    return 1.0 / base ** (index.float() / rotary_dim)
+
+
+def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
+    angles = positions[:, None, :, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class VisionAttention(nn.Module):
+    """vision_tower.vision_model.encoder.layers.*.self_attn: every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.vision_head_dim
+        self.q_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.k_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.v_proj = nn.Linear(config.vision_hidden_size, config.vision_heads * config.vision_head_dim)
+        self.out_proj = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class TextAttention(nn.Module):
+    """language_model.model.layers.*.self_attn: every position sees itself and those before; queries may
+    share keys and values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.text_head_dim
+        self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim, bias=False)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
+        self.o_proj = nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class Embeddings(nn.Module):
+    """vision_tower.vision_model.embeddings: the patches of an image in a row, with learned positions."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_embedding = nn.Conv2d(
+            config.channels,
+            config.vision_hidden_size,
+            kernel_size=config.patch_size,
+            stride=config.patch_size,
+            bias=False,
+        )
+        self.class_embedding = nn.Parameter(torch.zeros(config.vision_hidden_size))
+        self.position_embedding = nn.Embedding(config.positions, config.vision_hidden_size)
+
+    def forward(self, pixel_values: Tensor | None) -> Tensor:
+        patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
+        x = flatten_patches(patches)
+        return prepend_token(self.class_embedding, x) + resize_positions(
+            self.position_embedding.weight, 1, patches.shape[2], patches.shape[3]
+        )
+
+
+class TextFeedForward(nn.Module):
+    """language_model.model.layers.*.mlp: the activation of one linear map gates another."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.text_hidden_size, config.text_intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.text_hidden_size, config.text_intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.text_intermediate_size, config.text_hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class VisionFeedForward(nn.Module):
+    """vision_tower.vision_model.encoder.layers.*.mlp: two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.fc1 = nn.Linear(config.vision_hidden_size, config.vision_intermediate_size)
+        self.fc2 = nn.Linear(config.vision_intermediate_size, config.vision_hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(quick_gelu(self.fc1(x)))
+
+
+class Projector(nn.Module):
+    """multi_modal_projector: vectors of one tower in the width of another, by two linear maps around an
+    activation.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.linear_1 = nn.Linear(config.input_size, config.projector_size)
+        self.linear_2 = nn.Linear(config.projector_size, config.output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear_2(F.gelu(self.linear_1(x)))
+
+
+class VisionLayer(nn.Module):
+    """vision_tower.vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside
+    the residual.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size)
+        self.self_attn = VisionAttention(config)
+        self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size)
+        self.mlp = VisionFeedForward(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.self_attn(self.layer_norm1(x))
+        return x + self.mlp(self.layer_norm2(x))
+
+
+class TextLayer(nn.Module):
+    """language_model.model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.self_attn = TextAttention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.mlp = TextFeedForward(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class ImageStates(nn.Module):
+    """vision_tower.vision_model: the patches of an image, and what they are after each layer."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size)
+        self.encoder = nn.ModuleDict(
+            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
+        )
+        self.post_layernorm = nn.LayerNorm(1024)
+
+    def forward(self, pixel_values: Tensor | None) -> list[Tensor]:
+        x = self.embeddings(pixel_values)
+        x = self.pre_layrnorm(x)
+        states = [x]
+        for layer in self.encoder.layers:
+            x = layer(x)
+            states.append(x)
+        return states
+
+
+class Decoder(nn.Module):
+    """language_model.model: embeddings, then layers in which a position sees itself and those before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.features_image_id = config.features_image_id
+        self.rotary_dim = config.rotary_dim
+        self.rotary_base = config.rotary_base
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
+        self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
+        self.norm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        image_features: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+    ) -> Tensor:
+        x = self.embeddings(input_ids, image_features)
+        mask = causal_mask_if_padded(x, attention_mask)
+        cos, sin = self.rotary(x, position_indices(x, position_ids))
+        for layer in self.layers:
+            x = layer(x, cos, sin, mask)
+        return self.norm(x)
+
+    def embeddings(self, input_ids: Tensor, image_features: Tensor | None) -> Tensor:
+        x = self.embed_tokens(input_ids)
+        return place_features(x, image_features, input_ids, self.features_image_id)
+
+    def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
+
+
+class Model(nn.Module):
+    """The model: the next token of a text in which images stand."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.features_layer = config.features_layer
+        self.vision_tower = nn.ModuleDict({"vision_model": ImageStates(config)})
+        self.multi_modal_projector = Projector(config)
+        self.language_model = nn.ModuleDict(
+            {
+                "model": Decoder(config),
+                "lm_head": nn.Linear(config.text_hidden_size, config.vocab_size, bias=False),
+            },
+        )
+        self.to(torch.float16)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        pixel_values: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
+        length), position_ids (batch, length)
+        """
+        image_features = None
+        if pixel_values is not None:
+            image_features = self.multi_modal_projector(
+                self.vision_tower.vision_model(pixel_values)[self.features_layer][:, 1:].flatten(0, 1)
+            )
+        x = self.language_model.model(input_ids, image_features, attention_mask, position_ids)
+        logits = self.language_model.lm_head(x)
+        return Output(logits=logits, last_hidden_state=x, image_hidden_states=image_features)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,330 @@
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family mobilebert).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 30522  # shape: cls.predictions.dense.weight [384, 30522]
+    embedding_size: int = 128  # shape: mobilebert.embeddings.word_embeddings.weight [30522, 128]
+    hidden_size: int = 512  # shape: cls.seq_relationship.weight [2, 512]
+    positions: int = 512  # shape: mobilebert.embeddings.position_embeddings.weight [512, 512]
+    segments: int = 2  # shape: mobilebert.embeddings.token_type_embeddings.weight [2, 512]
+    head_hidden_size: int = 512  # shape: cls.predictions.transform.dense.weight [512, 512]
+    norm_eps: float = 1e-12  # config: layer_norm_eps
+    rest_size: int = 384  # shape: cls.predictions.dense.weight [384, 30522]
+    narrow_size: int = 128  # shape: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128]
+    heads: int = 4  # config: num_attention_heads
+    # config: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128] = heads * head_dim
+    head_dim: int = 32
+    # shape: mobilebert.encoder.layer.{0..23}.ffn.{0..2}.intermediate.dense.weight [512, 128]
+    intermediate_size: int = 512
+    layers: int = 24  # name: mobilebert.encoder.layer.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    prediction_logits: Tensor
+    seq_relationship_logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    """The caller's segments, or the first segment everywhere. (B, T)"""
+    return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def with_neighbours(x: Tensor) -> Tensor:
+    """Every position beside the next and the one before, zeros at the ends. (B, T, W) -> (B, T, 3 * W)"""
+    return torch.cat((F.pad(x[:, 1:], (0, 0, 0, 1)), x, F.pad(x[:, :-1], (0, 0, 1, 0))), dim=-1)
+
+
+class Embeddings(nn.Module):
+    """mobilebert.embeddings: narrow word embeddings, each beside its neighbours', brought to the hidden
+    size; learned positions and segments, scaled and shifted.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.embedding_transformation = nn.Linear(3 * config.embedding_size, config.hidden_size)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
+        self.LayerNorm = nn.ParameterDict(
+            {
+                "weight": nn.Parameter(torch.zeros(config.hidden_size)),
+                "bias": nn.Parameter(torch.zeros(config.hidden_size)),
+            },
+        )
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor | None, token_type_ids: Tensor | None
+    ) -> Tensor:
+        x = self.embedding_transformation(with_neighbours(self.word_embeddings(input_ids)))
+        x = x + self.position_embeddings(position_indices(input_ids, position_ids))
+        x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
+        return x * self.LayerNorm.weight + self.LayerNorm.bias
+
+
+class LmHead(nn.Module):
+    """cls.predictions: a score for each word, by the narrow word embeddings and columns that fill them up."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.transform = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
+                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
+            },
+        )
+        self.dense = nn.Linear(config.vocab_size, config.rest_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+        x = self.transform.LayerNorm(F.relu(self.transform.dense(x)))
+        return F.linear(x, torch.cat((words, self.dense.weight.t()), dim=1), self.bias)
+
+
+class NarrowAttention(nn.Module):
+    """mobilebert.encoder.layer.*.bottleneck.attention, mobilebert.encoder.layer.*.bottleneck.input: a
+    linear map to fewer channels, scaled and shifted.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.narrow_size)
+        self.LayerNorm = nn.ParameterDict(
+            {
+                "weight": nn.Parameter(torch.zeros(config.narrow_size)),
+                "bias": nn.Parameter(torch.zeros(config.narrow_size)),
+            },
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense(x) * self.LayerNorm.weight + self.LayerNorm.bias
+
+
+class Attention(nn.Module):
+    """mobilebert.encoder.layer.*.attention: every position sees every other; queries and keys of one
+    input, values of another, added to a third, scaled and shifted.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.narrow_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.narrow_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+            },
+        )
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.heads * config.head_dim, config.narrow_size),
+                "LayerNorm": nn.ParameterDict(
+                    {
+                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
+                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
+                    },
+                ),
+            },
+        )
+
+    def forward(self, x: Tensor, values: Tensor, residual: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(x), self.head_dim)
+        v = split_heads(self.self.value(values), self.head_dim)
+        y = self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        return (y + residual) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+
+
+class FeedForward(nn.Module):
+    """mobilebert.encoder.layer.*.ffn.*: two linear maps around an activation, added to what came in,
+    scaled and shifted.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.narrow_size, config.intermediate_size)})
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.intermediate_size, config.narrow_size),
+                "LayerNorm": nn.ParameterDict(
+                    {
+                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
+                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
+                    },
+                ),
+            },
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (
+            x + self.output.dense(F.relu(self.intermediate.dense(x)))
+        ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+
+
+class Widen(nn.Module):
+    """mobilebert.encoder.layer.*.output.bottleneck: a linear map to more channels, added to what came
+    before, scaled and shifted.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.narrow_size, config.hidden_size)
+        self.LayerNorm = nn.ParameterDict(
+            {
+                "weight": nn.Parameter(torch.zeros(config.hidden_size)),
+                "bias": nn.Parameter(torch.zeros(config.hidden_size)),
+            },
+        )
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        return (self.dense(x) + residual) * self.LayerNorm.weight + self.LayerNorm.bias
+
+
+class Layer(nn.Module):
+    """mobilebert.encoder.layer.*: attention and several feed-forwards over fewer channels, between a map
+    that narrows and one that widens again.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.bottleneck = nn.ModuleDict(
+            {"attention": NarrowAttention(config), "input": NarrowAttention(config)}
+        )
+        self.attention = Attention(config)
+        self.ffn = nn.ModuleList(FeedForward(config) for _ in range(3))
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.narrow_size, config.intermediate_size)})
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.intermediate_size, config.narrow_size),
+                "LayerNorm": nn.ParameterDict(
+                    {
+                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
+                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
+                    },
+                ),
+                "bottleneck": Widen(config),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        y = self.attention(self.bottleneck.attention(x), x, self.bottleneck.input(x), mask)
+        for inner in self.ffn:
+            y = inner(y)
+        return self.output.bottleneck(self.last_feed_forward(y), x)
+
+    def last_feed_forward(self, x: Tensor) -> Tensor:
+        return (
+            x + self.output.dense(F.relu(self.intermediate.dense(x)))
+        ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+
+
+class Encoder(nn.Module):
+    """mobilebert: embeddings, then layers in which every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor | None,
+        token_type_ids: Tensor | None,
+        attention_mask: Tensor | None,
+    ) -> Tensor:
+        x = self.embeddings(input_ids, position_ids, token_type_ids)
+        mask = padding_mask(attention_mask)
+        for layer in self.encoder.layer:
+            x = layer(x, mask)
+        return x
+
+
+class Model(nn.Module):
+    """The model: the hidden token at every position, and from the first whether the second segment follows
+    the first.
+    """
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.mobilebert = Encoder(config)
+        self.cls = nn.ModuleDict(
+            {"predictions": LmHead(config), "seq_relationship": nn.Linear(config.hidden_size, 2)}
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
+        position_ids (batch, length)
+        """
+        x = self.mobilebert(input_ids, position_ids, token_type_ids, attention_mask)
+        words = self.mobilebert.embeddings.word_embeddings.weight
+        return Output(
+            prediction_logits=self.cls.predictions(x, words),
+            seq_relationship_logits=self.cls.seq_relationship(x[:, 0]),
+            last_hidden_state=x,
+        )
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,311 @@
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family modernbert).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 50368  # shape: model.embeddings.tok_embeddings.weight [50368, 768]
+    hidden_size: int = 768  # shape: head.dense.weight [768, 768]
+    heads: int = 12  # config: num_attention_heads
+    head_dim: int = 64  # config: model.layers.0.attn.Wqkv.weight [2304, 768] = 3 * heads * head_dim
+    scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
+    intermediate_size: int = 1152  # shape: model.layers.0.mlp.Wi.weight [2304, 768]
+    layers: int = 22  # name: model.layers.*
+    reach: int = 64  # rule: vocabulary/config.yaml: floor(attention.window / 2)
+    # rule: families/modernbert.yaml: index % attention.window_period for each of layers
+    layer_types: tuple[str, ...] = (
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+        "sliding_attention",
+        "sliding_attention",
+        "full_attention",
+    )
+    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_base: float = 10000.0  # config: local_rope_theta
+    rotary_local_dim: int = 64  # rule: vocabulary/config.yaml: rotary.dim
+    rotary_local_base: float = 10000.0  # config: local_rope_theta
+    head_hidden_size: int = 768  # shape: head.dense.weight [768, 768]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
+    """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
+    index = torch.arange(0, rotary_dim, 2, device=positions.device)
+    return 1.0 / base ** (index.float() / rotary_dim)
+
+
+def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
+    angles = positions[:, None, :, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def sliding_mask_both(x: Tensor, attention_mask: Tensor | None, reach: int) -> Tensor:
+    """Shows each query the keys at most `reach` away on either side. Shapes as in causal_mask"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = ((index - index[:, None]).abs() <= reach)[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def split_halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Cuts a fused [first | second] projection (gate and up). x (..., 2 * N) -> two (..., N)"""
+    first, second = x.chunk(2, dim=-1)
+    return first, second
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Cuts a fused [query | key | value] projection in three. x (B, T, 3 * N) -> three (B, T, N)"""
+    q, k, v = x.chunk(3, dim=-1)
+    return q, k, v
+
+
+class Embeddings(nn.Module):
+    """model.embeddings: word embeddings, with learned positions and segments where they are stored, then
+    the norm.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.tok_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, bias=False)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.tok_embeddings(input_ids)
+        return self.norm(x)
+
+
+class Attention(nn.Module):
+    """model.layers.*.attn: every position sees every other that its mask shows; query, key and value in
+    one map, one after the other.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.scale = config.scale
+        self.Wqkv = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim, bias=False)
+        self.Wo = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        q, k, v = split_qkv(self.Wqkv(x))
+        q = split_heads(q, self.head_dim)
+        k = split_heads(k, self.head_dim)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.Wo(merge_heads(attend_scaled(q, k, split_heads(v, self.head_dim), mask, self.scale)))
+
+
+class FeedForward(nn.Module):
+    """model.layers.*.mlp: one linear map gives a gate and what it gates, one behind the other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.Wi = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
+        self.Wo = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = split_halves(self.Wi(x))
+        return self.Wo(F.gelu(gate) * up)
+
+
+class LayerWithNormAttention(nn.Module):
+    """model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attn_norm = nn.LayerNorm(config.hidden_size, bias=False)
+        self.attn = Attention(config)
+        self.mlp_norm = nn.LayerNorm(config.hidden_size, bias=False)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.attn(self.attn_norm(x), cos, sin, mask)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Layer(nn.Module):
+    """model.layers.0: pre-norm, but attention reads what is normed already."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attn = Attention(config)
+        self.mlp_norm = nn.LayerNorm(config.hidden_size, bias=False)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.attn(x, cos, sin, mask)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Encoder(nn.Module):
+    """model: embeddings, then layers in which a position sees every other, in some of them within a reach
+    and by angles of their own.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.reach = config.reach
+        self.layer_types = config.layer_types
+        self.rotary_dim = config.rotary_dim
+        self.rotary_base = config.rotary_base
+        self.rotary_local_dim = config.rotary_local_dim
+        self.rotary_local_base = config.rotary_local_base
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(
+            [Layer(config), *(LayerWithNormAttention(config) for _ in range(config.layers - 1))]
+        )
+        self.final_norm = nn.LayerNorm(config.hidden_size, bias=False)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        x = self.embeddings(input_ids)
+        full = padding_mask(attention_mask)
+        masks = {
+            "full_attention": full,
+            "sliding_attention": sliding_mask_both(x, attention_mask, self.reach),
+        }
+        positions = position_indices(x, position_ids)
+        angles = {
+            "full_attention": self.rotary(x, positions),
+            "sliding_attention": self.local_rotary(x, positions),
+        }
+        for layer, kind in zip(self.layers, self.layer_types, strict=True):
+            cos, sin = angles[kind]
+            x = layer(x, cos, sin, masks[kind])
+        return self.final_norm(x)
+
+    def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
+
+    def local_rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary_tables(
+            x, positions, rotary_frequencies(positions, self.rotary_local_dim, self.rotary_local_base)
+        )
+
+
+class Model(nn.Module):
+    """The model: the hidden token at every position."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.model = Encoder(config)
+        self.head = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.hidden_size, config.head_hidden_size, bias=False),
+                "norm": nn.LayerNorm(config.head_hidden_size, bias=False),
+            },
+        )
+        self.decoder = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(50368))})
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
+        x = self.model(input_ids, attention_mask, position_ids)
+        words = self.model.embeddings.tok_embeddings.weight
+        logits = self.lm_head(x, words)
+        return Output(logits=logits, last_hidden_state=x)
+
+    def lm_head(self, x: Tensor, words: Tensor) -> Tensor:
+        x = self.head.norm(F.gelu(self.head.dense(x)))
+        return F.linear(x, words, self.decoder.bias)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

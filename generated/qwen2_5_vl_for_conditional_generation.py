@@ -1,0 +1,615 @@
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family qwen2_vl).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    text_hidden_size: int = 2048  # shape: model.norm.weight [2048]
+    heads: int = 16  # config: num_attention_heads
+    # config: model.layers.{0..35}.self_attn.q_proj.weight [2048, 2048] = heads * head_dim
+    text_head_dim: int = 128
+    # config: model.layers.{0..35}.self_attn.k_proj.weight [256, 2048] = kv_heads * head_dim
+    kv_heads: int = 2
+    vision_hidden_size: int = 1280  # shape: visual.blocks.{0..31}.norm1.weight [1280]
+    vision_intermediate_size: int = 3420  # shape: visual.blocks.{0..31}.mlp.gate_proj.weight [3420, 1280]
+    text_intermediate_size: int = 11008  # shape: model.layers.{0..35}.mlp.gate_proj.weight [11008, 2048]
+    # config: visual.blocks.{0..31}.attn.qkv.weight [3840, 1280] = 3 * heads * head_dim
+    vision_head_dim: int = 80
+    scale: float = 0.11180339887498948  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
+    norm_eps: float = 1e-6  # config: rms_norm_eps
+    merge_size: int = 2  # shape: visual.merger.mlp.0.weight [5120, 5120]
+    merged_size: int = 2048  # shape: visual.merger.mlp.2.weight [2048, 5120]
+    channels: int = 3  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
+    frames_per_patch: int = 2  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
+    patch_size: int = 14  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
+    vision_layers: int = 32  # name: visual.blocks.*
+    # rule: vocabulary/config_packed.yaml: floor(attention.window_size / patch_size / merge_size) * merge_size
+    window_patches: int = 8
+    # rule: vocabulary/config.yaml: full_attention where attention.full_layers says
+    layer_types: tuple[str, ...] = (
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "full_attention",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "full_attention",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "full_attention",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "windows",
+        "full_attention",
+    )
+    # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    vision_rotary_dim: int = 80
+    vision_rotary_base: float = 10000.0  # default: families/qwen2_vl_vision.yaml
+    vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 2048]
+    text_layers: int = 36  # name: model.layers.*
+    features_image_id: int = 151655  # config: image_token_id
+    features_video_id: int = 151656  # config: video_token_id
+    text_rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    text_rotary_base: float = 1000000.0  # config: rope_theta
+    rotary_sections: tuple[int, ...] = (16, 24, 24)  # config: rope_scaling.mrope_section
+    features_frame_rate: int = 2  # config: vision_config.tokens_per_second
+    features_merge_size: int = 2  # config: vision_config.spatial_merge_size
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def frame_intervals(video_grids: Tensor | None, seconds: Tensor | None, rate: float) -> list[float] | None:
+    """How far apart the frames of each video stand, at `rate` positions a second; by default a second."""
+    if video_grids is None:
+        return None
+    return [rate] * len(video_grids) if seconds is None else (seconds * rate).tolist()
+
+
+def image_grids(pixels: Tensor, sizes: Tensor | None, patch: int) -> Tensor:
+    """Frames (one), rows and columns of patches of every image; without sizes all are as large as the batch.
+
+    pixels (B, C, Y, X), sizes (B, 2) in pixels -> (B, 3)
+    """
+    if sizes is None:
+        sizes = torch.tensor(pixels.shape[2:], device=pixels.device).expand(pixels.shape[0], 2)
+    return F.pad(sizes.to(pixels.device).long() // patch, (1, 0), value=1)
+
+
+def grid_positions(
+    token_types: Tensor | None,
+    attention_mask: Tensor | None,
+    image_grids: Tensor | None,
+    video_grids: Tensor | None,
+    intervals: list[float] | None,
+    merge_size: int,
+) -> Tensor | None:
+    """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
+
+    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
+    columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
+    """
+    grids = {1: image_grids, 2: video_grids}
+    if token_types is None or (image_grids is None and video_grids is None):
+        return None
+    left = {kind: [] if grid is None else grid.tolist() for kind, grid in grids.items()}
+    steps = [] if intervals is None else list(intervals)
+    positions = token_types.new_zeros(3, *token_types.shape)
+    for row, types in enumerate(token_types):
+        real = torch.ones_like(types).bool() if attention_mask is None else attention_mask[row].bool()
+        start, found = 0, []
+        for kind, count in zip(*torch.unique_consecutive(types[real], return_counts=True), strict=True):
+            if kind == 0:
+                found.append(torch.arange(count, device=types.device).expand(3, -1) + start)
+                start += int(count)
+                continue
+            frames, rows, columns = left[int(kind)].pop(0)
+            step = steps.pop(0) if kind == 2 and steps else 1
+            times = (torch.arange(frames, device=types.device) * step).long()
+            sides = [torch.arange(side // merge_size, device=types.device) for side in (rows, columns)]
+            found.append(start + torch.cartesian_prod(times, *sides).T)
+            start += max(rows, columns) // merge_size
+        positions[:, row, real] = torch.cat(found, dim=1)
+    return positions
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def merge_neighbours(x: Tensor, merge: int) -> Tensor:
+    """Joins the channels of each block of patches. x (1, T, C) -> (T / merge ** 2, merge ** 2 * C)"""
+    return x.reshape(-1, merge * merge * x.shape[-1])
+
+
+def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
+    """The image of every patch, and the patch's number in it. -> two (T,)"""
+    counts = grid.prod(dim=-1)
+    image = torch.repeat_interleave(
+        torch.arange(grid.shape[0], device=x.device), counts, output_size=x.shape[1]
+    )
+    return image, torch.arange(x.shape[1], device=x.device) - (counts.cumsum(0) - counts)[image]
+
+
+def patch_places(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
+    """Row and column of every patch in its frame. -> two (T,)"""
+    image, index = patch_images(x, grid)
+    height, width = grid[image, 1], grid[image, 2]
+    index = index % (height * width)
+    block, inner = index // (merge * merge), index % (merge * merge)
+    row = block // (width // merge) * merge + inner // merge
+    return row, block % (width // merge) * merge + inner % merge
+
+
+def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
+
+    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    """
+    if features is None:
+        return x
+    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def restore_order(x: Tensor, order: Tensor, merge: int) -> Tensor:
+    """Undoes window_order for merged patches. x (T / merge ** 2, C), order (T,)"""
+    return x[(order[:: merge * merge] // (merge * merge)).argsort()]
+
+
+def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
+    """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
+    index = torch.arange(0, rotary_dim, 2, device=positions.device)
+    return 1.0 / base ** (index.float() / rotary_dim)
+
+
+def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
+    angles = positions[:, None, :, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotary_tables_axes(
+    x: Tensor, positions: Tensor, frequencies: Tensor, axes: list[int]
+) -> tuple[Tensor, Tensor]:
+    """rotary_tables of positions with three axes, by the axis of each angle.
+
+    positions (3, B, T), or (B, T) where all axes are alike -> two (B, 1, T, R / 2)
+    """
+    if positions.ndim == 2:
+        return rotary_tables(x, positions, frequencies)
+    index = torch.tensor(axes, device=x.device)
+    angles = positions[index].permute(1, 2, 0)[:, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotary_tables_grid(
+    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles by row, then by column. frequencies (F,) -> two (1, 1, T, 2 * F)"""
+    angles = torch.cat((rows[:, None] * frequencies, columns[:, None] * frequencies), dim=-1)[None, None]
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
+    """Shows every patch those of its own frame of its own image. -> (1, 1, T, T)"""
+    image, index = patch_images(x, grid)
+    frame = index // (grid[:, 1] * grid[:, 2])[image]
+    return ((image == image[:, None]) & (frame == frame[:, None]))[None, None]
+
+
+def patch_windows(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
+    """The window of `window` x `window` patches that each patch is in, counted over all frames. -> (T,)"""
+    image, index = patch_images(x, grid)
+    row, column = patch_places(x, grid, merge)
+    across = (grid[:, 1:] + window - 1) // window
+    count = across.prod(dim=-1)
+    first = (grid[:, 0] * count).cumsum(0) - grid[:, 0] * count
+    frame = index // (grid[:, 1] * grid[:, 2])[image]
+    return first[image] + frame * count[image] + row // window * across[image, 1] + column // window
+
+
+def same_window_mask(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
+    """Shows every patch, in window_order, those of its own window. -> (1, 1, T, T)"""
+    number = patch_windows(x, grid, merge, window).sort().values
+    return (number == number[:, None])[None, None]
+
+
+def section_axes(sections: tuple[int, ...]) -> list[int]:
+    """Which axis of a position each angle takes: the first `sections[0]` angles the first axis, and so on."""
+    return [axis for axis, count in enumerate(sections) for _ in range(count)]
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Cuts a fused [query | key | value] projection in three. x (B, T, 3 * N) -> three (B, T, N)"""
+    q, k, v = x.chunk(3, dim=-1)
+    return q, k, v
+
+
+def window_order(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
+    """The patches window by window, those of one window as they stood. -> (T,)"""
+    return patch_windows(x, grid, merge, window).argsort(stable=True)
+
+
+class TextAttention(nn.Module):
+    """model.layers.*.self_attn: every position sees itself and those before; queries may share keys and
+    values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.text_head_dim
+        self.q_proj = nn.Linear(config.text_hidden_size, config.heads * config.text_head_dim)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim)
+        self.o_proj = nn.Linear(config.heads * config.text_head_dim, config.text_hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class VisionFeedForward(nn.Module):
+    """visual.blocks.*.mlp: the activation of one linear map gates another."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.vision_hidden_size, config.vision_intermediate_size)
+        self.up_proj = nn.Linear(config.vision_hidden_size, config.vision_intermediate_size)
+        self.down_proj = nn.Linear(config.vision_intermediate_size, config.vision_hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class TextFeedForward(nn.Module):
+    """model.layers.*.mlp: the activation of one linear map gates another."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.text_hidden_size, config.text_intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.text_hidden_size, config.text_intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.text_intermediate_size, config.text_hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class VisionAttention(nn.Module):
+    """visual.blocks.*.attn: every position sees every other that its mask shows; query, key and value in
+    one map, one after the other.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.vision_head_dim
+        self.scale = config.scale
+        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.heads * config.vision_head_dim)
+        self.proj = nn.Linear(config.heads * config.vision_head_dim, config.vision_hidden_size)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = split_qkv(self.qkv(x))
+        q = split_heads(q, self.head_dim)
+        k = split_heads(k, self.head_dim)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.proj(merge_heads(attend_scaled(q, k, split_heads(v, self.head_dim), mask, self.scale)))
+
+
+class Merger(nn.Module):
+    """visual.merger: each block of neighbouring patches becomes one, the norm before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.merge_size = config.merge_size
+        self.ln_q = nn.RMSNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.mlp = nn.ModuleDict(
+            {
+                "0": nn.Linear(
+                    config.merge_size**2 * config.vision_hidden_size,
+                    config.merge_size**2 * config.vision_hidden_size,
+                ),
+                "2": nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.merged_size),
+            },
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mlp["2"](F.gelu(self.mlp["0"](merge_neighbours(self.ln_q(x), self.merge_size))))
+
+
+class Embeddings(nn.Module):
+    """visual.patch_embed: the patches of several images in a row."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.channels = config.channels
+        self.frames_per_patch = config.frames_per_patch
+        self.patch_size = config.patch_size
+        self.proj = nn.Conv3d(
+            config.channels,
+            config.vision_hidden_size,
+            kernel_size=(2, 14, 14),
+            stride=(2, 14, 14),
+            bias=False,
+        )
+
+    def forward(self, hidden_states: Tensor | None) -> Tensor:
+        pixels = hidden_states.type_as(self.proj.weight)
+        pixels = pixels.unflatten(
+            -1, (self.channels, self.frames_per_patch, self.patch_size, self.patch_size)
+        )
+        return self.proj(pixels).flatten(1)[None]
+
+
+class VisionLayer(nn.Module):
+    """visual.blocks.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.norm1 = nn.RMSNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.attn = VisionAttention(config)
+        self.norm2 = nn.RMSNorm(config.vision_hidden_size, eps=config.norm_eps)
+        self.mlp = VisionFeedForward(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.attn(self.norm1(x), cos, sin, mask)
+        return x + self.mlp(self.norm2(x))
+
+
+class TextLayer(nn.Module):
+    """model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.self_attn = TextAttention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+        self.mlp = TextFeedForward(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class PackedWindows(nn.Module):
+    """visual: the patches of several images in a row, window by window, layers in which each sees those of
+    its window or frame, and neighbours merged.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.merge_size = config.merge_size
+        self.window_patches = config.window_patches
+        self.layer_types = config.layer_types
+        self.rotary_dim = config.vision_rotary_dim
+        self.rotary_base = config.vision_rotary_base
+        self.patch_embed = Embeddings(config)
+        self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))
+        self.merger = Merger(config)
+
+    def forward(self, hidden_states: Tensor | None, grid_thw: Tensor | None) -> tuple[Tensor, Tensor]:
+        x = self.patch_embed(hidden_states)
+        order = window_order(x, grid_thw, self.merge_size, self.window_patches)
+        windows = same_window_mask(x, grid_thw, self.merge_size, self.window_patches)
+        masks = {"full_attention": same_frame_mask(x, grid_thw), "windows": windows}
+        cos, sin = self.grid_rotary(x, grid_thw)
+        cos, sin = cos[:, :, order], sin[:, :, order]
+        x = x[:, order]
+        for layer, kind in zip(self.blocks, self.layer_types, strict=True):
+            x = layer(x, cos, sin, masks[kind])
+        return x[0], restore_order(self.merger(x), order, self.merge_size)
+
+    def grid_rotary(self, x: Tensor, grid_thw: Tensor | None) -> tuple[Tensor, Tensor]:
+        rows, columns = patch_places(x, grid_thw, self.merge_size)
+        frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
+        return rotary_tables_grid(x, rows, columns, frequencies)
+
+
+class Decoder(nn.Module):
+    """model: embeddings, then layers in which a position sees itself and those before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.features_image_id = config.features_image_id
+        self.features_video_id = config.features_video_id
+        self.rotary_dim = config.text_rotary_dim
+        self.rotary_base = config.text_rotary_base
+        self.rotary_sections = config.rotary_sections
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
+        self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
+        self.norm = nn.RMSNorm(config.text_hidden_size, eps=config.norm_eps)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        image_features: Tensor | None,
+        video_features: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor,
+    ) -> Tensor:
+        x = self.embeddings(input_ids, image_features, video_features)
+        mask = causal_mask_if_padded(x, attention_mask)
+        cos, sin = self.rotary(x, position_indices(x, position_ids))
+        for layer in self.layers:
+            x = layer(x, cos, sin, mask)
+        return self.norm(x)
+
+    def embeddings(
+        self, input_ids: Tensor, image_features: Tensor | None, video_features: Tensor | None
+    ) -> Tensor:
+        x = self.embed_tokens(input_ids)
+        x = place_features(x, image_features, input_ids, self.features_image_id)
+        return place_features(x, video_features, input_ids, self.features_video_id)
+
+    def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        frequencies = rotary_frequencies(positions, self.rotary_dim, self.rotary_base)
+        return rotary_tables_axes(x, positions, frequencies, section_axes(self.rotary_sections))
+
+
+class Model(nn.Module):
+    """The model: the next token of a text in which images and videos stand, each by its frames, rows and
+    columns.
+    """
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.features_frame_rate = config.features_frame_rate
+        self.features_merge_size = config.features_merge_size
+        self.visual = PackedWindows(config)
+        self.model = Decoder(config)
+        self.to(torch.bfloat16)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        pixel_values: Tensor | None = None,
+        pixel_values_videos: Tensor | None = None,
+        mm_token_type_ids: Tensor | None = None,
+        image_grid_thw: Tensor | None = None,
+        video_grid_thw: Tensor | None = None,
+        second_per_grid_ts: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), pixel_values (batch, channels, height, width), pixel_values_videos
+        (packed, pixels), mm_token_type_ids (batch, length), image_grid_thw (images, 3), video_grid_thw
+        (videos, 3), second_per_grid_ts (videos), attention_mask (batch, length), position_ids (batch,
+        length)
+        """
+        image_features = None
+        if pixel_values is not None:
+            image_features = self.visual(pixel_values, image_grid_thw)[1]
+        video_features = None
+        if pixel_values_videos is not None:
+            video_features = self.visual(pixel_values_videos, video_grid_thw)[1]
+        intervals = None
+        intervals = frame_intervals(video_grid_thw, second_per_grid_ts, self.features_frame_rate)
+        position_ids = position_ids
+        if position_ids is None:
+            position_ids = grid_positions(
+                mm_token_type_ids,
+                attention_mask,
+                image_grid_thw,
+                video_grid_thw,
+                intervals,
+                self.features_merge_size,
+            )
+        x = self.model(input_ids, image_features, video_features, attention_mask, position_ids)
+        words = self.model.embed_tokens.weight
+        return Output(logits=F.linear(x, words), last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,307 @@
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family qwen2_moe).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    hidden_size: int = 2048  # shape: lm_head.weight [151936, 2048]
+    heads: int = 32  # shape: model.layers.{0..47}.self_attn.q_proj.weight [4096, 2048]
+    head_dim: int = 128  # shape: model.layers.{0..47}.self_attn.q_norm.weight [128]
+    kv_heads: int = 4  # shape: model.layers.{0..47}.self_attn.k_proj.weight [512, 2048]
+    norm_eps: float = 1e-6  # config: rms_norm_eps
+    # shape: model.layers.{0..47}.mlp.experts.{0..127}.gate_proj.weight [768, 2048]
+    intermediate_size: int = 768
+    experts: int = 128  # shape: model.layers.{0..47}.mlp.gate.weight [128, 2048]
+    experts_per_token: int = 8  # config: num_experts_per_tok
+    vocab_size: int = 151936  # shape: lm_head.weight [151936, 2048]
+    layers: int = 48  # name: model.layers.*
+    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_base: int = 1000000  # rule: families/qwen2_moe.yaml: rotary.plain_base
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def best_experts(scores: Tensor, count: int) -> Tensor:
+    """The `count` experts with the highest scores. scores (..., E) -> (..., count)"""
+    return scores.topk(count, dim=-1).indices
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def sort_by_expert(x: Tensor, chosen: Tensor, experts: int) -> tuple[Tensor, Tensor, list[int]]:
+    """Positions once per chosen expert, sorted by expert.
+
+    x (..., W), chosen (..., count) -> rows (N * count, W), their order, how many each expert has
+    """
+    expert = chosen.flatten()
+    order = expert.argsort(stable=True)
+    sizes = F.one_hot(expert, experts).sum(dim=0).tolist()
+    return x.flatten(0, -2)[order // chosen.shape[-1]], order, sizes
+
+
+def combine_experts(x: Tensor, y: Tensor, weights: Tensor, order: Tensor) -> Tensor:
+    """Weighs sorted outputs and adds them up per position.
+
+    y (N * count, W), weights (..., count) -> like x
+    """
+    y = (y * weights.flatten()[order, None]).to(x.dtype)
+    flat = torch.zeros_like(x).flatten(0, -2)
+    return flat.index_add(0, order // weights.shape[-1], y).view_as(x)
+
+
+def mix_experts(x: Tensor, weights: Tensor, chosen: Tensor, experts: nn.ModuleList) -> Tensor:
+    """Sum of the chosen experts' outputs, weighted.
+
+    x (..., W), weights and chosen (..., count) -> (..., W)
+    """
+    rows, order, sizes = sort_by_expert(x, chosen, len(experts))
+    pairs = zip(experts, rows.split(sizes), strict=True)
+    every = torch.compiler.is_compiling() or torch.is_grad_enabled()  # a graph has no branches; all learn
+    parts = [expert(part) for expert, part in pairs if every or len(part)]
+    return combine_experts(x, torch.cat(parts) if parts else rows, weights, order)
+
+
+def normalise_weights(weights: Tensor) -> Tensor:
+    """Weights that sum to 1; a sum of nothing stays finite. (..., count) -> (..., count)"""
+    return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
+
+
+def pick_weights(scores: Tensor, chosen: Tensor) -> Tensor:
+    """The scores of the chosen experts. scores (..., E), chosen (..., count) -> (..., count)"""
+    return scores.gather(-1, chosen)
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
+    """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
+    index = torch.arange(0, rotary_dim, 2, device=positions.device)
+    return 1.0 / base ** (index.float() / rotary_dim)
+
+
+def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
+    angles = positions[:, None, :, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def softmax_float32(logits: Tensor) -> Tensor:
+    """Softmax over the last axis, in float32 whatever the model computes in. logits (..., E) -> (..., E)"""
+    return logits.softmax(dim=-1, dtype=torch.float32)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """model.layers.*.self_attn: every position sees itself and those before; queries may share keys and
+    values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
+        self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
+        self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        q = self.q_norm(q)
+        k = self.k_norm(k)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class Expert(nn.Module):
+    """model.layers.*.mlp.experts.*: one expert, in which the activation of one linear map gates another."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class MixtureOfExperts(nn.Module):
+    """model.layers.*.mlp: each position goes to the experts that the router scores highest, whose outputs
+    are added by weight.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.experts_per_token = config.experts_per_token
+        self.gate = nn.ParameterDict(
+            {"weight": nn.Parameter(torch.zeros(config.experts, config.hidden_size))}
+        )
+        self.experts = nn.ModuleList(Expert(config) for _ in range(config.experts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = F.linear(x, self.gate.weight)
+        scores = softmax_float32(logits)
+        chosen = best_experts(scores, self.experts_per_token)
+        weights = normalise_weights(pick_weights(scores, chosen))
+        return mix_experts(x, weights, chosen, self.experts)
+
+
+class Layer(nn.Module):
+    """model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual, the second of
+    them a mixture of experts.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        self.mlp = MixtureOfExperts(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
+        y = self.mlp(self.post_attention_layernorm(x))
+        return x + y
+
+
+class Decoder(nn.Module):
+    """model: embeddings, then layers in which a position sees itself and those before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.rotary_dim = config.rotary_dim
+        self.rotary_base = config.rotary_base
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        x = self.embed_tokens(input_ids)
+        mask = causal_mask_if_padded(x, attention_mask)
+        cos, sin = self.rotary(x, position_indices(x, position_ids))
+        for layer in self.layers:
+            x = layer(x, cos, sin, mask)
+        return self.norm(x)
+
+    def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
+
+
+class Model(nn.Module):
+    """The model: the next token at every position."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.model = Decoder(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.to(torch.bfloat16)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
+        x = self.model(input_ids, attention_mask, position_ids)
+        logits = self.lm_head(x)
+        return Output(logits=logits, last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,287 @@
+"""openai/whisper-small: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family whisper).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    hidden_size: int = 768  # shape: model.decoder.layer_norm.weight [768]
+    heads: int = 12  # config: decoder_attention_heads
+    # config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
+    head_dim: int = 64
+    # config: model.decoder.layers.{0..11}.self_attn.k_proj.weight [768, 768] = kv_heads * head_dim
+    kv_heads: int = 12
+    intermediate_size: int = 3072  # shape: model.decoder.layers.{0..11}.fc1.weight [3072, 768]
+    mel_bins: int = 80  # shape: model.encoder.conv1.weight [768, 80, 3]
+    encoder_positions: int = 1500  # shape: model.encoder.embed_positions.weight [1500, 768]
+    layers: int = 12  # name: model.decoder.layers.*
+    vocab_size: int = 51865  # shape: model.decoder.embed_tokens.weight [51865, 768]
+    decoder_positions: int = 448  # shape: model.decoder.embed_positions.weight [448, 768]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    encoder_last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class EncoderAttention(nn.Module):
+    """model.encoder.layers.*.self_attn: every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class DecoderAttention(nn.Module):
+    """model.decoder.layers.*.self_attn: every position sees itself and those before; queries may share
+    keys and values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class CrossAttention(nn.Module):
+    """model.decoder.layers.*.encoder_attn: every position sees all of what the encoder made."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(self, x: Tensor, encoded: Tensor) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(encoded), self.head_dim)
+        v = split_heads(self.v_proj(encoded), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class DecoderLayer(nn.Module):
+    """model.decoder.layers.*: pre-norm, with attention to what the encoder made between the two usual
+    sub-layers.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn = DecoderAttention(config)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.encoder_attn = CrossAttention(config)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None, encoded: Tensor) -> Tensor:
+        x = x + self.self_attn(self.self_attn_layer_norm(x), mask)
+        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), encoded)
+        return x + self.feed_forward(self.final_layer_norm(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class EncoderLayer(nn.Module):
+    """model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn = EncoderAttention(config)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.self_attn(self.self_attn_layer_norm(x))
+        return x + self.feed_forward(self.final_layer_norm(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class AudioEncoder(nn.Module):
+    """model.encoder: frames of a sound, then layers in which every frame sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.conv1 = nn.Conv1d(config.mel_bins, config.hidden_size, kernel_size=3, padding=1)
+        self.conv2 = nn.Conv1d(config.hidden_size, config.hidden_size, kernel_size=3, stride=2, padding=1)
+        self.embed_positions = nn.Embedding(config.encoder_positions, config.hidden_size)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.layer_norm = nn.LayerNorm(config.hidden_size)
+
+    def forward(self, input_features: Tensor) -> Tensor:
+        x = self.embeddings(input_features)
+        for layer in self.layers:
+            x = layer(x)
+        return self.layer_norm(x)
+
+    def embeddings(self, input_features: Tensor) -> Tensor:
+        x = F.gelu(self.conv1(input_features))
+        x = F.gelu(self.conv2(x))
+        return x.transpose(1, 2) + self.embed_positions.weight
+
+
+class Decoder(nn.Module):
+    """model.decoder: embeddings, then layers in which a position sees itself and those before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_positions = nn.Embedding(config.decoder_positions, config.hidden_size)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.layer_norm = nn.LayerNorm(config.hidden_size)
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None, encoded: Tensor
+    ) -> Tensor:
+        x = self.embeddings(input_ids, position_ids)
+        mask = causal_mask_if_padded(x, attention_mask)
+        for layer in self.layers:
+            x = layer(x, mask, encoded)
+        return self.layer_norm(x)
+
+    def embeddings(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
+        x = self.embed_tokens(input_ids)
+        return x + self.embed_positions(position_indices(input_ids, position_ids))
+
+
+class Model(nn.Module):
+    """The model: the next word of an answer, at every position of the decoder, read off the word
+    embeddings.
+    """
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.model = nn.ModuleDict({"encoder": AudioEncoder(config), "decoder": Decoder(config)})
+
+    def forward(
+        self,
+        input_features: Tensor,
+        decoder_input_ids: Tensor,
+        decoder_attention_mask: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_features (batch, 80, 3000), decoder_input_ids (batch, decoder_length),
+        decoder_attention_mask (batch, decoder_length), decoder_position_ids (batch, decoder_length)
+        """
+        encoded = self.model.encoder(input_features)
+        input_ids = decoder_input_ids
+        position_ids = decoder_position_ids
+        x = self.model.decoder(input_ids, position_ids, decoder_attention_mask, encoded)
+        logits = F.linear(x, self.model.decoder.embed_tokens.weight)
+        return Output(logits=logits, encoder_last_hidden_state=encoded)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,223 @@
+"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules a2ce80c367eb.
+
+Reading: exact (family roberta).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: repository (vminh16/VI-Legal-RAG:models/bge-reranker-base/config.json)
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 250002  # shape: roberta.embeddings.word_embeddings.weight [250002, 768]
+    hidden_size: int = 768  # shape: classifier.dense.weight [768, 768]
+    segments: int = 1  # shape: roberta.embeddings.token_type_embeddings.weight [1, 768]
+    positions: int = 514  # shape: roberta.embeddings.position_embeddings.weight [514, 768]
+    padding_index: int = 1  # config: pad_token_id
+    heads: int = 12  # config: num_attention_heads
+    # config: roberta.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    head_dim: int = 64
+    head_hidden_size: int = 768  # shape: classifier.dense.weight [768, 768]
+    labels: int = 1  # shape: classifier.out_proj.weight [1, 768]
+    # shape: roberta.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
+    intermediate_size: int = 3072
+    layers: int = 12  # name: roberta.encoder.layer.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
+    """Counts real tokens from padding_id + 1; padding gets padding_id (RoBERTa).
+
+    input_ids (B, T) -> (B, T)
+    """
+    real = (input_ids != padding_id).long()
+    return real.cumsum(dim=1) * real + padding_id
+
+
+def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
+    """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
+    return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
+
+
+def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    """The caller's segments, or the first segment everywhere. (B, T)"""
+    return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class Embeddings(nn.Module):
+    """roberta.embeddings: word embeddings, with learned positions and segments where they are stored, then
+    the norm.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.padding_index = config.padding_index
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        self.register_buffer("position_ids", torch.zeros(1, 514, dtype=torch.int64))
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        x = self.word_embeddings(input_ids)
+        x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
+        x = x + self.position_embeddings(position_indices_of_ids(input_ids, position_ids, self.padding_index))
+        return self.LayerNorm(x)
+
+
+class Attention(nn.Module):
+    """roberta.encoder.layer.*.attention: every position sees every other that is not padding."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+            },
+        )
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(x), self.head_dim)
+        v = split_heads(self.self.value(x), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+
+
+class Classifier(nn.Module):
+    """classifier: scores by two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.head_hidden_size)
+        self.out_proj = nn.Linear(config.head_hidden_size, config.labels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out_proj(torch.tanh(self.dense(x)))
+
+
+class Layer(nn.Module):
+    """roberta.encoder.layer.*: post-norm, each norm follows its residual sum."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attention = Attention(config)
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.intermediate_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.attention.output.LayerNorm(x + self.attention(x, mask))
+        return self.output.LayerNorm(x + self.feed_forward(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.output.dense(F.gelu(self.intermediate.dense(x)))
+
+
+class Encoder(nn.Module):
+    """roberta: embeddings, then layers in which every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
+        attention_mask: Tensor | None,
+    ) -> Tensor:
+        x = self.embeddings(input_ids, token_type_ids, position_ids)
+        mask = padding_mask(attention_mask)
+        for layer in self.encoder.layer:
+            x = layer(x, mask)
+        return x
+
+
+class Model(nn.Module):
+    """The model: one label for each sequence, from its first position."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.roberta = Encoder(config)
+        self.classifier = Classifier(config)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
+        position_ids (batch, length)
+        """
+        x = self.roberta(input_ids, token_type_ids, position_ids, attention_mask)
+        return Output(logits=self.classifier(x[:, 0]), last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
