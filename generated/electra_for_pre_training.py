@@ -1,4 +1,4 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules a2ce80c367eb.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules 42d244dac20a.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules a2ce80c367eb.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 42d244dac20a.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -55,7 +55,7 @@ class Config:
         "full_attention",
     )
     rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_base: float = 10000.0  # config: local_rope_theta
+    rotary_base: float = 160000.0  # config: global_rope_theta
     rotary_local_dim: int = 64  # rule: vocabulary/config.yaml: rotary.dim
     rotary_local_base: float = 10000.0  # config: local_rope_theta
     head_hidden_size: int = 768  # shape: head.dense.weight [768, 768]

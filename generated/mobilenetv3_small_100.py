@@ -1,0 +1,485 @@
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 42d244dac20a.
+
+Reading: exact (family timm_mobilenetv3).
+header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    channels: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
+    embedding_size: int = 16  # shape: conv_stem.weight [16, 3, 3, 3]
+    kernel_size: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
+    pooled_size: int = 1024  # shape: classifier.weight [1000, 1024]
+    labels: int = 1000  # shape: classifier.weight [1000, 1024]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+class LayerWithContractionDepthwise(nn.Module):
+    """blocks.1.0: convolutions over more channels than go on, their channels weighed, added to what came
+    in where the shapes allow.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.conv_pw = nn.Conv2d(16, 72, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn1 = nn.BatchNorm2d(72)
+        self.conv_dw = nn.Conv2d(72, 72, kernel_size=3, stride=2, padding=1, groups=72, bias=False)
+        self.bn2 = nn.BatchNorm2d(72)
+        self.conv_pwl = nn.Conv2d(72, 24, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn3 = nn.BatchNorm2d(24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        y = F.relu(self.expansion(y))
+        y = F.relu(self.depthwise(y))
+        return self.contraction(y)
+
+    def expansion(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv_pw(x))
+
+    def depthwise(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv_dw(x))
+
+    def contraction(self, x: Tensor) -> Tensor:
+        return self.bn3(self.conv_pwl(x))
+
+
+class Layer(nn.Module):
+    """blocks.1.1: convolutions over more channels than go on, their channels weighed, added to what came
+    in where the shapes allow.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.conv_pw = nn.Conv2d(24, 88, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn1 = nn.BatchNorm2d(88)
+        self.conv_dw = nn.Conv2d(88, 88, kernel_size=3, stride=1, padding=1, groups=88, bias=False)
+        self.bn2 = nn.BatchNorm2d(88)
+        self.conv_pwl = nn.Conv2d(88, 24, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn3 = nn.BatchNorm2d(24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        y = F.relu(self.expansion(y))
+        y = F.relu(self.depthwise(y))
+        return x + self.contraction(y)
+
+    def expansion(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv_pw(x))
+
+    def depthwise(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv_dw(x))
+
+    def contraction(self, x: Tensor) -> Tensor:
+        return self.bn3(self.conv_pwl(x))
+
+
+class Excitation(nn.Module):
+    """blocks.*.*.se: each channel scaled by what the means of all channels say."""
+
+    def __init__(self, excitation_channels: int, excitation_reduced_size: int):
+        super().__init__()
+        self.conv_reduce = nn.Conv2d(excitation_channels, excitation_reduced_size, kernel_size=1)
+        self.conv_expand = nn.Conv2d(excitation_reduced_size, excitation_channels, kernel_size=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv_expand(F.relu(self.conv_reduce(x.mean(dim=(-2, -1), keepdim=True))))
+        return x * F.hardsigmoid(y)
+
+
+class Layer2(nn.Module):
+    """blocks.5.0: a convolution, its norm and activation, added to what came in where the shapes allow."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(96, 576, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn1 = nn.BatchNorm2d(576)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.hardswish(self.convolution(x))
+
+    def convolution(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv(x))
+
+
+class Layer3(nn.Module):
+    """blocks.*.0: convolutions over more channels than go on, their channels weighed, added to what came
+    in where the shapes allow.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        depthwise_channels: int,
+        excitation_channels: int,
+        excitation_reduced_size: int,
+        contraction_in_channels: int,
+        contraction_out_channels: int,
+    ):
+        super().__init__()
+        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.conv_dw = nn.Conv2d(
+            depthwise_channels,
+            depthwise_channels,
+            kernel_size=5,
+            stride=2,
+            padding=2,
+            groups=depthwise_channels,
+            bias=False,
+        )
+        self.bn2 = nn.BatchNorm2d(depthwise_channels)
+        self.se = Excitation(
+            excitation_channels=excitation_channels, excitation_reduced_size=excitation_reduced_size
+        )
+        self.conv_pwl = nn.Conv2d(
+            contraction_in_channels, contraction_out_channels, kernel_size=1, stride=1, padding=0, bias=False
+        )
+        self.bn3 = nn.BatchNorm2d(contraction_out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        y = F.hardswish(self.expansion(y))
+        y = F.hardswish(self.depthwise(y))
+        y = self.se(y)
+        return self.contraction(y)
+
+    def expansion(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv_pw(x))
+
+    def depthwise(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv_dw(x))
+
+    def contraction(self, x: Tensor) -> Tensor:
+        return self.bn3(self.conv_pwl(x))
+
+
+class Layer4(nn.Module):
+    """blocks.*.*: convolutions over more channels than go on, their channels weighed, added to what came
+    in where the shapes allow.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        depthwise_channels: int,
+        excitation_channels: int,
+        excitation_reduced_size: int,
+        contraction_in_channels: int,
+        contraction_out_channels: int,
+    ):
+        super().__init__()
+        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.conv_dw = nn.Conv2d(
+            depthwise_channels,
+            depthwise_channels,
+            kernel_size=5,
+            stride=1,
+            padding=2,
+            groups=depthwise_channels,
+            bias=False,
+        )
+        self.bn2 = nn.BatchNorm2d(depthwise_channels)
+        self.se = Excitation(
+            excitation_channels=excitation_channels, excitation_reduced_size=excitation_reduced_size
+        )
+        self.conv_pwl = nn.Conv2d(
+            contraction_in_channels, contraction_out_channels, kernel_size=1, stride=1, padding=0, bias=False
+        )
+        self.bn3 = nn.BatchNorm2d(contraction_out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        y = F.hardswish(self.expansion(y))
+        y = F.hardswish(self.depthwise(y))
+        y = self.se(y)
+        return x + self.contraction(y)
+
+    def expansion(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv_pw(x))
+
+    def depthwise(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv_dw(x))
+
+    def contraction(self, x: Tensor) -> Tensor:
+        return self.bn3(self.conv_pwl(x))
+
+
+class Layer5(nn.Module):
+    """blocks.3.0: convolutions over more channels than go on, their channels weighed, added to what came
+    in where the shapes allow.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.conv_pw = nn.Conv2d(40, 120, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn1 = nn.BatchNorm2d(120)
+        self.conv_dw = nn.Conv2d(120, 120, kernel_size=5, stride=1, padding=2, groups=120, bias=False)
+        self.bn2 = nn.BatchNorm2d(120)
+        self.se = Excitation(excitation_channels=120, excitation_reduced_size=32)
+        self.conv_pwl = nn.Conv2d(120, 48, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn3 = nn.BatchNorm2d(48)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        y = F.hardswish(self.expansion(y))
+        y = F.hardswish(self.depthwise(y))
+        y = self.se(y)
+        return self.contraction(y)
+
+    def expansion(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv_pw(x))
+
+    def depthwise(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv_dw(x))
+
+    def contraction(self, x: Tensor) -> Tensor:
+        return self.bn3(self.conv_pwl(x))
+
+
+class Layer6(nn.Module):
+    """blocks.0.0: convolutions over more channels than go on, their channels weighed, added to what came
+    in where the shapes allow.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.conv_dw = nn.Conv2d(16, 16, kernel_size=3, stride=2, padding=1, groups=16, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.se = Excitation(excitation_channels=16, excitation_reduced_size=8)
+        self.conv_pw = nn.Conv2d(16, 16, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn2 = nn.BatchNorm2d(16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        y = F.relu(self.depthwise(y))
+        y = self.se(y)
+        return self.contraction(y)
+
+    def depthwise(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv_dw(x))
+
+    def contraction(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv_pw(x))
+
+
+class StageWithContractionDepthwise(nn.ModuleList):
+    """blocks.1: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(self):
+        super().__init__([LayerWithContractionDepthwise(), Layer()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Stage(nn.ModuleList):
+    """blocks.5: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(self):
+        super().__init__(Layer2() for _ in range(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Stage2(nn.ModuleList):
+    """blocks.0: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(self):
+        super().__init__(Layer6() for _ in range(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Stage3(nn.ModuleList):
+    """blocks.*: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        depthwise_channels: int,
+        excitation_channels: int,
+        excitation_reduced_size: int,
+        layers_contraction_in_channels: int,
+        layers_contraction_out_channels: int,
+        layers_layers_in_channels: int,
+        layers_layers_out_channels: int,
+        layers_layers_depthwise_channels: int,
+        layers_layers_excitation_channels: int,
+        layers_layers_excitation_reduced_size: int,
+        layers_layers_contraction_in_channels: int,
+    ):
+        super().__init__(
+            [
+                Layer3(
+                    in_channels=in_channels,
+                    out_channels=out_channels,
+                    depthwise_channels=depthwise_channels,
+                    excitation_channels=excitation_channels,
+                    excitation_reduced_size=excitation_reduced_size,
+                    contraction_in_channels=layers_contraction_in_channels,
+                    contraction_out_channels=layers_contraction_out_channels,
+                ),
+                *(
+                    Layer4(
+                        in_channels=layers_layers_in_channels,
+                        out_channels=layers_layers_out_channels,
+                        depthwise_channels=layers_layers_depthwise_channels,
+                        excitation_channels=layers_layers_excitation_channels,
+                        excitation_reduced_size=layers_layers_excitation_reduced_size,
+                        contraction_in_channels=layers_layers_contraction_in_channels,
+                        contraction_out_channels=layers_contraction_out_channels,
+                    )
+                    for _ in range(2)
+                ),
+            ],
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Stage4(nn.ModuleList):
+    """blocks.3: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(self):
+        super().__init__(
+            [
+                Layer5(),
+                Layer4(
+                    in_channels=48,
+                    out_channels=144,
+                    depthwise_channels=144,
+                    excitation_channels=144,
+                    excitation_reduced_size=40,
+                    contraction_in_channels=144,
+                    contraction_out_channels=48,
+                ),
+            ],
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Model(nn.Module):
+    """The model: one score for each label, from the tower's vector of an image or from its positions."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.conv_stem = nn.Conv2d(
+            config.channels,
+            config.embedding_size,
+            kernel_size=config.kernel_size,
+            stride=2,
+            padding=config.kernel_size // 2,
+            bias=False,
+        )
+        self.bn1 = nn.BatchNorm2d(config.embedding_size)
+        self.blocks = nn.ModuleList(
+            [
+                Stage2(),
+                StageWithContractionDepthwise(),
+                Stage3(
+                    in_channels=24,
+                    out_channels=96,
+                    depthwise_channels=96,
+                    excitation_channels=96,
+                    excitation_reduced_size=24,
+                    layers_contraction_in_channels=96,
+                    layers_contraction_out_channels=40,
+                    layers_layers_in_channels=40,
+                    layers_layers_out_channels=240,
+                    layers_layers_depthwise_channels=240,
+                    layers_layers_excitation_channels=240,
+                    layers_layers_excitation_reduced_size=64,
+                    layers_layers_contraction_in_channels=240,
+                ),
+                Stage4(),
+                Stage3(
+                    in_channels=48,
+                    out_channels=288,
+                    depthwise_channels=288,
+                    excitation_channels=288,
+                    excitation_reduced_size=72,
+                    layers_contraction_in_channels=288,
+                    layers_contraction_out_channels=96,
+                    layers_layers_in_channels=96,
+                    layers_layers_out_channels=576,
+                    layers_layers_depthwise_channels=576,
+                    layers_layers_excitation_channels=576,
+                    layers_layers_excitation_reduced_size=144,
+                    layers_layers_contraction_in_channels=576,
+                ),
+                Stage(),
+            ],
+        )
+        self.conv_head = nn.Conv2d(576, config.pooled_size, kernel_size=1)
+        self.classifier = nn.Linear(config.pooled_size, config.labels)
+
+    def forward(self, pixel_values: Tensor) -> Output:
+        """pixel_values (batch, channels, height, width)"""
+        x, pooled = self.tower(pixel_values)
+        pooled = pooled.flatten(1)
+        return Output(logits=self.classifier(pooled), last_hidden_state=x)
+
+    def tower(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = F.hardswish(self.bn1(self.conv_stem(pixel_values.type_as(self.conv_stem.weight))))
+        for stage in self.blocks:
+            x = stage(x)
+        return x, F.hardswish(self.conv_head(x.mean(dim=(-2, -1), keepdim=True)))
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

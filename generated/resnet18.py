@@ -1,0 +1,217 @@
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 42d244dac20a.
+
+Reading: exact (family timm_resnet).
+header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    layers: int = 2  # name: layer1.*
+    channels: int = 3  # shape: conv1.weight [64, 3, 7, 7]
+    embedding_size: int = 64  # shape: conv1.weight [64, 3, 7, 7]
+    kernel_size: int = 7  # shape: conv1.weight [64, 3, 7, 7]
+    pooled_size: int = 512  # shape: fc.weight [1000, 512]
+    labels: int = 1000  # shape: fc.weight [1000, 512]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+class Layer(nn.Module):
+    """layer1.*, layer2.1 and 2 more: two convolutions, added to what came in."""
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.conv2 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.convolution_1(x))
+        return F.relu(x + self.convolution_2(y))
+
+    def convolution_1(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv1(x))
+
+    def convolution_2(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv2(x))
+
+
+class Shortcut(nn.ModuleList):
+    """layer2.0.downsample, layer3.0.downsample and 1 more: a convolution and its norm."""
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__(
+            [
+                nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=2, padding=0, bias=False),
+                nn.BatchNorm2d(out_channels),
+            ],
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1](self[0](x))
+
+
+class LayerWithShortcut(nn.Module):
+    """layer2.0, layer3.0 and 1 more: two convolutions, added to what a third makes of the image."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        input_size: int,
+        hidden_size: int,
+        convolution_2_in_channels: int,
+    ):
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.downsample = Shortcut(in_channels=input_size, out_channels=hidden_size)
+        self.conv2 = nn.Conv2d(
+            convolution_2_in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False
+        )
+        self.bn2 = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.convolution_1(x))
+        return F.relu(self.downsample(x) + self.convolution_2(y))
+
+    def convolution_1(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv1(x))
+
+    def convolution_2(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv2(x))
+
+
+class Stage(nn.ModuleList):
+    """layer1: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(self, config: Config):
+        super().__init__(Layer(in_channels=64, out_channels=64) for _ in range(config.layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class StageWithShortcut(nn.ModuleList):
+    """layer2, layer3 and 1 more: layers one after another, on a coarser grid where there is one."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        input_size: int,
+        hidden_size: int,
+        layers_convolution_2_in_channels: int,
+    ):
+        super().__init__(
+            [
+                LayerWithShortcut(
+                    in_channels=in_channels,
+                    out_channels=out_channels,
+                    input_size=input_size,
+                    hidden_size=hidden_size,
+                    convolution_2_in_channels=layers_convolution_2_in_channels,
+                ),
+                Layer(in_channels=layers_convolution_2_in_channels, out_channels=out_channels),
+            ],
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Model(nn.Module):
+    """The model: one score for each label, from the tower's vector of an image or from its positions."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.conv1 = nn.Conv2d(
+            config.channels,
+            config.embedding_size,
+            kernel_size=config.kernel_size,
+            stride=2,
+            padding=config.kernel_size // 2,
+            bias=False,
+        )
+        self.bn1 = nn.BatchNorm2d(config.embedding_size)
+        self.layer1 = Stage(config)
+        self.layer2 = StageWithShortcut(
+            in_channels=64,
+            out_channels=128,
+            input_size=64,
+            hidden_size=128,
+            layers_convolution_2_in_channels=128,
+        )
+        self.layer3 = StageWithShortcut(
+            in_channels=128,
+            out_channels=256,
+            input_size=128,
+            hidden_size=256,
+            layers_convolution_2_in_channels=256,
+        )
+        self.layer4 = StageWithShortcut(
+            in_channels=256,
+            out_channels=512,
+            input_size=256,
+            hidden_size=512,
+            layers_convolution_2_in_channels=512,
+        )
+        self.fc = nn.Linear(config.pooled_size, config.labels)
+
+    def forward(self, pixel_values: Tensor) -> Output:
+        """pixel_values (batch, channels, height, width)"""
+        x, pooled = self.tower(pixel_values)
+        return Output(logits=self.fc(pooled), last_hidden_state=x)
+
+    def tower(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.embeddings(pixel_values)
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = stage(x)
+        return x, x.mean(dim=(-2, -1))
+
+    def embeddings(self, pixel_values: Tensor) -> Tensor:
+        x = self.conv1(pixel_values.type_as(self.conv1.weight))
+        return F.max_pool2d(F.relu(self.bn1(x)), 3, stride=2, padding=1)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
