@@ -180,6 +180,7 @@ class Architecture:
         default=None, repr=False, compare=False
     )  # the rules it was read by; emission takes its flows from there
     refusal: str = ""  # why no source may be written at all, not even a skeleton: quantised weights
+    notes: list[str] = field(default_factory=list)  # what is no doubt about the reading, but should be known
     open: dict[str, list[Any]] = field(
         default_factory=dict
     )  # unknown facts that keep a flow from being chosen: values that would do

@@ -155,6 +155,7 @@ class _Reading:
     refused: str = ""  # why no flow may be chosen: every attempt to read it contradicted itself
     findings: list[str] = field(default_factory=list)
     refusal: str = ""  # why there must be no model of it at all
+    notes: list[str] = field(default_factory=list)  # what is no doubt, but should be known
     missing: list[str] = field(default_factory=list)
     open: dict[str, list[Any]] = field(
         default_factory=dict
@@ -212,6 +213,7 @@ class _Reading:
             rulebook=self.rulebook,
             refusal=self.refusal,
             open=self.open,
+            notes=self.notes,
         )
         self.finish(architecture, unused, complete)
         return architecture
@@ -258,7 +260,9 @@ class _Reading:
             return False
         rules, families = self.rulebook.flows, self.families
         choices: dict[int, Choice] = {}
-        choice = choices[id(self.root)] = choose_root(self.root, rules, families, self.facts, self.findings)
+        choice = choices[id(self.root)] = choose_root(
+            self.root, rules, families, self.facts, self.findings, self.notes
+        )
         add_parts(self.root, choice.flow)
         for scope in self.root.below():
             choice = choices[id(scope)] = choose(scope, rules, families, self.facts)

@@ -28,7 +28,12 @@ def task_of_config(config: Config) -> Known | None:
 
 
 def choose_root(
-    root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts, findings: list[str]
+    root: Scope,
+    flows: Mapping[str, FlowRule],
+    families: Families,
+    facts: Facts,
+    findings: list[str],
+    notes: list[str],
 ) -> Choice:
     """The root's flow: the one for the task that is stated or configured, else the one that the heads allow.
 
@@ -45,7 +50,12 @@ def choose_root(
             raise HintError(f"{stated.source} does not go with the heads: {'; '.join(choice.reasons[:3])}")
     lacking = next((reason for reason in choice.reasons if " needs " in reason), "") if task else ""
     choice = _by_heads(root, flows, families, facts)
-    if task and choice.flow and not _is_bare(root, choice.flow, facts):
+    served = task and any(task.value in rule.when.get(TASK, ()) for rule in flows.values())
+    if task and choice.flow and served and _is_bare(root, choice.flow, facts):
+        notes.append(
+            f"config {task.source} is {shorten(task.value)}, but the file holds the base model alone"
+        )
+    elif task and choice.flow:
         findings.append(
             f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}"
             + (f": {lacking}" if lacking else "")

@@ -33,7 +33,9 @@ def as_json(architecture: Architecture) -> str:
         "leaves": _leaves(architecture.leaves),
         "blocks": chain(_blocks(architecture.root), _norms(architecture.leaves)),
         "facts": (_dump(_fact(fact)) for fact in architecture.facts),
-        "findings": map(_dump, [*architecture.findings, *architecture.missing, *checkpoint.notes]),
+        "findings": map(
+            _dump, [*architecture.findings, *architecture.missing, *checkpoint.notes, *architecture.notes]
+        ),
         "unused": (_dump({"key": key, "why": why}) for key, why in architecture.unused),
         "unmapped": map(quote, architecture.unmapped),
     }

@@ -59,7 +59,7 @@ def _head(architecture: Architecture, paint: Paint) -> str:
         + (f" ({dtypes}, {size})" if stored else "")
         + f", {checkpoint.container}",
         f"{architecture.reading}: {MEANING[architecture.reading]}",
-        *(f"note: {printable(note, limit=400)}" for note in checkpoint.notes),
+        *(f"note: {printable(note, limit=400)}" for note in [*checkpoint.notes, *architecture.notes]),
     ]
     if architecture.rules:
         lines.append(paint("faint", f"rules {architecture.rules}"))
