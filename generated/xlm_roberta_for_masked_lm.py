@@ -1,4 +1,4 @@
-"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 42d244dac20a.
+"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 2799249d0cbf.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

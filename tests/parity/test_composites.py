@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.parity.harness import Inputs, check, reference, transformers
+from tests.parity.harness import Inputs, check, reference, text_inputs, transformers
 
 PLACE = 90  # the id that keeps a place for a vector of an image
 TEXT = {
@@ -201,3 +201,16 @@ def test_qwen3_vl_whose_first_layers_take_in_deeper_features(name: str, tmp_path
         text_config=text, vision_config=vision, image_token_id=PLACE, video_token_id=PLACE + 1
     )
     check(reference(f"{name}ForConditionalGeneration", config), tmp_path, packed_inputs())
+
+
+@pytest.mark.parametrize("name", ["Gemma4ForConditionalGeneration", "EmbeddingGemma2Model"])
+def test_a_model_of_several_towers_with_the_text_alone(name: str, tmp_path: Path) -> None:
+    text = {
+        **TEXT, "head_dim": 8, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 99, "sliding_window": 5,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }  # fmt: skip
+    text |= {"embedding_dim": 24} if name == "EmbeddingGemma2Model" else {}
+    kind = name.removesuffix("Model").removesuffix("ForConditionalGeneration")
+    config = getattr(transformers, f"{kind}Config")(text_config=text, vision_config=None, audio_config=None)
+    inputs = text_inputs(99, padding=1, positions=False)
+    check(reference(name, config), tmp_path, inputs)
