@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 2799249d0cbf.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules d1063d8b8902.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -359,9 +359,8 @@ class Projector(nn.Module):
         self.mm_input_projection_weight = nn.Parameter(torch.zeros(config.input_size, config.output_size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.mm_soft_emb_norm(
-            average_patches(x, self.features_per_image)
-        ) @ self.mm_input_projection_weight
+        x = self.mm_soft_emb_norm(average_patches(x, self.features_per_image))
+        return x @ self.mm_input_projection_weight
 
 
 class TextLayer(nn.Module):

@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 2799249d0cbf.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules d1063d8b8902.
 
 Reading: exact (family wav2vec2_conformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -136,9 +136,8 @@ class Attention(nn.Module):
         q = split_heads(self.linear_q(x), self.head_dim)
         k = split_heads(self.linear_k(x), self.head_dim)
         v = split_heads(self.linear_v(x), self.head_dim)
-        bias = distance_scores(
-            q, self.distance_embedding(clipped_distances(x, self.left, self.right))
-        ) * self.scale
+        scores = distance_scores(q, self.distance_embedding(clipped_distances(x, self.left, self.right)))
+        bias = scores * self.scale
         return self.linear_out(merge_heads(attend_scaled_biased(q, k, v, bias, mask, self.scale)))
 
 

@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 2799249d0cbf.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules d1063d8b8902.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -238,7 +238,10 @@ class WaveformEncoder(nn.Module):
                         config, conv_in_channels=conv_in_channels, stride=stride, kernel_size=kernel_size
                     )
                     for conv_in_channels, stride, kernel_size in zip(
-                        (1, 512, 512, 512, 512, 512, 512), (5, 2, 2, 2, 2, 2, 2), (10, 3, 3, 3, 3, 2, 2)
+                        (1, 512, 512, 512, 512, 512, 512),
+                        (5, 2, 2, 2, 2, 2, 2),
+                        (10, 3, 3, 3, 3, 2, 2),
+                        strict=True,
                     )
                 ),
             },

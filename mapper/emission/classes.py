@@ -251,7 +251,7 @@ class Classes:
         ]
         if len(varying) == 1:
             return f"{call} for {varying[0]} in {marks[0]}"
-        return f"{call} for {', '.join(varying)} in zip({', '.join(marks)})"
+        return f"{call} for {', '.join(varying)} in zip({', '.join(marks)}, strict=True)"
 
     def run_length(self, draft: Draft, folder: Folder, number: int, total: int) -> str:
         """How many equal elements stand in a row: all but the others."""

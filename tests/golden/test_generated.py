@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from mapper._build import renamed
 from mapper.emission import emit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,8 +62,9 @@ def test_source_imports_with_torch_alone_and_has_the_headers_keys(stem: str) -> 
     with torch.device("meta"):
         model = module.Model()
     header = models()[VALIDATE.representatives(models())[stem]].checkpoint.tensors
+    renames = getattr(module, "RENAMED", {})  # words that cannot be attributes
     made = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    assert made == {name: info.shape for name, info in header.items()}
+    assert made == {renamed(name, renames): info.shape for name, info in header.items()}
 
 
 def test_the_folder_holds_the_catalogues_classes_and_nothing_else() -> None:
