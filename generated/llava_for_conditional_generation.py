@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules d1063d8b8902.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 42728da09c85.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules d1063d8b8902.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 42728da09c85.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -47,7 +47,8 @@ def test_an_example_without_a_shape_names_its_line() -> None:
 
 
 def test_every_shipped_rule_file_is_good() -> None:
-    assert [problem for found in check_rules(Rulebook()) for problem in found.problems] == []
+    """The models of their examples are built and run one by one in tests/rules."""
+    assert [problem for found in check_rules(Rulebook(), run=False) for problem in found.problems] == []
 
 
 def test_an_unknown_field_names_its_line_and_the_close_one(tmp_path: Path) -> None:
@@ -121,4 +122,4 @@ def test_a_checkpoint_is_explained_with_families_and_flows() -> None:
 def test_every_kind_of_rule_is_listed() -> None:
     rows = list_rules(Rulebook())
     assert {row.kind for row in rows} == {"family", "flow", "vocabulary"}
-    assert next(row.about for row in rows if row.name == "bert") == "bert"
+    assert next(row.about for row in rows if row.name == "distilbert") == "distilbert"
