@@ -153,11 +153,6 @@ SAID = {
     "a norm after the fact": ("llama", {"use_qk_norm": True}, "use_qk_norm"),
     "unknown fields": ("llama", {"zz_unknown": 1, CODE: CODE}, "zz_unknown"),
     "a hidden field that matters": ("llama", {"embedding_multiplier": 12.0}, "embedding_multiplier"),
-    "architectures of another task": (
-        "bert",
-        {"architectures": ["BertForQuestionAnswering"]},
-        "needs 'qa_outputs'",
-    ),
 }
 
 SKELETONS = {
