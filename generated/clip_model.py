@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 42728da09c85.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 19c9f049a5b4.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
