@@ -144,10 +144,7 @@ class Facts:
             return False
         if not all(_holds(scope, path, kind) for path, kind in rule.holds.items()):
             return False
-        tower = scope.tower.block if scope.tower else None
-        if rule.tower and (
-            tower is None or any(has_role(tower, path) != there for path, there in rule.tower.items())
-        ):
+        if rule.tower and not _tower_fits(rule.tower, scope):
             return False
         for name, allowed in rule.when.items():
             if name == TYPE and model_type in allowed:
@@ -275,6 +272,12 @@ class Facts:
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
         return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}")
+
+
+def _tower_fits(wanted: Mapping[str, bool], scope: Scope) -> bool:
+    """Whether the tower around a block, or the only one below it, has the roles that it should and lacks the others."""
+    tower = scope.tower or scope.only_tower
+    return tower is not None and all(has_role(tower.block, path) == there for path, there in wanted.items())
 
 
 def _holds(scope: Scope, path: str, kind: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
-from mapper.flows.program import Piece, Program, is_dispensable, link, unused_leaves
+from mapper.flows.program import link, unused_leaves
 from mapper.flows.references import has_role
-from mapper.inference import expressions
+from mapper.inference.aside import why_unread, why_unused
 from mapper.inference.checks import (
     check_bounds,
     check_config,
@@ -43,6 +43,7 @@ from mapper.inference.gaps import (
     unread_names,
 )
 from mapper.inference.given import check_scopes, read_hints
+from mapper.inference.inputs import public_inputs
 from mapper.inference.known import Known
 from mapper.inference.matching import FamilyMatch, match_family, type_finding
 from mapper.inference.names import Names
@@ -54,12 +55,10 @@ from mapper.inference.sizes import Sizes
 from mapper.naming.blocks import build_blocks
 from mapper.naming.resolve import resolve
 from mapper.naming.tree import Node, grow
-from mapper.naming.vocabulary import Vocabulary, in_region
-from mapper.naming.words import normal
+from mapper.naming.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
-    from mapper.rulebook.flows import FlowRule
     from mapper.rulebook.rulebook import Rulebook
 
 
@@ -173,19 +172,10 @@ class _Reading:
             self.place(leaves, vocabulary)
             self.findings = found
             self.count_layers()
-        unused = [leaf for leaf in leaves if _why_unused(leaf, vocabulary)]
-        read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
+        unused = [(leaf, why) for leaf in leaves if (why := why_unused(leaf, vocabulary))]
+        read = [leaf for leaf in leaves if not why_unused(leaf, vocabulary)]
         check_scopes(self.facts.given, self.root)
-        for part in self.families.checked(self.names, read):
-            model_type = part.model_type or self.facts.config.model_type
-            self.gap(lacking_names(part.family, part.names, model_type))
-            every = () if part.folder else (self.root, *self.root.below())
-            self.gap(lacking_kept_roles(part.family, every))
-            self.gap(lacking_biases(part.family, part.leaves))
-            own = self.facts.config.part(part.folder)
-            lacking, extra = broken_promises(part.family, own, part.names)
-            self.gap(lacking)
-            self.findings += extra
+        self.find_gaps(read)
         self.gap(lacking_tensors(leaves))
         complete = self.choose_flows() and self.computes(read)
         sizes = self.solve_sizes(complete)
@@ -200,7 +190,27 @@ class _Reading:
             check_modules(read)
             self.findings += several_types(read)
             self.findings += filler.findings()
-        architecture = Architecture(
+        architecture = self.described(leaves, filler)
+        architecture.unused = [(key, why) for leaf, why in unused for key in Leaf.keys(leaf)]
+        self.finish(architecture, [leaf for leaf, _ in unused], complete)
+        return architecture
+
+    def find_gaps(self, read: list[Leaf]) -> None:
+        """What the families say that every checkpoint of theirs has, and this one has not."""
+        for part in self.families.checked(self.names, read):
+            model_type = part.model_type or self.facts.config.model_type
+            self.gap(lacking_names(part.family, part.names, model_type))
+            every = () if part.folder else (self.root, *self.root.below())
+            self.gap(lacking_kept_roles(part.family, every))
+            self.gap(lacking_biases(part.family, part.leaves))
+            own = self.facts.config.part(part.folder)
+            lacking, extra = broken_promises(part.family, own, part.names)
+            self.gap(lacking)
+            self.findings += extra
+
+    def described(self, leaves: list[Leaf], filler: Filler) -> Architecture:
+        """The architecture as far as it is known before its flows are linked."""
+        return Architecture(
             self.checkpoint,
             leaves,
             self.root.block,
@@ -209,18 +219,15 @@ class _Reading:
             rules=self.rulebook.digest,
             facts=filler.report(),
             lost=filler.lost,
-            unused=[(key, _why_unused(leaf, vocabulary)) for leaf in unused for key in Leaf.keys(leaf)],
             rulebook=self.rulebook,
             refusal=self.refusal,
             open=self.open,
             notes=self.notes,
         )
-        self.finish(architecture, unused, complete)
-        return architecture
 
     def place(self, leaves: list[Leaf], vocabulary: Vocabulary) -> None:
         """The blocks that the leaves make, and what is known of them."""
-        read = [leaf for leaf in leaves if not _why_unused(leaf, vocabulary)]
+        read = [leaf for leaf in leaves if not why_unused(leaf, vocabulary)]
         self.root = scopes(build_blocks(read, vocabulary))
         self.facts = self.known_facts(vocabulary)
 
@@ -325,25 +332,6 @@ class _Reading:
         self.missing += [self.refusal] if self.refusal else []
         return not self.refusal
 
-    def take(self, scope: Scope, rule: FlowRule | None) -> None:
-        if rule is not None:
-            self.flows[id(scope)] = self.rulebook_flow(rule.name)
-            scope.block.flow = rule.name
-
-    def parts(self, scope: Scope) -> Iterator[Scope]:
-        """Blocks without leaves of their own, for the parts that a block's flow calls here."""
-        flow = self.flows.get(id(scope))
-        if flow is None or not flow.rule.parts:
-            return
-        called = Needs(flow, _has(scope.block), self.lookup(scope)).bare
-        for name in flow.rule.parts:
-            if name in called:
-                block = Block("other", name, scope.block.home)
-                scope.block.roles[name] = block
-                part = Scope(block, scope, (*scope.words, name), scope.tower)
-                scope.children.append(part)
-                yield part
-
     def rulebook_flow(self, name: str) -> Flow:
         parsed = self.rulebook.parsed
         if name not in parsed:
@@ -395,15 +383,20 @@ class _Reading:
 
         return value
 
+    def extent(self, block: Block, name: str) -> Any:
+        """A fact of a block by its short name; KeyError where nothing is known of it."""
+        scope = next(scope for scope in (self.root, *self.root.below()) if scope.block is block)
+        return self.lookup(scope)(name)
+
     def finish(self, architecture: Architecture, unused: list[Leaf], complete: bool) -> None:
         """Link the flows, list what no flow reads, and say how far the reading can be trusted."""
         idle = [leaf for leaf in architecture.leaves if leaf.role is None]
         if complete and not self.missing:
             try:
                 program = link(architecture, self.rulebook_flow, {})
-                architecture.inputs = self.inputs(program)
+                architecture.inputs = public_inputs(program, self.rulebook.inputs, self.extent)
                 for leaf in unused_leaves(program):
-                    if why := _why_unread(program, leaf):
+                    if why := why_unread(program, leaf):
                         architecture.unused += [(key, why) for key in Leaf.keys(leaf)]
                     elif leaf.role is not None:
                         idle.append(leaf)
@@ -435,68 +428,6 @@ class _Reading:
         open_ends = self.findings or self.missing or architecture.unmapped or self.hints
         return "exact" if self.families.are_vouched_for and not open_ends else "unverified"
 
-    def inputs(self, program: Program) -> dict[str, dict[str, Any]]:
-        """The public inputs, in the order of the vocabulary."""
-        declared, names = self.rulebook.inputs, program.inputs
-        own = {
-            key: {**spec, **({"shape": self.extents(spec["shape"], piece)} if "shape" in spec else {})}
-            for piece in program.pieces.values()
-            for key, spec in piece.flow.rule.inputs.items()
-        }
-        for name in names:
-            if name not in declared:
-                raise FlowError(
-                    f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares"
-                )
-        return {
-            name: {
-                "shape": list(rule.shape),
-                "dtype": rule.dtype,
-                "optional": rule.optional or is_dispensable(program, name),
-                **({"made_up": list(rule.made_up)} if rule.made_up else {}),
-                **own.get(name, {}),
-            }
-            for name, rule in declared.items()
-            if name in names
-        }
-
-    def extents(self, shape: Iterable[Any], piece: Piece) -> list[Any]:
-        """The shape of an input that a flow declares: what is known of its block gives numbers."""
-        scope = next(s for s in (self.root, *self.root.below()) if s.block is piece.block)
-        value = self.lookup(scope)
-        found: list[Any] = []
-        for extent in shape:
-            node = expressions.parse(str(extent))
-            try:
-                known = {name: value(name) for name in expressions.names(node)}
-            except KeyError:
-                found.append(extent)
-            else:
-                found.append(expressions.evaluate(node, known))
-        return found
-
 
 def _has(block: Block) -> Any:
     return lambda role: has_role(block, role)
-
-
-def _why_unread(program: Program, leaf: Leaf) -> str:
-    """Why the flow of its block, or of one around it, leaves a leaf unread, if it says so."""
-    for piece in program.pieces.values():
-        for role, why in piece.flow.rule.unread.items():
-            held = piece.block.roles.get(role)
-            if held is leaf or (isinstance(held, Block) and any(item is leaf for item in held.leaves())):
-                return why
-    return ""
-
-
-def _why_unused(leaf: Leaf, vocabulary: Vocabulary) -> str:
-    """Why no forward reads a leaf, if a rule says so; patterns name the module or one of its tensors."""
-    trie = vocabulary.tries["unused"]
-    places = [leaf.place, *(leaf.place.child(name) for name in leaf.tensors if name)]
-    for place in places:
-        words = [normal(part) if isinstance(part, str) else part for part in place]
-        for match in trie.matches(words):
-            if match.entry.region is None or in_region(match.entry.region, place):
-                return match.entry.target
-    return ""

@@ -21,9 +21,6 @@ class Known:
     def fact(self, name: str, at: str) -> Fact:
         return Fact(name, self.value, at, self.evidence, self.source)
 
-    def weaker(self, evidence: str, source: str) -> Known:
-        return Known(self.value, weakest([self.evidence, evidence]), source)
-
 
 @dataclass
 class Chain:

@@ -55,6 +55,12 @@ class Scope:
         names = [scope.block.role for scope in self.up() if is_tower(scope.block)]
         return names[-1] if names else None
 
+    @property
+    def only_tower(self) -> Scope | None:
+        """The one tower below, of a root say that gives what its tower gives; None where there are several."""
+        towers = [scope for scope in self.below() if is_tower(scope.block) and scope.tower is scope]
+        return towers[0] if len(towers) == 1 else None
+
     def index_of(self, role: str) -> tuple[int, ...] | None:
         """The positions that the block stands for in the nearest list of this role."""
         for scope in self.up():

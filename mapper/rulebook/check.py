@@ -32,10 +32,6 @@ class FileCheck:
     combinations: int = 0  # of a flow's guards
     runs: int = 0  # examples whose model was built and run
 
-    @property
-    def is_good(self) -> bool:
-        return not self.problems
-
 
 def check_rules(rulebook: Rulebook, files: Iterable[Path] = (), run: bool = False) -> list[FileCheck]:
     """Check these rule files beside the rest of the rule set, or every file of it.

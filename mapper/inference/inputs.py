@@ -1,0 +1,61 @@
+"""The public inputs of a model: which of those that the vocabulary declares its flows read, and in what shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mapper.architecture import Block
+from mapper.errors import FlowError
+from mapper.flows.program import Program, is_dispensable
+from mapper.inference import expressions
+from mapper.rulebook.facts import InputRule
+
+Lookup = Callable[[Block, str], Any]  # a fact of a block; KeyError where nothing is known of it
+
+
+def public_inputs(
+    program: Program, declared: Mapping[str, InputRule], lookup: Lookup
+) -> dict[str, dict[str, Any]]:
+    """Each input in the order of the vocabulary. FlowError for a name that it does not declare."""
+    names = program.inputs
+    for name in names:
+        if name not in declared:
+            raise FlowError(
+                f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares"
+            )
+    own = _of_flows(program, lookup)
+    return {
+        name: {
+            "shape": list(rule.shape),
+            "dtype": rule.dtype,
+            "optional": rule.optional or is_dispensable(program, name),
+            **({"made_up": list(rule.made_up)} if rule.made_up else {}),
+            **own.get(name, {}),
+        }
+        for name, rule in declared.items()
+        if name in names
+    }
+
+
+def _of_flows(program: Program, lookup: Lookup) -> dict[str, dict[str, Any]]:
+    """What flows say of inputs for themselves."""
+    return {
+        key: {**spec, **({"shape": _extents(spec["shape"], piece.block, lookup)} if "shape" in spec else {})}
+        for piece in program.pieces.values()
+        for key, spec in piece.flow.rule.inputs.items()
+    }
+
+
+def _extents(shape: Iterable[Any], block: Block, lookup: Lookup) -> list[Any]:
+    """A shape in which what is known of the block stands as numbers."""
+    found: list[Any] = []
+    for extent in shape:
+        node = expressions.parse(str(extent))
+        try:
+            known = {name: lookup(block, name) for name in expressions.names(node)}
+        except KeyError:
+            found.append(extent)
+        else:
+            found.append(expressions.evaluate(node, known))
+    return found
