@@ -150,6 +150,22 @@ def packed_inputs(video: bool = False) -> dict[str, Inputs]:
     return cases
 
 
+def packed_frames(images: Inputs) -> Inputs:
+    """A video of two frames where the first two images stand, at places for images, and another for the third."""
+    frames = {key: value for key, value in images.items() if key not in ("image_grid_thw", "pixel_values")}
+    types = torch.zeros_like(images["input_ids"])
+    types[0, 2:6] = types[0, 8:12] = types[1, 3:7] = 2
+    return {
+        **frames,
+        "input_ids": torch.where(types == 2, PLACE, images["input_ids"].clamp(max=PLACE - 1)),
+        "mm_token_type_ids": types,
+        "video_grid_thw": torch.tensor([[2, 4, 4], [1, 4, 4]]),
+        "pixel_values_videos": torch.randn(
+            48, images["pixel_values"].shape[1], generator=torch.Generator().manual_seed(2)
+        ),
+    }
+
+
 def _rolled(values: dict[str, Any], count: int) -> dict[str, Any]:
     """The second text pushed to the right, over its padding."""
     moved = {}
@@ -201,6 +217,25 @@ def test_qwen3_vl_whose_first_layers_take_in_deeper_features(name: str, tmp_path
         text_config=text, vision_config=vision, image_token_id=PLACE, video_token_id=PLACE + 1
     )
     check(reference(f"{name}ForConditionalGeneration", config), tmp_path, packed_inputs())
+
+
+@pytest.mark.parametrize("name", ["Glm4v", "Glm46V", "Glm4vMoe", "Glmga"])
+def test_glm4v_whose_videos_are_images_with_words_between(name: str, tmp_path: Path) -> None:
+    rope = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 1, 1]}
+    text = {**TEXT, "rope_parameters": rope}
+    if name == "Glm4vMoe":
+        text |= {"moe_intermediate_size": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "head_dim": 16}
+    vision = {
+        "depth": 2, "num_heads": 2, "patch_size": 8, "image_size": 32, "hidden_size": 24, "out_hidden_size": 32,
+        "intermediate_size": 40,
+    }  # fmt: skip
+    config = getattr(transformers, f"{name}Config")(
+        text_config=text, vision_config=vision, image_token_id=PLACE, video_token_id=PLACE + 1
+    )
+    kind = "Glm46V" if name == "Glmga" else name
+    inputs = packed_inputs()
+    inputs["video"] = packed_frames(inputs["all ones"])
+    check(reference(f"{kind}ForConditionalGeneration", config), tmp_path, inputs)
 
 
 @pytest.mark.parametrize("name", ["Gemma4ForConditionalGeneration", "EmbeddingGemma2Model"])
