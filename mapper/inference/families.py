@@ -163,22 +163,24 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
     return Families(match, tuple(parts), tuple(findings))
 
 
-def _defaults(match: FamilyMatch | None) -> dict[str, str]:
-    """Tower -> the type that it has where its config names none."""
+def _defaults(match: FamilyMatch | None) -> dict[str, list[str]]:
+    """Tower -> the types that it may have where its config names none."""
     towers = match.family.towers if match else {}
     own = match.model_type if match else None
     chosen = {
         tower: types.get(own or "") if isinstance(types, dict) else types for tower, types in towers.items()
     }
-    return {tower: model_type for tower, model_type in chosen.items() if model_type}
+    return {tower: [types] if isinstance(types, str) else types for tower, types in chosen.items() if types}
 
 
-def _named_parts(config: Config, defaults: dict[str, str]) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+def _named_parts(
+    config: Config, defaults: dict[str, list[str]]
+) -> Iterator[tuple[str, tuple[str, list[str]]]]:
     """Each tower of its own: where its config stands, and the types that it may be of, the likeliest first."""
     for tower in config.vocabulary.towers:
         folder = next(config.parts(tower), None)
         named = config.type_of(folder) if folder else None
-        model_types = [name for name in (named, defaults.get(tower)) if name]
+        model_types = [*([named] if named else []), *defaults.get(tower, [])]
         if model_types:
             yield tower, (folder or "", model_types)
 

@@ -47,7 +47,7 @@ class Family:
     )  # patterns of what has no bias, where all other maps and LayerNorms have one
     towers: dict[
         str, Any
-    ]  # tower -> its model_type where its own config names none, or that by the type of the whole
+    ]  # tower -> its model_type (or several, the first that fits) where its own config names none, or that by the type of the whole
     varies: tuple[str, ...]  # roles that some layers have and others, of the same flow, have not
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
     names: dict[str, str]  # pattern -> role path
@@ -153,11 +153,12 @@ def _unused(fields: Fields) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]
 
 
 def _towers(fields: Fields) -> dict[str, Any]:
-    """`text: llama`, or `vision: {qwen2_vl: qwen2_vl_vision, ...}`."""
+    """`text: llama`, `vision: {qwen2_vl: qwen2_vl_vision, ...}`, or a list, tried in order, for either type."""
     towers: dict[str, Any] = {}
     for tower, value in fields.mapping("towers").items():
-        types = value if isinstance(value, dict) else {"": value}
-        if not all(isinstance(item, str) for item in types.values()):
+        types = value.values() if isinstance(value, dict) else [value]
+        named = [item for each in types for item in (each if isinstance(each, list) else [each])]
+        if not all(isinstance(item, str) for item in named):
             fields.fail("expected a model_type, or one for each model_type of the whole", "towers", tower)
         towers[tower] = value
     return towers

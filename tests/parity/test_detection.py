@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.parity.harness import check, image_inputs, reference, transformers
 
@@ -60,3 +62,36 @@ def test_detr_of_another_activation(prefix: str, act: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["Model", "ForObjectDetection"])
 def test_conditional_detr(name: str, tmp_path: Path) -> None:
     detector("ConditionalDetr", name, tmp_path)
+
+
+TIMM_NAMES = (
+    (r"embedder\.embedder\.convolution", "conv1"),
+    (r"embedder\.embedder\.normalization", "bn1"),
+    (r"shortcut\.convolution", "downsample.0"),
+    (r"shortcut\.normalization", "downsample.1"),
+    (r"layer\.(\d)\.convolution", lambda found: f"conv{int(found[1]) + 1}"),
+    (r"layer\.(\d)\.normalization", lambda found: f"bn{int(found[1]) + 1}"),
+    (r"encoder\.stages\.(\d)\.layers", lambda found: f"layer{int(found[1]) + 1}"),
+)
+
+
+@pytest.mark.parametrize(("layer_type", "backbone"), [("basic", "resnet18"), ("bottleneck", "resnet50")])
+@pytest.mark.parametrize("prefix", ["TableTransformer", "Detr"])
+def test_detr_with_a_backbone_in_timms_names(
+    prefix: str, layer_type: str, backbone: str, tmp_path: Path
+) -> None:
+    def rename(config: dict[str, Any]) -> None:
+        del config["backbone_config"]
+        config |= {"use_timm_backbone": True, "backbone": backbone}
+        tensors = load_file(tmp_path / "model.safetensors")
+        for name in [name for name in tensors if "conv_encoder" in name]:
+            new = name
+            for old, word in TIMM_NAMES:
+                new = re.sub(old, word, new)
+            tensors[new] = tensors.pop(name)
+        save_file(tensors, tmp_path / "model.safetensors")
+
+    config = getattr(transformers, f"{prefix}Config")(
+        backbone_config=transformers.ResNetConfig(**BACKBONE, layer_type=layer_type), **SIZES
+    )
+    check(reference(f"{prefix}ForObjectDetection", config), tmp_path, inputs(), edit=rename)
