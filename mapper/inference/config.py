@@ -183,6 +183,8 @@ def _is_harmless(found: Found, ignored: frozenset[str], allowed: Mapping[str, tu
     last = found.name.rpartition(".")[2]
     if found.value is None or last.startswith("_") or last in ignored or found.name in ignored:
         return True
+    if any(word.endswith("*") and found.name.startswith(word[:-1]) for word in ignored):
+        return True
     for name in (found.name, last):
         if name in allowed:
             return any(_same(found.value, value) for value in allowed[name])

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mapper.naming.words import normal
+
 if TYPE_CHECKING:
     from mapper.naming.resolve import Reading, Step
     from mapper.naming.vocabulary import Vocabulary
@@ -66,6 +68,8 @@ def _names(sizes: Counter[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
         return dict.fromkeys(sizes, "tower")
     names = {place: _word(place, sizes, vocabulary) for place in sizes}
     if len(set(names.values())) == 1:
+        names = _by_parts(list(sizes), vocabulary)
+    if len(set(names.values())) <= 1:
         return dict.fromkeys(sizes, "tower")
     if set(names.values()) <= {*_SENSES, "tower"}:  # beside what sees or hears, the nameless one writes
         names = {place: "text" if name == "tower" else name for place, name in names.items()}
@@ -83,6 +87,18 @@ def _word(place: Folder, sizes: Counter[Folder], vocabulary: Vocabulary) -> str:
         if name:
             return name
     return "tower"
+
+
+def _by_parts(places: list[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
+    """`text_encoder` and `text_decoder` are both of text: the part in which their words differ tells them apart."""
+    at = _common(places)
+    words = {place: normal(str(place[at])).split("_") for place in places if at < len(place)}
+    shared = set.intersection(*map(set, words.values())) if len(words) == len(places) else set()
+    found = {}
+    for place in places if shared else ():
+        own = [name for part in words[place] if part not in shared and (name := vocabulary.tower(part))]
+        found[place] = own[0] if own else "tower"
+    return found if "tower" not in found.values() else {}
 
 
 def _common(places: Sequence[Folder]) -> int:

@@ -62,6 +62,20 @@ def test_m2m_100(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, inputs)
 
 
+@pytest.mark.parametrize("scaled", [True, False])
+def test_the_texts_of_seamless_m4t_v2(scaled: bool, tmp_path: Path) -> None:
+    sizes = {key: value for key, value in BART.items() if key != "d_model"}
+    config = transformers.SeamlessM4Tv2Config(
+        **sizes, hidden_size=32, scale_embedding=scaled, activation_function="relu" if scaled else "gelu"
+    )
+    model = reference("SeamlessM4Tv2ForTextToText", config)
+    inputs = answers(99)
+    padded = text_inputs(99, positions=False, padding=0)  # the words decide what is counted
+    for key in ("right", "left"):
+        inputs[key]["input_ids"] = padded[key]["input_ids"]
+    check(model, tmp_path, inputs)
+
+
 @pytest.mark.parametrize("name", ["BlenderbotModel", "BlenderbotForConditionalGeneration"])
 def test_blenderbot(name: str, tmp_path: Path) -> None:
     config = transformers.BlenderbotConfig(**BART, scale_embedding=name == "BlenderbotModel")

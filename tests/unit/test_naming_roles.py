@@ -86,6 +86,12 @@ def test_two_stacks_are_two_towers(files):
     }
 
 
+def test_towers_of_one_sense_are_told_apart_by_the_part_that_differs(files):
+    stems = ("text_encoder", "text_decoder")
+    found = roles(files, [f"{stem}.layers.{at}.self_attn.q_proj" for stem in stems for at in range(2)])
+    assert sorted(found.values()) == ["decoder.layers.attention.query", "encoder.layers.attention.query"]
+
+
 def test_towers_that_share_words_are_told_apart_by_the_first_that_differs(files):
     names = [
         "text_model.encoder.layers.0.mlp.fc1",
