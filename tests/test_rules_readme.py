@@ -101,7 +101,7 @@ def names_of(record: type, without: set[str], renamed: dict[str, str]) -> list[s
 
 FIELDS = {
     "Families": names_of(
-        Family, {"recognise_shapes", "unused_beside", "file", "line"}, {"name": "family"}
+        Family, {"recognise_shapes", "unused_beside", "file", "line"}, {"name": "family", "document": "examples"}
     ),
     "Flows": names_of(FlowRule, {"file", "line"}, {"name": "flow", "body": "forward"}),
     "Vocabulary": names_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -117,47 +117,33 @@ class ActivationRule:
     line: int
 
 
+def _values(fields: Fields, key: str) -> dict[str, tuple[Any, ...]]:
+    """Name -> the values that are meant; one value stands for a list of one."""
+    return {name: tuple(v) if isinstance(v, list) else (v,) for name, v in fields.mapping(key).items()}
+
+
+_READERS: dict[str, Callable[[Fields, str], Any]] = {
+    **dict.fromkeys(("config", "has", "lacks"), Fields.words),
+    **dict.fromkeys(("nullable", "apart", "unvouched"), Fields.flag),
+    **dict.fromkeys(("doc", "over", "why"), Fields.text),
+    **dict.fromkeys(("map", "holds"), Fields.mapping),
+    **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
+    **dict.fromkeys(("type", "per", "entry", "at", "value", "default", "otherwise"), Fields.any),
+    **dict.fromkeys(("expr", "each", "marks", "shared", "most", "divides", "length"), Fields.any),
+    "when": _values,
+    "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
+    "towers": lambda fields, key: {
+        tower: fields.inner(fields.data[key], key).words(tower) for tower in fields.mapping(key)
+    },
+}  # how each field of a fact is read
+
+
 def read_fact(fields: Fields, name: str) -> FactRule:
     """One fact definition of a vocabulary or a family."""
-    rule = FactRule(
-        name=name,
-        file=fields.file,
-        line=fields.line(),
-        type=fields.any("type"),
-        doc=fields.text("doc", ""),
-        config=fields.words("config"),
-        silent=fields.data.get("config") == [],
-        towers={
-            key: _as_words(fields, "towers", key, value) for key, value in fields.mapping("towers").items()
-        },
-        map=fields.mapping("map"),
-        nullable=fields.flag("nullable"),
-        per=fields.any("per"),
-        entry=fields.any("entry"),
-        apart=fields.flag("apart"),
-        unvouched=fields.flag("unvouched"),
-        at=fields.any("at"),
-        when={key: tuple(v) if isinstance(v, list) else (v,) for key, v in fields.mapping("when").items()},
-        has=fields.words("has"),
-        lacks=fields.words("lacks"),
-        tower={key: value is True for key, value in fields.mapping("tower").items()},
-        holds=fields.mapping("holds"),
-        value=fields.any("value", UNSET),
-        expr=fields.any("expr"),
-        each=fields.any("each"),
-        marks=fields.any("marks"),
-        among=tuple(fields.sequence("among")),
-        over=fields.text("over", "layers"),
-        shared=fields.any("shared"),
-        otherwise=fields.any("otherwise"),
-        but=tuple(fields.sequence("but")),
-        default=fields.any("default", UNSET),
-        most=fields.any("most"),
-        divides=fields.any("divides"),
-        length=fields.any("length"),
-        why=fields.text("why", ""),
-    )
-    fields.done()
+    said = {key: read(fields, key) for key, read in _READERS.items() if key in fields.data}
+    fields.done(_READERS)
+    silent = fields.data.get("config") == []
+    rule = FactRule(name=name, file=fields.file, line=fields.line(), silent=silent, **said)
     if rule.type is not None and rule.type not in TYPES:
         fields.fail(f"{rule.type!r} is no type; allowed: {', '.join(TYPES)}", "type")
     if rule.each is not None and not rule.among:
@@ -169,25 +155,32 @@ def read_fact(fields: Fields, name: str) -> FactRule:
     return rule
 
 
-def read_facts(fields: Fields, key: str) -> dict[str, tuple[FactRule, ...]]:
-    """The definitions under `key`: one mapping for each fact, or a list of them, tried in order."""
-    facts = {}
-    for name, value in fields.mapping(key).items():
-        if isinstance(value, list):
-            facts[name] = tuple(
-                read_fact(fields.inner(item, key, name, at), name) for at, item in enumerate(value)
-            )
-        else:
-            facts[name] = (read_fact(fields.inner(value, key, name), name),)
-    return facts
+class FactTable(Mapping[str, tuple[FactRule, ...]]):
+    """The definitions of one file by fact, tried in order: each is read when it is first asked for."""
 
+    def __init__(self, fields: Fields, key: str):
+        self._fields, self._key = fields, key
+        self._said = fields.mapping(key)
+        self._read: dict[str, tuple[FactRule, ...]] = {}
 
-def _as_words(fields: Fields, *path: Any) -> tuple[str, ...]:
-    *keys, value = path
-    items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) for item in items):
-        fields.fail("expected a list of texts", *keys)
-    return tuple(items)
+    def __getitem__(self, name: str) -> tuple[FactRule, ...]:
+        if name not in self._read:
+            self._read[name] = tuple(self._rules(name, self._said[name]))
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._said)
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def _rules(self, name: str, said: Any) -> Iterator[FactRule]:
+        """One mapping, or a list of them."""
+        if not isinstance(said, list):
+            yield read_fact(self._fields.inner(said, self._key, name), name)
+            return
+        for at, item in enumerate(said):
+            yield read_fact(self._fields.inner(item, self._key, name, at), name)
 
 
 def fields_of(document: Document) -> Fields:
@@ -202,7 +195,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     unpacked: dict[str, None] = {}
     headless: str | None = None
     for _, fields in _files(documents, "config"):
-        _merge(found.facts, read_facts(fields, "facts"))
+        _merge(found.facts, FactTable(fields, "facts"))
         for name, value in fields.mapping("towers").items():
             inner = fields.inner(value, "towers", name)
             found.towers.setdefault(name, TowerConfig(inner.words("configs")))
@@ -275,7 +268,7 @@ def _files(documents: Iterable[Document], name: str) -> Iterator[tuple[Document,
             yield document, fields
 
 
-def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
     for key, value in more.items():
         into.setdefault(key, value)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 from mapper.errors import RuleError
-from mapper.rulebook.facts import FactRule, fields_of, read_facts
+from mapper.rulebook.facts import FactRule, FactTable, fields_of
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document
 
@@ -55,15 +57,21 @@ class Family:
     transposed: tuple[str, ...]  # patterns of weights stored [in, out]
     forms: dict[str, str]  # pattern -> form of a leaf ("offset")
     flows: dict[str, tuple[str, ...]]  # role path, role or kind -> flows, tried in order
-    facts: dict[str, tuple[FactRule, ...]]
+    facts: Mapping[str, tuple[FactRule, ...]]
     unused: dict[str, str]  # pattern -> why no forward reads it
     unused_beside: dict[str, tuple[str, ...]]  # pattern -> names without which it is read after all
     irrelevant: tuple[str, ...]  # fields of its config that change nothing here
     harmless: dict[str, tuple[Any, ...]]
-    examples: tuple[Example, ...] = field(repr=False)
+    document: Document = field(repr=False)
     file: str
     line: int = 1
     extends: str | None = None
+
+    @cached_property
+    def examples(self) -> tuple[Example, ...]:
+        """Read when first asked for: only checks need them."""
+        fields = fields_of(self.document.whole())
+        return tuple(_example(fields, at, item) for at, item in enumerate(fields.sequence("examples")))
 
 
 def read_families(documents: Iterable[Document]) -> list[Family]:
@@ -105,18 +113,19 @@ def read_family(document: Document) -> Family:
         transposed=fields.words("transposed"),
         forms=_texts(fields, "forms"),
         flows={key: _flows(fields, key, value) for key, value in fields.mapping("flows").items()},
-        facts=read_facts(fields, "facts"),
+        facts=FactTable(fields, "facts"),
         unused=unused,
         unused_beside=unused_beside,
         irrelevant=fields.words("irrelevant"),
         harmless={
             k: tuple(v) if isinstance(v, list) else (v,) for k, v in fields.mapping("harmless").items()
         },
-        examples=tuple(_example(fields, at, item) for at, item in enumerate(fields.sequence("examples"))),
+        document=document,
         file=document.label,
         line=fields.line("family"),
         extends=fields.any("extends"),
     )
+    fields.sequence("examples")
     fields.done()
     if not family.recognise and not family.extends:
         fields.fail("the field 'recognise' is missing")
@@ -219,7 +228,6 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
             "kinds",
             "forms",
             "flows",
-            "facts",
             "unused",
             "unused_beside",
             "harmless",
@@ -233,7 +241,7 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
             "recognise_shapes": base.recognise_shapes,
             "absent": base.absent,
         }
-    return replace(family, **changes)
+    return replace(family, facts=ChainMap(family.facts, base.facts), **changes)  # type: ignore[arg-type]
 
 
 def _without(table: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -16,9 +16,9 @@ class Fields:
 
     def __init__(self, data: Any, file: str, lines: Lines, path: tuple[Any, ...] = ()):
         self.file, self.lines, self.path = file, lines, path
-        if not isinstance(data, Mapping):
+        if not isinstance(data, dict):
             self.fail(f"expected a mapping, not {type(data).__name__}")
-        self.data: Mapping[str, Any] = data
+        self.data: dict[str, Any] = data
         self.read: dict[str, None] = {}
 
     def fail(self, message: str, *keys: Any) -> NoReturn:
@@ -64,8 +64,8 @@ class Fields:
     def mapping(self, key: str) -> dict[str, Any]:
         """A mapping from text to anything; absent means empty."""
         value = self.any(key, {})
-        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-            self.fail("expected a mapping with text keys", key)
+        if not isinstance(value, dict):
+            self.fail("expected a mapping", key)
         return dict(value)
 
     def sequence(self, key: str) -> list[Any]:
@@ -78,10 +78,11 @@ class Fields:
         """The fields of a mapping below this one."""
         return Fields(data, self.file, self.lines, (*self.path, *keys))
 
-    def done(self) -> None:
-        """Refuse fields that nobody read."""
+    def done(self, allowed: Iterable[str] = ()) -> None:
+        """Refuse fields that nobody read, or that are not among those allowed."""
+        known = dict.fromkeys(allowed) or self.read
         for key in self.data:
-            if key not in self.read:
-                close = get_close_matches(str(key), self.read, n=1)
-                hint = f"; did you mean {close[0]!r}?" if close else f"; allowed: {', '.join(self.read)}"
+            if key not in known:
+                close = get_close_matches(str(key), known, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else f"; allowed: {', '.join(known)}"
                 self.fail(f"unknown field {shorten(str(key))}{hint}", key)

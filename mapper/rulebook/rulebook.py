@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mapper.errors import RuleError
+from mapper.rulebook.cache import Cache, RuleFile, digest
 from mapper.rulebook.strict import Document, parse_yaml, read_text
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from mapper.rulebook.vocabulary import VocabularyFile
 
 KINDS = ("vocabulary", "flows", "families")
-_CACHE_FORMAT = 1  # raised when the layout of the cache file changes
-_CACHES_KEPT = 4  # rule sets in use side by side: a user's rules, a checkout, a wheel
+_EXAMPLES = "examples"  # what of a family file no reading needs
 
 
 def shipped_folder() -> Path:
@@ -46,18 +44,29 @@ def rule_folders(extra_dirs: Iterable[Path | str] = ()) -> list[Path]:
 
 def rule_files(kind: str, extra_dirs: Iterable[Path | str] = ()) -> list[Path]:
     """Files of one of KINDS; a file replaces those with the same relative path in later folders."""
-    return [path for path, _ in _found(kind, rule_folders(extra_dirs))]
+    return [Path(file.path) for file in _found(kind, rule_folders(extra_dirs))]
 
 
-def _found(kind: str, folders: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Each file with its label: the relative path for shipped files, the path as it was given for others."""
-    chosen: dict[str, tuple[Path, str]] = {}
+def _found(kind: str, folders: Sequence[Path]) -> list[RuleFile]:
+    chosen: dict[str, RuleFile] = {}
     for folder in folders:
-        shipped = folder is folders[-1]
-        for path in sorted((folder / kind).rglob("*.yaml")):
-            relative = path.relative_to(folder).as_posix()
-            chosen.setdefault(relative, (path, relative if shipped else path.as_posix()))
+        top = "" if folder is folders[-1] else f"{folder.as_posix()}/"
+        for relative, stamp in sorted(_below(folder / kind, kind)):
+            chosen.setdefault(relative, RuleFile(os.path.join(folder, relative), top + relative, stamp))
     return list(chosen.values())
+
+
+def _below(folder: Path | str, relative: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The relative path of each rule file in a folder and in those below it, its size and its time of writing."""
+    if not os.path.isdir(folder):
+        return
+    for entry in os.scandir(folder):
+        path = f"{relative}/{entry.name}"
+        if entry.is_dir():
+            yield from _below(entry.path, path)
+        elif entry.name.endswith(".yaml"):
+            info = entry.stat()
+            yield path, (info.st_size, info.st_mtime_ns)
 
 
 class Rulebook:
@@ -70,41 +79,46 @@ class Rulebook:
         self.folders = rule_folders(extra_dirs)
         self.kinds = tuple(kinds)
         self._documents: dict[str, list[Document]] = {}
+        self._digests: dict[str, str] = {}
+        self._unsaved: dict[str, Cache] = {}
         self.parsed: dict[str, Flow] = {}  # flows whose body was parsed already
-
-    @cached_property
-    def _files(self) -> dict[str, list[tuple[Path, str, str]]]:
-        """Path, label and text of each file, by kind."""
-        return {
-            kind: [(path, label, read_text(path, label)) for path, label in _found(kind, self.folders)]
-            for kind in self.kinds
-        }
 
     @cached_property
     def digest(self) -> str:
         """Twelve digits that change with any rule; every report carries them."""
-        return _digest([kind + self._digest_of(kind) for kind in self.kinds])[:12]
-
-    def _digest_of(self, kind: str) -> str:
-        return _digest(part for _, label, text in self._files[kind] for part in (label, text))
+        for kind in self.kinds:
+            self.documents(kind)
+        return digest(kind + self._digests[kind] for kind in self.kinds)[:12]
 
     def documents(self, kind: str) -> list[Document]:
         """The parsed files of one of KINDS, in the order in which they win."""
         if kind not in self._documents:
-            self._documents[kind] = self._parsed(kind) if kind in self.kinds else []
+            self._documents[kind] = self._read(kind) if kind in self.kinds else []
+            if kind != "families":
+                self._save(kind)
         return self._documents[kind]
 
-    def _parsed(self, kind: str) -> list[Document]:
-        files = self._files[kind]
-        cache = cache_folder() / f"{kind}-{_CACHE_FORMAT}-{self._digest_of(kind)[:24]}.json"
-        contents = _read_cache(cache)
-        if contents is None or len(contents) != len(files):
-            documents = [parse_yaml(text, label, path) for path, label, text in files]
-            _write_cache(cache, [[document.data, document.marks] for document in documents])
-            return documents
-        return [
-            Document(path, label, *content) for (path, label, _), content in zip(files, contents, strict=True)
-        ]
+    def _read(self, kind: str) -> list[Document]:
+        files = _found(kind, self.folders)
+        cache = Cache(kind, files)
+        if kept := cache.read():
+            self._digests[kind], contents = kept
+            return [
+                Document(Path(file.path), file.label, *content)
+                for file, content in zip(files, contents, strict=True)
+            ]
+        texts = [read_text(Path(file.path), file.label) for file in files]
+        labelled = list(zip(files, texts, strict=True))
+        self._digests[kind] = digest(part for file, text in labelled for part in (file.label, text))
+        documents = [parse_yaml(text, file.label, Path(file.path)) for file, text in labelled]
+        self._unsaved[kind] = cache
+        return documents
+
+    def _save(self, kind: str) -> None:
+        """Keep what was parsed for the next process, once it is known to be good."""
+        if cache := self._unsaved.pop(kind, None):
+            kept = [document.without(_EXAMPLES) for document in self.documents(kind)]
+            cache.write(self._digests[kind], [[item.data, item.marks, item.lacks] for item in kept])
 
     @cached_property
     def vocabulary(self) -> list[VocabularyFile]:
@@ -137,7 +151,15 @@ class Rulebook:
     def families(self) -> list[Family]:
         from mapper.rulebook.families import read_families
 
-        return read_families(self.documents("families"))
+        families = read_families(self.documents("families"))
+        if (
+            "families" in self._unsaved
+        ):  # what is otherwise read when it is first asked for: no later reading checks it
+            for family in families:
+                tuple(family.facts.values())
+                tuple(family.examples)
+            self._save("families")
+        return families
 
     @cached_property
     def flows(self) -> dict[str, FlowRule]:
@@ -151,41 +173,3 @@ class Rulebook:
                 raise document.error(f"the flow {rule.name!r} is already in {flows[rule.name].file}", "flow")
             flows[rule.name] = rule
         return {name: continued(rule, flows) for name, rule in flows.items()}
-
-
-def _digest(parts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{len(part)}\0{part}".encode())
-    return digest.hexdigest()
-
-
-def cache_folder() -> Path:
-    """The user's cache folder for this tool."""
-    base = (
-        os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/.cache")
-    )
-    return Path(base) / "mapper"
-
-
-def _read_cache(path: Path) -> list[list[Any]] | None:
-    """Parsed files that an earlier process left; parsing YAML takes ten times as long as reading them."""
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-def _write_cache(path: Path, contents: list[list[Any]]) -> None:
-    partial = path.with_suffix(f".{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(contents, separators=(",", ":")), encoding="utf-8")
-        partial.replace(path)
-        kept = sorted(
-            path.parent.glob(f"{path.name.partition('-')[0]}-*.json"), key=lambda file: -file.stat().st_mtime
-        )
-        for old in kept[_CACHES_KEPT:]:
-            old.unlink()
-    except OSError:  # no place to keep it: the rules are parsed each time
-        return

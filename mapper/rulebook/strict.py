@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +35,35 @@ class Document:
     path: Path
     label: str  # the file as messages name it
     data: Any
-    marks: list[int] = field(repr=False)  # the line of every node, in the order of the file
+    marks: Any = field(
+        repr=False
+    )  # a value's line; of a mapping or a list [its line, the marks of what it holds]
 
-    @cached_property
-    def lines(self) -> dict[KeyPath, int]:
-        """The line of every node by its keys."""
-        return dict(zip(_key_paths(self.data, ()), self.marks, strict=True))
+    lacks: str | None = None  # a field at the top that is left out here, with its marks
+
+    def whole(self) -> Document:
+        """With the field that was left out."""
+        return load_yaml(self.path, self.label) if self.lacks else self
+
+    def without(self, key: str) -> Document:
+        """The same without a field at the top."""
+        if not isinstance(self.data, dict) or key not in self.data:
+            return self
+        at = 1 + list(self.data).index(key)
+        data = {name: value for name, value in self.data.items() if name != key}
+        return Document(self.path, self.label, data, [*self.marks[:at], *self.marks[at + 1 :]], key)
 
     def line(self, *keys: str | int) -> int:
         """The line of the node at `keys`, or of the closest node around it."""
-        while keys not in self.lines and keys:
-            keys = keys[:-1]
-        return self.lines.get(keys, 1)
+        data, mark = self.data, self.marks
+        for key in keys:
+            places = list(
+                data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
+            )
+            if key not in places:
+                break
+            data, mark = data[key], mark[1 + places.index(key)]
+        return mark[0] if isinstance(mark, list) else mark
 
     def error(self, message: str, *keys: str | int) -> RuleError:
         """The error `label:line: message` for the node at `keys`."""
@@ -66,21 +82,14 @@ def parse_yaml(text: str, label: str, path: Path | None = None) -> Document:
 
     reader = _Reader(text, label)
     try:
-        data = reader.document()
+        data, marks = reader.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise RuleError(f"{label}:{line}: not YAML: {error.problem or error.context}") from error
     except yaml.YAMLError as error:  # a character that YAML does not allow carries no mark
         raise RuleError(f"{label}:1: not YAML: {str(error).splitlines()[0]}") from error
-    return Document(path or Path(label), label, data, reader.marks)
-
-
-def _key_paths(data: Any, path: KeyPath) -> Iterator[KeyPath]:
-    yield path
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for key, value in items:
-        yield from _key_paths(value, (*path, key))
+    return Document(path or Path(label), label, data, marks)
 
 
 def read_text(path: Path, label: str) -> str:
@@ -103,26 +112,27 @@ class _Reader:
 
     def __init__(self, text: str, label: str):
         self.label = label
-        self.marks: list[int] = []
         import yaml
 
         self.yaml = yaml
         # the C parser is ten times faster where it was built
         self.events: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
-    def document(self) -> Any:
+    def document(self) -> tuple[Any, Any]:
+        """Its data and its marks."""
         next(self.events)  # start of the stream
         if isinstance(next(self.events), self.yaml.StreamEndEvent):
             raise RuleError(f"{self.label}:1: the file is empty")
-        data = self.node(next(self.events))
+        found = self.node(next(self.events))
         next(self.events)  # end of the document
         after = next(self.events)
         if not isinstance(after, self.yaml.StreamEndEvent):
             raise self.error(after, "a second document; a rule file holds one")
-        return data
+        return found
 
-    def node(self, event: Any, line: int | None = None, depth: int = 0) -> Any:
-        self.marks.append(line or _line(event))
+    def node(self, event: Any, line: int | None = None, depth: int = 0) -> tuple[Any, Any]:
+        """A value and its marks."""
+        line = line or _line(event)
         if isinstance(event, self.yaml.AliasEvent) or event.anchor:
             raise self.error(event, "anchors (&) and aliases (*) are not allowed; write the value out")
         if event.tag:
@@ -130,21 +140,23 @@ class _Reader:
         if depth > _DEPTH:
             raise self.error(event, f"nested more than {_DEPTH} levels")
         if isinstance(event, self.yaml.ScalarEvent):
-            return self.scalar(event)
-        return (
-            self.sequence(depth + 1)
-            if isinstance(event, self.yaml.SequenceStartEvent)
-            else self.mapping(depth + 1)
-        )
+            return self.scalar(event), line
+        if isinstance(event, self.yaml.SequenceStartEvent):
+            return self.sequence(line, depth + 1)
+        return self.mapping(line, depth + 1)
 
-    def sequence(self, depth: int) -> list[Any]:
+    def sequence(self, line: int, depth: int) -> tuple[list[Any], list[Any]]:
         items: list[Any] = []
+        marks: list[Any] = [line]
         while not isinstance(event := next(self.events), self.yaml.SequenceEndEvent):
-            items.append(self.node(event, depth=depth))
-        return items
+            item, mark = self.node(event, depth=depth)
+            items.append(item)
+            marks.append(mark)
+        return items, marks
 
-    def mapping(self, depth: int) -> dict[str, Any]:
+    def mapping(self, line: int, depth: int) -> tuple[dict[str, Any], list[Any]]:
         items: dict[str, Any] = {}
+        marks: list[Any] = [line]
         lines: dict[str, int] = {}
         while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
             if not isinstance(event, self.yaml.ScalarEvent) or event.anchor or event.tag:
@@ -153,8 +165,9 @@ class _Reader:
             if key in items:
                 raise self.error(event, f"the key {shorten(key)} stands twice, first in line {lines[key]}")
             lines[key] = _line(event)
-            items[key] = self.node(next(self.events), lines[key], depth)
-        return items
+            items[key], mark = self.node(next(self.events), lines[key], depth)
+            marks.append(mark)
+        return items, marks
 
     def scalar(self, event: Any) -> Any:
         if event.style:  # quoted, or a block of text

@@ -48,9 +48,9 @@ def test_the_digest_changes_with_a_rule(tmp_path):
 
 
 def test_cached_documents_are_the_same(tmp_path):
-    first = [(item.label, item.data, item.lines) for item in Rulebook().documents("vocabulary")]
+    first = [(item.label, item.data, item.marks) for item in Rulebook().documents("vocabulary")]
     assert list((tmp_path / "cache" / "mapper").glob("vocabulary-*.json"))
-    assert [(item.label, item.data, item.lines) for item in Rulebook().documents("vocabulary")] == first
+    assert [(item.label, item.data, item.marks) for item in Rulebook().documents("vocabulary")] == first
 
 
 def test_a_broken_cache_is_ignored(tmp_path):
@@ -82,3 +82,27 @@ def test_the_schema_of_a_vocabulary_is_strict(tmp_path, text, message):
     with pytest.raises(RuleError) as caught:
         Rulebook([tmp_path / "given"]).vocabulary
     assert message in str(caught.value)
+
+
+FAMILY = "family: mine\nrecognise: [my_query]\nfacts: {attention.heads: {config: [my_heads]}}\nexamples:\n  - {name: one, tensors: {my_query: [2]}}\n"
+
+
+def test_a_cached_family_has_the_same_facts_and_examples(tmp_path):
+    write(tmp_path / "given", FAMILY, "families/mine.yaml")
+    first, second = (
+        next(family for family in Rulebook([tmp_path / "given"]).families if family.name == "mine")
+        for _ in range(2)
+    )
+    assert second.document.lacks == "examples" and first.document.lacks is None
+    assert first.facts["attention.heads"] == second.facts["attention.heads"]
+    assert first.examples == second.examples and first.examples[0].line == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("config: [my_heads]", "confg: [my_heads]"), ("name: one", "nam: one")]
+)
+def test_a_family_with_a_mistake_in_what_is_read_late_is_refused_each_time(tmp_path, old, new):
+    write(tmp_path / "given", FAMILY.replace(old, new), "families/mine.yaml")
+    for _ in range(2):
+        with pytest.raises(RuleError, match=r"mine\.yaml:[35]"):
+            Rulebook([tmp_path / "given"]).families
