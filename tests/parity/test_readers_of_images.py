@@ -1,0 +1,61 @@
+"""Texts whose layers read the patches of an image, and towers that meet in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.parity.harness import Inputs, check, image_inputs, reference, text_inputs, transformers
+
+TEXT = {
+    "vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 40,
+}  # fmt: skip
+VISION = {
+    "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16,
+    "patch_size": 8,
+}  # fmt: skip
+
+
+def with_images(texts: dict[str, dict[str, Any]], *, resize: str = "") -> dict[str, Inputs]:
+    """Each text beside as many images, and with images of another size where a keyword of the reference allows it."""
+    generator = torch.Generator().manual_seed(2)
+    cases = {
+        name: {**text, "pixel_values": torch.randn(len(text["input_ids"]), 3, 16, 16, generator=generator)}
+        for name, text in texts.items()
+    }
+    if resize:
+        larger = torch.randn(len(texts["right"]["input_ids"]), 3, 24, 32, generator=generator)
+        cases["another size"] = {**texts["right"], "pixel_values": larger, resize: True}
+    return cases
+
+
+BLIP = with_images(text_inputs(vocab_size=99, positions=False), resize="interpolate_pos_encoding")
+
+
+def blip(text: dict[str, Any] | None = None, **more: Any) -> Any:
+    return transformers.BlipConfig(text_config={**TEXT, **(text or {})}, vision_config=VISION, **more)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_blip_writes_about_an_image(tied: bool, tmp_path: Path) -> None:
+    config = blip({"tie_word_embeddings": tied, "hidden_act": "relu"}, tie_word_embeddings=tied)
+    check(reference("BlipForConditionalGeneration", config), tmp_path, BLIP)
+
+
+@pytest.mark.parametrize("name", ["BlipModel", "BlipForImageTextRetrieval"])
+def test_blip_compares(name: str, tmp_path: Path) -> None:
+    check(reference(name, blip(projection_dim=20)), tmp_path, BLIP)
+
+
+def test_blip_vision_model(tmp_path: Path) -> None:
+    images = image_inputs((24, 32), own=(16, 16), resize="interpolate_pos_encoding")
+    check(reference("BlipVisionModel", transformers.BlipVisionConfig(**VISION)), tmp_path, images)
+
+
+def test_blip_text_model(tmp_path: Path) -> None:
+    model = reference("BlipTextModel", transformers.BlipTextConfig(**TEXT, encoder_hidden_size=24))
+    check(model, tmp_path, text_inputs(vocab_size=99))
