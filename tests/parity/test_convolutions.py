@@ -76,3 +76,10 @@ def test_bit(name: str, padding: str | None, tmp_path: Path) -> None:
 @pytest.mark.parametrize("border", [False, True])
 def test_mobilenet_v1(name: str, border: bool, tmp_path: Path) -> None:
     made(name, "MobileNetV1", tmp_path, *OTHER_SIZES, depth_multiplier=0.25, tf_padding=border)
+
+
+@pytest.mark.parametrize(("name", "act"), [("Model", "relu"), ("ForImageClassification", "silu")])
+def test_mobilevit(name: str, act: str, tmp_path: Path) -> None:
+    fields = {"hidden_sizes": [24, 32, 40], "neck_hidden_sizes": [8, 8, 16, 16, 24, 24, 48], "patch_size": 2}
+    more = {"expand_ratio": 2.0, "hidden_act": act, "layer_norm_eps": 1e-3, "qkv_bias": act == "silu"}
+    made(name, "MobileViT", tmp_path, (96, 64), (96, 96), **fields, **more)
