@@ -25,7 +25,7 @@ EXAMPLES = [
 # What a checkpoint of its family may lack: heads beside a tower, what training alone reads, what the forward makes itself,
 # maps that a field of the config leaves without a bias, and embeddings of which towers share one or have their own.
 OPTIONAL = (
-    "pooler", "lm_head.weight", "position_ids", "mask_token", "inv_freq", "masked_bias", "attention.bias", "masked_spec_embed",
+    "pooler", "lm_head.weight", "position_ids", "token_type_ids", "mask_token", "inv_freq", "masked_bias", "attention.bias", "masked_spec_embed",
     "attention.query.bias", "attention.key.bias", "attention.value.bias", "attention.query_key_value.bias",
     "attention.dense.bias", "conv1d.bias", "decoder.bias",
     "score.bias", "num_batches_tracked", "relative_position_index", "mask_predictions", "contact_head",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations import pooling, positions, transformer_xl
+from mapper.operations import pooling, positions, sounds, transformer_xl
 
 MASK = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]])
 
@@ -61,3 +61,23 @@ def test_waves_without_their_padding():
         .where(torch.tensor([True, True, False, False]), torch.tensor([3.0, 0.03, 3.0, 0.03]).cos()),
     )
     assert positions.zero_at(waves, where, 1)[0, 2].tolist() == [0, 0, 0, 0]
+
+
+def test_a_spectrogram_is_folded_and_unfolded():
+    x = torch.arange(2 * 16 * 4.0).view(1, 2, 16, 4)  # two folds of eight frames
+    folded = sounds.fold_spectrogram(x, 8, 4)
+    assert folded.shape == (1, 2, 8, 8)
+    assert torch.equal(folded[0, 0, :4, 0], x[0, 0, 0])  # the bands of the first frame
+    assert torch.equal(folded[0, 0, 4:, 0], x[0, 0, 8])  # below them those of the second half's first
+    back = sounds.unfold_spectrogram(folded.permute(0, 2, 3, 1), 2)
+    assert torch.equal(back, x.transpose(2, 3))
+
+
+def test_a_short_spectrogram_is_stretched():
+    assert sounds.fold_spectrogram(torch.randn(1, 1, 11, 4), 8, 4).shape == (1, 1, 8, 8)
+
+
+def test_parts_stand_side_by_side():
+    parts = torch.arange(2 * 3.0).view(6, 1, 1, 1)
+    beside = sounds.side_by_side(parts, torch.zeros(2, 4), torch.zeros(2, 1, 1, 5))
+    assert beside.tolist() == [[[[0, 1, 2, 0, 0]]], [[[3, 4, 5, 0, 0]]]]
