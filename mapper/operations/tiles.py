@@ -1,0 +1,113 @@
+"""Images cut into square tiles of one size, behind a small copy of the whole (LLaVA-NeXT; paper 2408.03326).
+
+`sizes` are the heights and widths in pixels to which an image may be scaled, `side` that of a tile. image_sizes
+(N, 2) are heights and widths of the images as they came; an image keeps its shape and gets a border.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def best_size(size: list[int], sizes: list[list[int]]) -> list[int]:
+    """The entry of `sizes` that shows most of an image's pixels, of several such the smallest."""
+
+    def kept(height: int, width: int) -> int:
+        scale = min(width / size[1], height / size[0])
+        return min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1])
+
+    return max(sizes, key=lambda entry: (kept(*entry), kept(*entry) - entry[0] * entry[1]))
+
+
+def tile_grids(
+    image_sizes: Tensor, sizes: list[list[int]], side: int, images: Tensor | None = None
+) -> list[tuple[int, int]]:
+    """Rows and columns of tiles of each image; none, (0, 0), of those that share a text.
+
+    images (B,) says how many images each text has; by default every one stands alone.
+    """
+    lone = [True] * len(image_sizes)
+    if images is not None:
+        lone = [count == 1 for count in images.tolist() for _ in range(count)]
+    best = [
+        best_size(size, sizes) if alone else (0, 0)
+        for size, alone in zip(image_sizes.tolist(), lone, strict=True)
+    ]
+    return [(-(-height // side), -(-width // side)) for height, width in best]
+
+
+def image_tiles(pixels: Tensor, grids: list[tuple[int, int]]) -> Tensor:
+    """The whole and the tiles of every image in one batch, without padding. (N, P, C, Y, X) -> (tiles, C, Y, X)"""
+    if pixels.ndim == 4:
+        return pixels
+    counts = [rows * columns + 1 for rows, columns in grids]
+    return torch.cat([image[:count] for image, count in zip(pixels, counts, strict=True)])
+
+
+def without_border(x: Tensor, size: list[int]) -> Tensor:
+    """What an image of `size` covers of a map x (C, Y, X) in whose middle it stands."""
+    height, width = x.shape[1:]
+    if size[1] / size[0] > width / height:
+        border = (height - int(round(size[0] * (width / size[1]), 7))) // 2
+        return x[:, border : height - border]
+    border = (width - int(round(size[1] * (height / size[0]), 7))) // 2
+    return x[:, :, border : width - border]
+
+
+def bounded_map(x: Tensor, most: int) -> Tensor:
+    """A map x (C, Y, X) made smaller where it has over 1.21 * most places."""
+    ratio = (x.shape[1] * x.shape[2] / most) ** 0.5
+    if ratio <= 1.1:
+        return x
+    size = [int(x.shape[1] // ratio), int(x.shape[2] // ratio)]
+    return F.interpolate(x[None], size, mode="bilinear")[0]
+
+
+def join_tiles(
+    x: Tensor,
+    image_sizes: Tensor,
+    grids: list[tuple[int, int]],
+    line_end: Tensor,
+    side: int,
+    most: int | None = None,
+) -> Tensor:
+    """The vectors of all images: of the whole, then of its tiles row by row, each row with a line's end.
+
+    x (tiles * T, W), line_end (W,), side: patches along a side of a tile; most: tiles as large as a map may be.
+    -> (vectors, W)
+    """
+    counts = [rows * columns + 1 for rows, columns in grids]
+    found = []
+    x = x.reshape(sum(counts), -1, x.shape[-1])
+    for tiles, grid, size in zip(x.split(counts), grids, image_sizes.tolist(), strict=True):
+        found.append(tiles[0])
+        if len(tiles) == 1:
+            found.append(line_end[None])
+            continue
+        whole = tiles[1:].reshape(*grid, side, side, -1).permute(4, 0, 2, 1, 3).flatten(3, 4).flatten(1, 2)
+        whole = without_border(whole, size)
+        if most is not None:
+            whole = bounded_map(whole, most * side * side)
+        ends = line_end[:, None, None].expand(-1, whole.shape[1], 1)
+        found.append(torch.cat((whole, ends), dim=2).flatten(1).t())
+    return torch.cat(found)
+
+
+def average_frames(x: Tensor, side: int, stride: int) -> Tensor:
+    """Means of stride x stride patches: x (frames * side ** 2, W) -> (fewer, W)."""
+    frames = x.reshape(-1, side, side, x.shape[-1]).permute(0, 3, 1, 2)
+    return F.avg_pool2d(frames, stride).flatten(2).transpose(1, 2).flatten(0, 1)
+
+
+def halve_frames(x: Tensor, side: int) -> Tensor:
+    """Frames of half the size, linear between patches: x (frames * side ** 2, W) -> (frames, T, W)."""
+    frames = x.reshape(-1, side, side, x.shape[-1]).permute(0, 3, 1, 2)
+    return F.interpolate(frames, size=[-(-side // 2)] * 2, mode="bilinear").flatten(2).transpose(1, 2)
+
+
+def end_videos(x: Tensor, videos: int, line_end: Tensor) -> Tensor:
+    """The frames of each video in a row, a line's end behind them. x (frames, T, W) -> (vectors, W)"""
+    rows = x.reshape(videos, -1, x.shape[-1])
+    return torch.cat((rows, line_end.expand(videos, 1, -1)), dim=1).flatten(0, 1)

@@ -1,0 +1,90 @@
+"""Texts in which images stand, by ways of their own to make vectors of an image: merged, tiled, resampled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.parity.harness import Inputs, check, reference, transformers
+from tests.parity.test_composites import PLACE, TEXT, VISION, image_text_inputs
+
+
+def sized_inputs() -> dict[str, Inputs]:
+    """Texts with one image each, of sizes that differ, padded to the largest."""
+    cases: dict[str, Inputs] = {}
+    sizes = torch.tensor([[32, 32], [16, 32], [32, 16]])
+    for name, values in image_text_inputs(4, 3, 32, 32).items():
+        cases[name] = dict(values)
+        if "pixel_values" in values:
+            images = len(values["pixel_values"])
+            ids = values["input_ids"].clone()
+            if images > 1:
+                ids[1:, 6:8] = 5
+            cases[name] = {**values, "input_ids": ids, "image_sizes": sizes[:images]}
+    return cases
+
+
+@pytest.mark.parametrize("name", ["Mistral3", "LightOnOcr"])
+def test_blocks_of_patches_merged(name: str, tmp_path: Path) -> None:
+    text = {"Mistral3": transformers.MistralConfig, "LightOnOcr": transformers.Qwen3Config}[name]
+    config = getattr(transformers, f"{name}Config")(
+        text_config=text(**TEXT, head_dim=8, tie_word_embeddings=False),
+        vision_config=transformers.PixtralVisionConfig(**VISION),
+        tie_word_embeddings=name == "LightOnOcr",
+    )
+    config.image_token_id = PLACE
+    check(reference(f"{name}ForConditionalGeneration", config), tmp_path, sized_inputs())
+
+
+def tiled_inputs(model: Any, video: bool, **more: Any) -> dict[str, Inputs]:
+    """Texts with one image each, cut into tiles, padded on either side; a video; a text alone."""
+    generator = torch.Generator().manual_seed(1)
+    pixels, sizes = torch.randn(2, 17, 3, 16, 16, generator=generator), torch.tensor([[15, 40], [32, 29]])
+    images = {"pixel_values": pixels, "image_sizes": sizes, **more}
+    with torch.no_grad():
+        counts = [len(found) for found in model.model.get_image_features(**images).pooler_output]
+    ids = torch.randint(3, 80, (2, max(counts) + 9), generator=generator)
+    for row, count in enumerate(counts):
+        ids[row, 5 : 5 + count] = PLACE
+    right = torch.ones_like(ids)
+    right[0, -3:] = 0
+    words = {"input_ids": ids[:, :5], "attention_mask": torch.ones_like(ids[:, :5])}
+    cases: dict[str, Inputs] = {
+        "right": {**images, "input_ids": ids, "attention_mask": right},
+        "left": {**images, "input_ids": ids.roll(3, 1), "attention_mask": right.flip(1)},
+        "words": words,
+    }
+    if video:
+        frames = torch.randn(2, 3, 3, 16, 16, generator=generator)
+        with torch.no_grad():
+            count = model.model.get_video_features(frames).pooler_output.shape[1]
+        ids = torch.full((2, count), PLACE + 1)
+        ids = torch.cat((words["input_ids"], ids), dim=1)
+        cases["video"] = {
+            "input_ids": ids,
+            "pixel_values_videos": frames,
+            "attention_mask": torch.ones_like(ids),
+        }
+    return cases
+
+
+@pytest.mark.parametrize("name", ["LlavaNext", "LlavaNextVideo", "LlavaOnevision", "LlavaOnevision alone"])
+def test_tiles_of_images(name: str, tmp_path: Path) -> None:
+    name, _, alone = name.partition(" ")
+    vision = transformers.SiglipVisionConfig if name == "LlavaOnevision" else transformers.CLIPVisionConfig
+    config = getattr(transformers, f"{name}Config")(
+        text_config=transformers.Qwen2Config(**TEXT),
+        vision_config=vision(**VISION),
+        image_grid_pinpoints=[[16, 32], [32, 16], [32, 32], [64, 64]],
+        image_token_index=PLACE,
+    )
+    if name != "LlavaNext":
+        config.video_token_id = PLACE + 1
+    if name == "LlavaOnevision":
+        config.vision_aspect_ratio = "anyres_max_4"
+    model = reference(f"{name}ForConditionalGeneration", config)
+    counts = {"batch_num_images": torch.tensor([2])} if alone else {}
+    check(model, tmp_path, tiled_inputs(model, name != "LlavaNext", **counts))

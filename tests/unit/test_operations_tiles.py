@@ -1,0 +1,67 @@
+"""Images in tiles: which tiling an image gets, and how the vectors of its tiles become rows of one map."""
+
+from __future__ import annotations
+
+import torch
+
+from mapper.operations.tiles import (
+    average_frames,
+    best_size,
+    bounded_map,
+    end_videos,
+    halve_frames,
+    image_tiles,
+    join_tiles,
+    tile_grids,
+    without_border,
+)
+
+SIZES = [[8, 16], [16, 8], [16, 16]]
+
+
+def test_the_size_that_shows_most_of_an_image_wins() -> None:
+    assert best_size([10, 40], SIZES) == [8, 16]
+    assert best_size([16, 16], SIZES) == [16, 16]
+    assert best_size([4, 4], SIZES) == [8, 16]  # all show it whole: the first of the smallest
+
+
+def test_images_beside_others_are_not_cut() -> None:
+    sizes = torch.tensor([[10, 40], [16, 16], [16, 16]])
+    assert tile_grids(sizes, SIZES, 8) == [(1, 2), (2, 2), (2, 2)]
+    assert tile_grids(sizes, SIZES, 8, torch.tensor([1, 2])) == [(1, 2), (0, 0), (0, 0)]
+
+
+def test_padding_among_tiles_is_left_out() -> None:
+    pixels = torch.arange(10.0).reshape(2, 5, 1, 1, 1)
+    assert image_tiles(pixels, [(1, 2), (0, 0)]).flatten().tolist() == [0, 1, 2, 5]
+    assert image_tiles(pixels[0], [(1, 2)]) is not None
+
+
+def test_a_border_is_cut_off() -> None:
+    x = torch.arange(24.0).reshape(1, 4, 6)
+    assert torch.equal(without_border(x, [10, 30]), x[:, 1:3])
+    assert torch.equal(without_border(x, [20, 10]), x[:, :, 2:4])
+
+
+def test_a_map_is_bounded() -> None:
+    x = torch.randn(2, 8, 8)
+    assert bounded_map(x, 64) is x
+    assert bounded_map(x, 16).shape == (2, 4, 4)
+
+
+def test_rows_of_tiles_end_with_a_line_end() -> None:
+    whole, left, right = torch.zeros(4), torch.tensor([1.0, 2, 5, 6]), torch.tensor([3.0, 4, 7, 8])
+    x = torch.stack((whole, left, right))[..., None]
+    found = join_tiles(x, torch.tensor([[2, 4]]), [(1, 2)], torch.tensor([9.0]), 2)
+    assert found.flatten().tolist() == [0, 0, 0, 0, 1, 2, 3, 4, 9, 5, 6, 7, 8, 9]
+    alone = join_tiles(x[:1], torch.tensor([[2, 4]]), [(0, 0)], torch.tensor([9.0]), 2)
+    assert alone.flatten().tolist() == [0, 0, 0, 0, 9]
+
+
+def test_frames_are_made_smaller() -> None:
+    x = torch.arange(32.0).reshape(32, 1)  # two frames of four by four
+    means = average_frames(x, 4, 2)
+    assert means[:, 0].tolist() == [2.5, 4.5, 10.5, 12.5, 18.5, 20.5, 26.5, 28.5]
+    halves = halve_frames(x, 4)
+    assert torch.allclose(halves.flatten(), means.flatten())
+    assert end_videos(halves, 1, torch.tensor([7.0]))[:, 0].tolist() == [*means[:, 0].tolist(), 7.0]
