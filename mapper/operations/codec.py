@@ -1,0 +1,55 @@
+"""Waveforms to codes and back: convolutions that see no later sample, and the nearest code of a book."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def pad_before(x: Tensor, count: int, stride: int, mode: str = "constant") -> Tensor:
+    """So many samples before the first, and behind the last as many as the last step lacks.
+
+    x (B, C, T) -> (B, C, T')
+    """
+    return F.pad(x, (count, -x.shape[-1] % stride), mode)
+
+
+def drop_last(x: Tensor, count: int) -> Tensor:
+    """x without its last samples. (B, C, T) -> (B, C, T - count)"""
+    return x[..., : x.shape[-1] - count]
+
+
+def mean_codes(sums: Tensor, counts: Tensor) -> Tensor:
+    """The codes of a book that holds, for each, the sum of what it stood for and how often.
+
+    sums (V, D), counts (V,) -> (V, D)
+    """
+    return sums / counts.clamp(min=1e-5)[:, None]
+
+
+def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """The closest code for every position: its number, and the code.
+
+    x (B, T, D), codes (V, D) -> (B, T), (B, T, D)
+    """
+    numbers = torch.cdist(x.flatten(0, 1)[None].float(), codes[None].float())[0].argmin(dim=-1)
+    numbers = numbers.view(x.shape[:-1])
+    return numbers, F.embedding(numbers, codes)
+
+
+def nearest_directions(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """The code of the closest direction for every position: its number, and the code.
+
+    x (B, T, D), codes (V, D) -> (B, T), (B, T, D)
+    """
+    numbers = (F.normalize(x, dim=-1) @ F.normalize(codes, dim=-1).t()).argmax(dim=-1)
+    return numbers, F.embedding(numbers, codes)
+
+
+def snake(x: Tensor, frequency: Tensor) -> Tensor:
+    """x and a square of its sine, which has a frequency for each channel (paper 2006.08195).
+
+    x (B, C, T), frequency (1, C, 1) -> (B, C, T)
+    """
+    return x + torch.sin(frequency * x) ** 2 / (frequency + 1e-9)

@@ -1,0 +1,88 @@
+"""Codecs of sound and what makes sound of features, against the reference library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.parity.harness import check, quiet, reference, transformers
+
+MIMI = {
+    "hidden_size": 32,
+    "num_filters": 2,
+    "upsampling_ratios": [4, 3],
+    "codebook_size": 16,
+    "codebook_dim": 12,
+    "vector_quantization_hidden_dimension": 12,
+    "num_quantizers": 5,
+    "num_semantic_quantizers": 2,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 44,
+    "upsample_groups": 32,
+    "sliding_window": 5,
+}
+
+
+def sound(samples: int = 581) -> torch.Tensor:
+    return torch.randn(3, 1, samples, generator=torch.Generator().manual_seed(1))
+
+
+def books(model: nn.Module) -> nn.Module:
+    """The model with other codes in every book: the buffers of a new one are zeros."""
+    generator = torch.Generator().manual_seed(2)
+    for name, buffer in model.named_buffers():
+        if name.endswith("embed_sum"):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator) * 4)
+        elif name.endswith("cluster_usage"):
+            buffer.copy_(torch.rand(buffer.shape, generator=generator) * 3 + 0.5)
+    return model
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"vector_quantization_hidden_dimension": 32, "codebook_dim": 32, "upsample_groups": 8}]
+)
+def test_a_codec_of_words_and_sound(more: dict[str, Any], tmp_path: Path) -> None:
+    model = books(reference("MimiModel", transformers.MimiConfig(**{**MIMI, **more})))
+    values = sound()
+    made = check(model, tmp_path, {"three": {"input_values": values}, "one": {"input_values": values[:1]}})
+    with torch.no_grad(), quiet():
+        wanted = model.encode(values).audio_codes
+    codes = made.built(input_values=values).audio_codes
+    assert torch.equal(codes, wanted)
+    assert codes.shape[1] == 5 and len(codes.unique()) > 3
+
+
+def test_the_halves_of_a_codec(tmp_path: Path) -> None:
+    values = sound()
+    encoder = reference("MimiEncoderModel", transformers.MimiEncoderConfig(**MIMI))
+    cases = {"three": {"input_values": values}, "one": {"input_values": values[:1, :, :96]}}
+    check(encoder, tmp_path / "encoder", cases)
+    states = torch.randn(3, 32, 7, generator=torch.Generator().manual_seed(1))
+    decoder = reference("MimiDecoderModel", transformers.MimiDecoderConfig(**MIMI))
+    check(decoder, tmp_path / "decoder", {"three": {"latents": states}, "one": {"latents": states[:1]}})
+
+
+def test_a_codec_of_plain_convolutions(tmp_path: Path) -> None:
+    config = transformers.DacConfig(
+        encoder_hidden_size=4,
+        decoder_hidden_size=32,
+        downsampling_ratios=[2, 3],
+        upsampling_ratios=[3, 2],
+        hidden_size=24,
+        n_codebooks=3,
+        codebook_size=16,
+        codebook_dim=6,
+    )
+    values = sound(480)
+    model = reference("DacModel", config)
+    made = check(model, tmp_path, {"three": {"input_values": values}, "one": {"input_values": values[:1]}})
+    with torch.no_grad(), quiet():
+        wanted = model(values).audio_codes
+    assert torch.equal(made.built(input_values=values).audio_codes, wanted)

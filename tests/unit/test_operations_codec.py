@@ -1,0 +1,52 @@
+"""Convolutions of waveforms, and the nearest code of a book."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from mapper.operations.codec import (
+    drop_last,
+    mean_codes,
+    nearest_codes,
+    nearest_directions,
+    pad_before,
+    snake,
+)
+
+
+def test_a_padded_convolution_has_a_place_for_each_begun_step_and_sees_nothing_later() -> None:
+    x, kernel = torch.randn(2, 3, 11), torch.randn(4, 3, 6)
+    y = F.conv1d(pad_before(x, 3, 3), kernel, stride=3)
+    assert y.shape[-1] == 4
+    later = torch.cat((x[..., :6], torch.randn(2, 3, 5)), dim=-1)
+    torch.testing.assert_close(F.conv1d(pad_before(later, 3, 3), kernel, stride=3)[..., :2], y[..., :2])
+
+
+def test_the_edge_may_be_repeated() -> None:
+    assert pad_before(torch.tensor([[[5.0, 6.0, 7.0]]]), 2, 2, "replicate").tolist() == [[[5, 5, 5, 6, 7, 7]]]
+
+
+def test_nothing_is_dropped_where_nothing_is_too_many() -> None:
+    x = torch.arange(4.0)[None, None]
+    assert torch.equal(drop_last(x, 0), x) and drop_last(x, 3).tolist() == [[[0.0]]]
+
+
+def test_the_nearest_code_is_the_one_with_the_smallest_difference() -> None:
+    codes = mean_codes(torch.tensor([[2.0, 0.0], [0.0, 9.0], [1.0, 1.0]]), torch.tensor([2.0, 3.0, 0.5]))
+    assert codes.tolist() == [[1, 0], [0, 3], [2, 2]]
+    numbers, found = nearest_codes(torch.tensor([[[0.9, 0.4], [0.1, 2.9]]]), codes)
+    assert numbers.tolist() == [[0, 1]] and found.tolist() == [[[1, 0], [0, 3]]]
+
+
+def test_the_closest_direction_does_not_mind_lengths() -> None:
+    codes = torch.tensor([[0.1, 0.0], [0.0, 9.0]])
+    numbers, found = nearest_directions(torch.tensor([[[50.0, 1.0], [0.1, 0.2]]]), codes)
+    assert numbers.tolist() == [[0, 1]]
+    assert torch.equal(found, codes[None])
+
+
+def test_a_snake_grows_with_its_argument() -> None:
+    x = torch.linspace(-3, 3, 50)[None, None]
+    y = snake(x, torch.full((1, 1, 1), 2.0))
+    torch.testing.assert_close(y, x + torch.sin(2 * x).square() / 2)
