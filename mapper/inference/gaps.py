@@ -69,7 +69,11 @@ def broken_promises(family: Family, config: Mapping[str, Any], names: Names) -> 
 
 
 def _said(config: Mapping[str, Any], field: str) -> object:
-    """What a config says of a field, or the one config inside of it that has the field."""
+    """What a config says of a field (`part.field`: of one inside of it), or the one config inside that has it."""
+    folder, _, last = field.rpartition(".")
+    if folder:
+        part = config.get(folder)
+        return part.get(last) if isinstance(part, Mapping) else None
     inner = [part[field] for part in config.values() if isinstance(part, Mapping) and field in part]
     return config.get(field, inner[0] if len(inner) == 1 else None)
 

@@ -59,3 +59,16 @@ def test_blip_vision_model(tmp_path: Path) -> None:
 def test_blip_text_model(tmp_path: Path) -> None:
     model = reference("BlipTextModel", transformers.BlipTextConfig(**TEXT, encoder_hidden_size=24))
     check(model, tmp_path, text_inputs(vocab_size=99))
+
+
+@pytest.mark.parametrize("token", [True, False])
+def test_flava(token: bool, tmp_path: Path) -> None:
+    layers = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.FlavaConfig(
+        text_config={**TEXT, "hidden_act": "relu"},
+        image_config={**VISION, "vocab_size": 99, "qkv_bias": token},
+        multimodal_config={**layers, "use_cls_token": token, "qkv_bias": token},
+        hidden_size=32,
+        projection_dim=20,
+    )
+    check(reference("FlavaModel", config), tmp_path, with_images(text_inputs(vocab_size=99, segments=2)))

@@ -205,3 +205,10 @@ def test_a_prefix_is_seen_by_all_and_sees_itself_alone():
     expected = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]]
     assert seen.tolist() == expected
     assert torch.equal(masks.joined_mask(None, x, hidden), masks.causal_mask(x, hidden))
+
+
+def test_what_stands_before_a_masked_row_is_real():
+    x = torch.zeros(2, 3, 1)
+    assert masks.padding_mask_behind(x, None) is None
+    seen = masks.padding_mask_behind(x, torch.tensor([[1, 0], [1, 1]]))
+    assert seen[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
