@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -126,8 +127,35 @@ def planning(folder: Path, repeat: int) -> Iterator[Line]:
     yield Line(
         "planning 200,000 tensors", f"{median(twice):.2f} s", f"{median(once):.2f} s (100,000)", ratio, 2.2
     )
+    (experts,) = in_turns(repeat, lambda: plan(catalogue_header(folder / "qwen.json", "Qwen/Qwen3-30B-A3B")))
+    yield Line(
+        "planning Qwen3-30B-A3B (18,867 tensors), at most 0.6 s", f"{median(experts):.2f} s", "-", None, None
+    )
     document = [run_python("-m", "mapper", "inspect", str(cases[0]), "--json") for _ in range(repeat)]
     yield Line("`mapper inspect --json` of 100,000 tensors", f"{median(document):.2f} s", "-", None, None)
+
+
+RULES = """
+import sys, time
+from mapper.rulebook import facts, families, flows, vocabulary
+from mapper.rulebook.rulebook import Rulebook
+start = time.perf_counter()
+rules = Rulebook()
+rules.digest, rules.vocabulary, rules.config_vocabulary, rules.inputs, rules.activations, rules.families, rules.flows
+print(time.perf_counter() - start, file=open(sys.argv[1], "w"))
+"""
+
+
+def rules(folder: Path, repeat: int) -> Iterator[Line]:
+    """Every rule file, as a process finds them that is not the first since they changed."""
+    note = folder / "rules.txt"
+
+    def read() -> float:
+        run_python("-c", RULES, str(note))
+        return float(note.read_text())
+
+    (seconds,) = in_turns(repeat, read)
+    yield Line("reading the rules, at most 0.060 s", f"{median(seconds):.3f} s", "-", None, None)
 
 
 # ------------------------------------------------------------------------------------------------------- loading
@@ -309,6 +337,16 @@ def experts_header(path: Path, layers: int, experts: int = 2000) -> Path:
     return path
 
 
+def catalogue_header(path: Path, name: str) -> Path:
+    """The header and config of a model in the catalogue, written once."""
+    if not path.exists():
+        from mapper.catalogue import HEADERS, SUFFIX
+
+        with zipfile.ZipFile(HEADERS) as archive:
+            path.write_bytes(archive.read(name + SUFFIX))
+    return path
+
+
 # ---------------------------------------------------------------------------------------------------------- table
 def _seconds(what: str, ours: list[float], theirs: list[float], limit: float | None) -> Line:
     left, right = median(ours), median(theirs)
@@ -332,6 +370,7 @@ def markdown(lines: list[Line]) -> str:
 
 BENCHMARKS = {
     "inspect": inspect,
+    "rules": rules,
     "planning": planning,
     "build": build,
     "forward": forward,
