@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -188,11 +188,11 @@ def _where(flow: Flow, node: ast.expr | ast.stmt) -> str:
     return f"{flow.rule.file}:{flow.rule.line + node.lineno - 1}"
 
 
-def check_context(flows: Mapping[str, FlowRule], inputs: Mapping[str, Any]) -> None:
-    """Every free name of every flow is bound by some flow above it, or is a public input. Raises FlowError."""
-    parsed = {name: parse_flow(rule) for name, rule in flows.items()}
-    bound = {name for flow in parsed.values() for name in flow.rule.takes}
-    for flow in parsed.values():
+def bound_names(flows: Iterable[FlowRule]) -> set[str]:
+    """Names that some flow hands to those below it."""
+    bound: set[str] = set()
+    for flow in map(parse_flow, flows):
+        bound.update(flow.rule.takes)
         for node in _nodes(flow):
             if isinstance(node, ast.Assign):
                 bound.update(targets(node.targets[0]))
@@ -200,9 +200,14 @@ def check_context(flows: Mapping[str, FlowRule], inputs: Mapping[str, Any]) -> N
                 bound.update(targets(node.target))
             elif isinstance(node, ast.Call):
                 bound.update(str(keyword.arg) for keyword in node.keywords)
-    for flow in parsed.values():
-        for name in free_names(flow.statements, flow.rule.takes, flow.roles):
-            if name not in bound and name not in inputs:
-                raise FlowError(
-                    f"{flow.rule.file}:{flow.rule.line}: {flow.rule.name} reads {name!r}, which no flow binds and no input is"
-                )
+    return bound
+
+
+def check_context(rule: FlowRule, known: Container[str]) -> None:
+    """Every free name of a flow is bound by some flow above it, or is a public input. Raises FlowError."""
+    flow = parse_flow(rule)
+    for name in free_names(flow.statements, rule.takes, flow.roles):
+        if name not in known:
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} reads {name!r}, which no flow binds and no input is"
+            )

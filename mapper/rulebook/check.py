@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mapper.errors import FlowError, MapperError, RuleError
+from mapper.errors import MapperError, RuleError
 from mapper.rulebook.examples import check_example, header, is_near_miss
 from mapper.rulebook.families import Example, Family, read_family
 from mapper.rulebook.flows import continued, read_flow
@@ -36,13 +37,15 @@ class FileCheck:
 def check_rules(rulebook: Rulebook, files: Iterable[Path] = (), run: bool = False) -> list[FileCheck]:
     """Check these rule files beside the rest of the rule set, or every file of it.
 
-    `run` also builds the model of every example that has a flow, and runs it: that needs torch.
+    Of files that are named it is also said which examples of others they would take. `run` also builds the model of
+    every example that has a flow, and runs it: that needs torch.
     """
     chosen = [_document(Path(file), rulebook) for file in files]
     documents = chosen or [
         (kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)
     ]
-    return [_check(kind, document, rulebook, bool(chosen), run) for kind, document in documents]
+    checker = _Checker(rulebook, bool(chosen), run)
+    return [checker.file(kind, document) for kind, document in documents]
 
 
 def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
@@ -59,55 +62,98 @@ def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
     return kinds[0], document
 
 
-def _check(kind: str, document: Document, rulebook: Rulebook, alone: bool, run: bool) -> FileCheck:
-    data = document.data if isinstance(document.data, dict) else {}
-    key = next(key for key, its in _KINDS.items() if its == kind)
-    found = FileCheck(document.label, kind, str(data.get(key, "")))
-    try:
-        if kind == "families":
-            _check_family(document, rulebook, found, alone, run)
-        elif kind == "flows":
-            _check_flow(document, rulebook, found)
-        else:
-            read_vocabulary(document)
-            _ = rulebook.vocabulary, rulebook.config_vocabulary, rulebook.inputs, rulebook.activations
-    except MapperError as error:
-        found.problems.append(str(error))
-    return found
+class _Checker:
+    """Checks files of one rule set; what concerns all of them is found out once."""
 
+    def __init__(self, rulebook: Rulebook, alone: bool, run: bool):
+        self.rulebook, self.alone, self.run = rulebook, alone, run
 
-def _check_flow(document: Document, rulebook: Rulebook, found: FileCheck) -> None:
-    from mapper.flows.checks import check_context, check_flow
-    from mapper.inference.expressions import parse_rule
+    def file(self, kind: str, document: Document) -> FileCheck:
+        data = document.data if isinstance(document.data, dict) else {}
+        key = next(key for key, its in _KINDS.items() if its == kind)
+        found = FileCheck(document.label, kind, str(data.get(key, "")))
+        try:
+            if kind == "families":
+                self.family(document, found)
+            elif kind == "flows":
+                self.flow(document, found)
+            else:
+                read_vocabulary(document)
+                rules = self.rulebook
+                _ = rules.vocabulary, rules.config_vocabulary, rules.inputs, rules.activations
+        except MapperError as error:
+            found.problems.append(str(error))
+        return found
 
-    rule = read_flow(document.data, document.label, lambda keys: document.line(*keys))
-    rule = continued(rule, rulebook.flows)
-    for extents in rule.shapes.values():
-        for text in extents:
-            if text not in ("...", "_"):  # extents left open
-                parse_rule(text, rule.file, document.line("shapes"))
-    found.combinations = check_flow(rule)
-    try:
-        check_context({**rulebook.flows, rule.name: rule}, rulebook.inputs)
-    except FlowError as error:
-        if str(error).startswith(f"{document.label}:"):  # another file's fault is reported with that file
-            raise
+    def flow(self, document: Document, found: FileCheck) -> None:
+        from mapper.flows.checks import check_context, check_flow
+        from mapper.inference.expressions import parse_rule
 
+        rule = read_flow(document.data, document.label, lambda keys: document.line(*keys))
+        rule = continued(rule, self.rulebook.flows)
+        for extents in rule.shapes.values():
+            for text in extents:
+                if text not in ("...", "_"):  # extents left open
+                    parse_rule(text, rule.file, document.line("shapes"))
+        found.combinations = check_flow(rule)
+        check_context(rule, self.known_names)
 
-def _check_family(document: Document, rulebook: Rulebook, found: FileCheck, alone: bool, run: bool) -> None:
-    read_family(document)
-    family = next(family for family in rulebook.families if family.file == document.label)
-    found.examples = len(family.examples)
-    found.problems += _family_problems(family, rulebook)
-    for example in family.examples:
-        differences = check_example(example, family, rulebook)
-        found.problems += [
-            f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences
+    def family(self, document: Document, found: FileCheck) -> None:
+        read_family(document)
+        family = next(family for family in self.rulebook.families if family.file == document.label)
+        found.examples = len(family.examples)
+        found.problems += _family_problems(family, self.rulebook)
+        for example in family.examples:
+            differences = check_example(example, family, self.rulebook)
+            found.problems += [
+                f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences
+            ]
+            if self.run and not differences and not is_near_miss(example):
+                found.problems += _run(example, self.rulebook, found)
+        if self.alone:
+            found.problems += self.stolen(family)
+
+    @cached_property
+    def known_names(self) -> set[str]:
+        """What a flow may read that it does not bind itself."""
+        from mapper.flows.checks import bound_names
+
+        return bound_names(self.rulebook.flows.values()) | set(self.rulebook.inputs)
+
+    @cached_property
+    def matches(self) -> list[tuple[Family, Example, str | MapperError | None]]:
+        """Every example that is to match, and the family whose names it has."""
+        return [
+            (family, example, _matching(example, self.rulebook))
+            for family in self.rulebook.families
+            for example in family.examples
+            if not is_near_miss(example)
         ]
-        if run and not differences and not is_near_miss(example):
-            found.problems += _run(example, rulebook, found)
-    if alone:
-        found.problems += _stolen(family, rulebook)
+
+    def stolen(self, family: Family) -> Iterator[str]:
+        """Examples of other families that would now be read as this one."""
+        for other, example, match in self.matches:
+            if other.name == family.name:
+                continue
+            if isinstance(match, MapperError):
+                yield f"{example.file}:{example.line}: example {example.name!r}: {match}"
+            elif match == family.name:
+                yield f"{family.file}:{family.line}: steals example {example.name!r} of {other.file}"
+
+
+def _matching(example: Example, rulebook: Rulebook) -> str | MapperError | None:
+    """The name of the family that an example's names and model_type are those of."""
+    from mapper.inference.matching import match_family
+    from mapper.inference.names import Names
+    from mapper.naming.tree import grow
+
+    checkpoint = header(example)
+    model_type = (checkpoint.config or {}).get("model_type")
+    try:
+        match = match_family(rulebook.families, Names(grow(checkpoint.tensors)), model_type)
+    except MapperError as error:
+        return error
+    return match.family.name if match else None
 
 
 def _run(example: Example, rulebook: Rulebook, found: FileCheck) -> Iterator[str]:
@@ -140,27 +186,3 @@ def _family_problems(family: Family, rulebook: Rulebook) -> Iterator[str]:
     for rules in family.facts.values():
         for rule in rules:
             sources(rule)  # raises RuleError for what is not arithmetic
-
-
-def _stolen(family: Family, rulebook: Rulebook) -> Iterator[str]:
-    """Examples of other families that would now be read as this one."""
-    from mapper.inference.matching import match_family
-    from mapper.inference.names import Names
-    from mapper.naming.tree import grow
-
-    for other in rulebook.families:
-        for example in other.examples if other.name != family.name else ():
-            if is_near_miss(example):
-                continue
-            checkpoint = header(example)
-            try:
-                match = match_family(
-                    rulebook.families,
-                    Names(grow(checkpoint.tensors)),
-                    (checkpoint.config or {}).get("model_type"),
-                )
-            except MapperError as error:
-                yield f"{example.file}:{example.line}: example {example.name!r}: {error}"
-                continue
-            if match and match.family.name == family.name:
-                yield f"{family.file}:{family.line}: steals example {example.name!r} of {other.file}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mapper._trial import run_header
@@ -19,17 +17,12 @@ EXAMPLES = [
     for family in RULEBOOK.families
     for example in family.examples
 ]
-FLOWS = [Path(document.path) for document in RULEBOOK.documents("flows")]
 
 
 @pytest.mark.parametrize(("family", "example"), EXAMPLES)
-def test_example_is_read_as_it_says(family: Family, example: Example) -> None:
+def test_example_is_read_as_it_says_and_runs(family: Family, example: Example) -> None:
+    """Flows run under the guards that the examples answer; below they are compiled under all."""
     assert check_example(example, family, RULEBOOK) == []
-
-
-@pytest.mark.parametrize(("family", "example"), EXAMPLES)
-def test_the_model_of_an_example_runs(family: Family, example: Example) -> None:
-    """Flows run under the guards that the examples answer; `check_rules` compiles them under all."""
     if is_near_miss(example):
         return
     architecture = infer(header(example), RULEBOOK)
@@ -45,14 +38,10 @@ def test_family_has_an_example_that_matches_and_a_near_miss(family: Family) -> N
     assert kinds == {True, False}
 
 
-@pytest.mark.parametrize("path", FLOWS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_flow_holds_under_all_combinations_of_its_guards(path: Path) -> None:
-    (found,) = check_rules(RULEBOOK, [path])
-    assert found.problems == []
-    assert found.combinations >= 1
-
-
-def test_no_family_steals_an_example_of_another() -> None:
-    files = [document.path for document in RULEBOOK.documents("families")]
-    stolen = [text for found in check_rules(RULEBOOK, files) for text in found.problems if "steals" in text]
-    assert stolen == []
+def test_every_flow_and_vocabulary_is_good_and_no_family_steals_an_example_of_another() -> None:
+    files = [
+        document.path for kind in ("vocabulary", "flows", "families") for document in RULEBOOK.documents(kind)
+    ]
+    found = check_rules(RULEBOOK, files)
+    assert [problem for file in found for problem in file.problems] == []
+    assert all(file.combinations for file in found if file.kind == "flows")
