@@ -52,7 +52,15 @@ class Towers:
             for list_, folder in self.folders.items()
             if place[: len(folder)] == folder
         ]
-        return max(inside)[1] if inside else None
+        return max(inside)[1] if inside else self.beside(reading)
+
+    def beside(self, reading: Reading) -> str | None:
+        """The tower whose layers stand in the folder around a leaf of towers, where it has none of its own."""
+        place = reading.found.spot.place
+        if reading.match is None or reading.match.entry.scope != "tower":
+            return None
+        names = {name for list_, name in self.names.items() if place[: len(list_) - 1] == list_[:-1]}
+        return names.pop() if len(names) == 1 else None
 
     def step(self, step: Step) -> tuple[str, tuple[int, ...] | None]:
         if not step.is_layers:

@@ -50,6 +50,16 @@ def merge_neighbours(x: Tensor, merge: int) -> Tensor:
     return x.reshape(-1, merge * merge * x.shape[-1])
 
 
+def blocks_from_rows(x: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """Patches that stand row by row, block by block instead. x (1, T, C)"""
+    image, index = patch_images(x, grid)
+    width = grid[image, 2]
+    row, column = patch_places(x, grid, merge)
+    frame = index // (grid[image, 1] * width)
+    first = (grid.prod(dim=-1).cumsum(0) - grid.prod(dim=-1))[image]
+    return x[:, first + (frame * grid[image, 1] + row) * width + column]
+
+
 def rotary_tables_grid(
     x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -77,6 +87,15 @@ def positions_cubic(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tenso
     size = grid[image, 1:]
     points = torch.stack(((column + 0.5) / size[:, 1], (row + 0.5) / size[:, 0]), dim=-1) * 2 - 1
     return sample_table(table, points, "bicubic", corners=False).to(x.dtype)
+
+
+def positions_linear(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """A square table stretched over each image, linear between its rows. table (N * N, C) -> (1, T, C)"""
+    row, column = patch_places(x, grid, merge)
+    image, _ = patch_images(x, grid)
+    size = grid[image, 1:]
+    points = torch.stack(((column + 0.5) / size[:, 1], (row + 0.5) / size[:, 0]), dim=-1) * 2 - 1
+    return sample_table(table, points, "bilinear", corners=False).to(x.dtype)
 
 
 def sample_table(table: Tensor, points: Tensor, mode: str, corners: bool) -> Tensor:

@@ -114,7 +114,7 @@ def test_paligemma_whose_prefix_sees_itself_whole(tmp_path: Path) -> None:
     check(reference("PaliGemmaForConditionalGeneration", config), tmp_path, inputs)
 
 
-def packed_inputs(video: bool = False) -> dict[str, Inputs]:
+def packed_inputs(video: bool = False, channels: int = 6) -> dict[str, Inputs]:
     """Texts with images of several sizes, their patches in one row; padding on either side; a text alone."""
     generator = torch.Generator().manual_seed(1)
     grids = torch.tensor([[1, 4, 4], [1, 2, 4], [1, 4, 4]])
@@ -127,7 +127,7 @@ def packed_inputs(video: bool = False) -> dict[str, Inputs]:
     right[1, -4:] = 0
     values = {
         "input_ids": ids, "mm_token_type_ids": types, "image_grid_thw": grids,
-        "pixel_values": torch.randn(40, 3 * 2 * 8 * 8, generator=generator),
+        "pixel_values": torch.randn(40, channels * 8 * 8, generator=generator),
     }  # fmt: skip
     words = torch.randint(3, 80, (2, 7), generator=generator)
     cases: dict[str, Inputs] = {
@@ -150,14 +150,14 @@ def packed_inputs(video: bool = False) -> dict[str, Inputs]:
     return cases
 
 
-def packed_frames(images: Inputs) -> Inputs:
-    """A video of two frames where the first two images stand, at places for images, and another for the third."""
+def packed_frames(images: Inputs, place: int = PLACE) -> Inputs:
+    """A video of two frames where the first two images stand, and another for the third."""
     frames = {key: value for key, value in images.items() if key not in ("image_grid_thw", "pixel_values")}
     types = torch.zeros_like(images["input_ids"])
     types[0, 2:6] = types[0, 8:12] = types[1, 3:7] = 2
     return {
         **frames,
-        "input_ids": torch.where(types == 2, PLACE, images["input_ids"].clamp(max=PLACE - 1)),
+        "input_ids": torch.where(types == 2, place, images["input_ids"].clamp(max=PLACE - 1)),
         "mm_token_type_ids": types,
         "video_grid_thw": torch.tensor([[2, 4, 4], [1, 4, 4]]),
         "pixel_values_videos": torch.randn(
@@ -236,6 +236,29 @@ def test_glm4v_whose_videos_are_images_with_words_between(name: str, tmp_path: P
     inputs = packed_inputs()
     inputs["video"] = packed_frames(inputs["all ones"])
     check(reference(f"{kind}ForConditionalGeneration", config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("name", ["PaddleOCRVL", "Cosmos3Edge"])
+def test_patches_merged_between_the_towers(name: str, tmp_path: Path) -> None:
+    rope = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 1, 1]}
+    vision = {**VISION, "num_hidden_layers": 2, "num_patches": 9}
+    made = getattr(transformers, f"{name}Config")(
+        text_config={**TEXT, "head_dim": 8, "rope_parameters": rope},
+        vision_config={key: value for key, value in vision.items() if key != "image_size" or name[0] == "P"},
+        image_token_id=PLACE,
+        video_token_id=PLACE + 1,
+        **({"projector_hidden_size": 20} if name == "Cosmos3Edge" else {}),
+    )
+    inputs = packed_inputs(channels=3)
+    if name == "PaddleOCRVL":
+        made.text_config.use_bias = True
+    else:
+        inputs["video"] = packed_frames(inputs["all ones"], PLACE + 1)
+    for values in inputs.values():
+        for key in ("pixel_values", "pixel_values_videos"):
+            if key in values and name == "PaddleOCRVL":
+                values[key] = values[key].unflatten(1, (3, 8, 8))
+    check(reference(f"{name}ForConditionalGeneration", made), tmp_path, inputs)
 
 
 @pytest.mark.parametrize("name", ["Gemma4ForConditionalGeneration", "EmbeddingGemma2Model"])

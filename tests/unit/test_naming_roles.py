@@ -101,6 +101,20 @@ def test_towers_that_share_words_are_told_apart_by_the_first_that_differs(files)
     assert [role.partition(".")[0] for role in roles(files, names).values()] == ["text", "text", "vision"]
 
 
+def test_what_stands_beside_the_layers_of_a_tower_without_a_folder_is_in_it(files):
+    names = [
+        "layers.0.mlp.fc1",
+        "embed_tokens",
+        "norm",
+        "model.visual.layers.0.mlp.fc1",
+        "model.visual.norm",
+    ]
+    found = roles(files, names)
+    assert [found[name].partition(".")[0] for name in sorted(names)] == [
+        "text", "text", "vision", "vision", "text"
+    ]  # fmt: skip
+
+
 def test_lists_of_lists_are_stages(files):
     names = ["encoder.layers.0.blocks.0.mlp.fc1", "encoder.layers.0.downsample.norm"]
     assert roles(files, names) == {

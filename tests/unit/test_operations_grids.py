@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from mapper.operations.grids import (
+    blocks_from_rows,
     frame_waves,
     mean_of_frames,
     merge_neighbours,
@@ -13,6 +14,7 @@ from mapper.operations.grids import (
     patch_places,
     positions_at_corners,
     positions_cubic,
+    positions_linear,
     positions_smooth,
     positions_smooth_padded,
     restore_order,
@@ -39,6 +41,25 @@ def test_patches_stand_block_by_block() -> None:
     row, column = patch_places(X, GRID, 1)
     assert row.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 0, 0, 1, 1]
     assert column.tolist() == [0, 1] * 8
+
+
+def test_rows_become_blocks() -> None:
+    x = torch.arange(24.0)[None, :, None]
+    grid = torch.tensor([[1, 4, 2], [2, 2, 4]])
+    row, column = patch_places(x, grid, 2)
+    first = torch.tensor([0] * 8 + [8] * 8 + [16] * 8)
+    width = torch.tensor([2] * 8 + [4] * 16)
+    assert torch.equal(blocks_from_rows(x, grid, 2)[0, :, 0], (first + row * width + column).float())
+
+
+def test_positions_are_read_between_the_rows_of_a_table() -> None:
+    table = torch.randn(36, 3)
+    image = table.T.reshape(1, 3, 6, 6)
+    grid = torch.tensor([[1, 2, 4], [1, 9, 5]])
+    for mode, positions in (("bilinear", positions_linear), ("bicubic", positions_cubic)):
+        wanted = [F.interpolate(image, (h, w), mode=mode).flatten(2) for _, h, w in grid.tolist()]
+        got = positions(table, torch.zeros(1, 53, 3), grid, 1)
+        torch.testing.assert_close(got, torch.cat(wanted, dim=2).transpose(1, 2), rtol=0, atol=1e-5)
 
 
 def test_masks_keep_images_and_frames_apart() -> None:
