@@ -121,3 +121,17 @@ def softmax_masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return scores.softmax(dim=-1, dtype=torch.float32).to(scores.dtype)
+
+
+def attend_angles(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
+    """A unit vector of values, each by the chance that `length` random planes leave its key with the query.
+
+    That chance is (1 - angle / pi) ** length (YOSO, paper 2111.09714). Shapes as in attend
+    """
+    cosine = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-1, -2)
+    return F.normalize((1 - cosine.acos() / torch.pi) ** length @ v, dim=-1)
+
+
+def hide_values(v: Tensor, mask: Tensor | None) -> Tensor:
+    """Values of hidden keys as zeros. v (B, H, S, D), mask (1 or B, 1, 1, S) or None"""
+    return v if mask is None else v * mask.transpose(-1, -2).to(v.dtype)

@@ -27,6 +27,11 @@ def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
 
 
+def position_indices_behind(x: Tensor, position_ids: Tensor | None, offset: int) -> Tensor:
+    """The caller's positions, or offset, offset + 1, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] + offset if position_ids is None else position_ids
+
+
 def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
     """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
     return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids

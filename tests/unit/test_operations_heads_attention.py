@@ -167,3 +167,17 @@ def test_repeated_heads_stand_side_by_side():
 
 def test_values_are_clamped_on_both_sides():
     assert heads.clamp_symmetric(torch.tensor([-9.0, 1.0, 9.0]), 2.0).tolist() == [-2, 1, 2]
+
+
+def test_keys_in_the_querys_direction_count_fully_and_opposite_ones_not_at_all():
+    q = torch.tensor([[[[2.0, 0.0]]]])
+    k = torch.tensor([[[[5.0, 0.0], [-1.0, 0.0], [0.0, 3.0]]]])
+    v = torch.eye(3)[None, None]
+    weights = torch.tensor([1.0, 0.0, 0.5**4])
+    torch.testing.assert_close(attention.attend_angles(q, k, v, 4)[0, 0, 0], weights / weights.norm())
+
+
+def test_values_of_hidden_keys_are_zeros():
+    v, mask = torch.ones(2, 1, 3, 2), torch.tensor([[1, 1, 0], [1, 1, 1]], dtype=torch.bool)[:, None, None]
+    assert attention.hide_values(v, mask)[:, 0, :, 0].tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert attention.hide_values(v, None) is v

@@ -1,0 +1,42 @@
+"""Encoders of text whose attention or embeddings no other has, against the reference library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.parity.harness import check, reference, text_inputs, transformers
+from tests.parity.test_bert_likes import SIZES, boxes_of, compare
+
+
+@pytest.mark.parametrize(
+    "head", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering"]
+)
+def test_yoso(head: str, tmp_path: Path) -> None:
+    window = 3 if head == "Model" else None  # a convolution reads the mask, the rest does not
+    config = transformers.YosoConfig(**SIZES, hash_code_len=5, conv_window=window, hidden_act="relu")
+    compare(f"Yoso{head}", config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "head", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"]
+)
+def test_luke_without_entities(head: str, tmp_path: Path) -> None:
+    aware = head != "ForTokenClassification"
+    config = transformers.LukeConfig(
+        **SIZES, entity_vocab_size=30, entity_emb_size=12, use_entity_aware_attention=aware
+    )
+    compare(f"Luke{head}", config, tmp_path)
+
+
+@pytest.mark.parametrize("head", ["Model", "ForTokenClassification"])
+def test_bros(head: str, tmp_path: Path) -> None:
+    config = transformers.BrosConfig(**SIZES | {"hidden_size": 64}, bbox_scale=0.2, num_labels=3)
+    inputs: dict[str, Any] = text_inputs(99, segments=2, padding=1)
+    for values in inputs.values():
+        values["bbox"] = boxes_of(values["input_ids"])
+    corners = inputs["all ones"]["bbox"][..., [0, 1, 2, 1, 2, 3, 0, 3]].float()
+    inputs["corners"] = {**inputs["all ones"], "bbox": corners}
+    check(reference(f"Bros{head}", config), tmp_path, inputs)
