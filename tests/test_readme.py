@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 import mapper
+from tests.hub import Hub
+from tests.parity.harness import quiet, reference, transformers
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,6 +49,34 @@ def test_the_example_on_real_weights_prints_what_the_readme_shows(tmp_path: Path
         [sys.executable, "-c", code], cwd=tmp_path / "minilm", capture_output=True, text=True, timeout=120
     )
     assert run.stdout == printed, run.stderr
+
+
+def test_the_example_of_generation_says_what_the_reference_says(tmp_path: Path) -> None:
+    """A small GPT-2 and a tokenizer of a few words, from a server that speaks the hub's protocol."""
+    code, _ = _block("hf_hub_download")
+    words = ["The", "capital", "of", "France", "is", *(f"word{at}" for at in range(94))]
+    tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(words)}, "The"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    config = transformers.GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=40)
+    model = reference("GPT2LMHeadModel", config)
+    with quiet():
+        model.save_pretrained(tmp_path)
+    ids = torch.tensor([tokenizer.encode("The capital of France is").ids])
+    with quiet(), torch.no_grad():
+        for _ in range(35):
+            ids = torch.cat((ids, model(ids).logits[:, -1:].argmax(-1)), dim=1)
+    files = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with Hub({"openai-community/gpt2": files}) as hub:
+        told = {"HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "home")}
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **told},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert run.stdout.split() == [words[at] for at in ids[0]], run.stderr
 
 
 @pytest.mark.parametrize("name", ["inspect", "build", "generate", "verify"])
