@@ -182,7 +182,7 @@ class _Folder:
 
 def _is_forward(shape: tuple[int, ...], bias: tuple[int, ...]) -> bool:
     """Whether the bias is as long as the first extent of the weight and not as the second: no transposed convolution."""
-    return bias[0] == shape[0] and shape[1] not in (1, shape[0])
+    return len(shape) > 1 and bias[0] == shape[0] and shape[1] not in (1, shape[0])
 
 
 def vote_on_norms(found: list[Found]) -> None:

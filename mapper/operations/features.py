@@ -100,3 +100,8 @@ def add_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id
         return x
     places = (input_ids == place_id).unsqueeze(-1)
     return x + torch.zeros_like(x).masked_scatter(places, features[index].to(x.dtype))
+
+
+def some_states(states: list[Tensor], layers: tuple[int, ...]) -> list[Tensor]:
+    """The outputs of several layers."""
+    return [states[layer] for layer in layers]

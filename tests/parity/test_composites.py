@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.parity.harness import Inputs, check, reference, text_inputs, transformers
+from tests.parity.harness import Inputs, check, image_inputs, reference, text_inputs, transformers
 
 PLACE = 90  # the id that keeps a place for a vector of an image
 TEXT = {
@@ -272,3 +272,28 @@ def test_a_model_of_several_towers_with_the_text_alone(name: str, tmp_path: Path
     config = getattr(transformers, f"{kind}Config")(text_config=text, vision_config=None, audio_config=None)
     inputs = text_inputs(99, padding=1, positions=False)
     check(reference(name, config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("kind", ["relative", "metric"])
+def test_depth_anything(kind: str, tmp_path: Path) -> None:
+    backbone = transformers.Dinov2Config(
+        hidden_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        image_size=32,
+        patch_size=8,
+        mlp_ratio=2,
+        out_indices=[1, 2, 3, 4] if kind == "metric" else [0, 1, 3, 4],
+        reshape_hidden_states=False,
+    )
+    config = transformers.DepthAnythingConfig(
+        backbone_config=backbone,
+        patch_size=8,
+        reassemble_hidden_size=32,
+        neck_hidden_sizes=[8, 12, 16, 20],
+        fusion_hidden_size=12,
+        head_hidden_size=6,
+        depth_estimation_type=kind,
+        max_depth=20 if kind == "metric" else 1,
+    )
+    check(reference("DepthAnythingForDepthEstimation", config), tmp_path, image_inputs((48, 40), (37, 50)))

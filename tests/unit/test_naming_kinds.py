@@ -109,3 +109,8 @@ def test_odd_shapes_never_fail(files):
     kinds(
         files, {**shapes, "z.weight": [0, 4], "r.weight_hh_l0": [], "s.weight_hh_l0": [4, 0], "weight": [2]}
     )
+
+
+def test_a_transposed_convolution_without_its_weight_fails_nowhere(files):
+    overrides = Overrides(kinds={"resize": "ConvTranspose2d"})
+    assert kinds(files, {"resize.bias": [8]}, overrides) == {"resize": "ConvTranspose2d"}
