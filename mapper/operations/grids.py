@@ -237,3 +237,21 @@ def rotary_tables_split(
     """rotary_tables_grid with every second frequency for rows, the others for columns: (2 * F,)"""
     angles = torch.cat((rows[:, None] * frequencies[::2], columns[:, None] * frequencies[1::2]), dim=-1)
     return angles[None, None].cos().to(x.dtype), angles[None, None].sin().to(x.dtype)
+
+
+def end_rows(x: Tensor, end: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """Merged patches with a vector behind each row of each image. x (N, C), end (C,) -> (N + rows, C)"""
+    widths = torch.repeat_interleave(grid[:, 2] // merge, grid[:, 0] * (grid[:, 1] // merge))
+    row = torch.repeat_interleave(torch.arange(len(widths), device=x.device), widths)
+    places = torch.arange(len(x), device=x.device) + row
+    return end.repeat(len(x) + len(widths), 1).index_copy(0, places, x)
+
+
+def enclose_images(x: Tensor, begin: Tensor, end: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """What end_rows gives, with a vector before and one behind each image. -> (N + rows + 2 * images, C)"""
+    counts = grid[:, 0] * (grid[:, 1] // merge) * (grid[:, 2] // merge + 1)
+    image = torch.repeat_interleave(torch.arange(len(grid), device=x.device), counts)
+    places = torch.arange(len(x), device=x.device) + 2 * image + 1
+    last = (counts + 2).cumsum(0) - 1
+    enclosed = begin.repeat(len(x) + 2 * len(grid), 1).index_copy(0, last, end.expand(len(grid), -1))
+    return enclosed.index_copy(0, places, x)

@@ -155,3 +155,16 @@ def test_pixtral(tmp_path: Path) -> None:
         "one size": {"pixel_values": pixels[:2]},
     }
     check(reference("PixtralVisionModel", made), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_hunyuan_vl_vision_with_vectors_between_rows_and_images(mode: str, tmp_path: Path) -> None:
+    made = transformers.HunYuanVLVisionConfig(
+        hidden_size=32, intermediate_size=44, num_attention_heads=4, num_hidden_layers=2, patch_size=4, max_image_size=20,
+        text_hidden_size=24, interpolate_mode=mode,
+    )  # fmt: skip
+    inputs = packed_inputs(3 * 4 * 4, "pixel_values")
+    del inputs["a video and an image"]
+    inputs["larger"] = {key: value[:140] for key, value in inputs["larger"].items()}
+    inputs["larger"]["grid_thw"] = inputs["larger"]["grid_thw"][:1]
+    check(reference("HunYuanVLVisionTransformer", made), tmp_path, inputs)

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 
 from mapper.operations.grids import (
     blocks_from_rows,
+    enclose_images,
+    end_rows,
     frame_waves,
     mean_of_frames,
     merge_neighbours,
@@ -126,3 +128,12 @@ def test_frames_have_waves_and_a_mean() -> None:
     assert mean.shape == (3, 4, 4)
     torch.testing.assert_close(mean[0], x[0, :4])
     torch.testing.assert_close(mean[2], (x[0, 8:12] + x[0, 12:]) / 2)
+
+
+def test_rows_end_and_images_are_enclosed() -> None:
+    x = torch.arange(1.0, 6)[:, None]
+    grid = torch.tensor([[1, 4, 4], [1, 2, 2]])  # 2 x 2 blocks, and one
+    rows = end_rows(x, torch.tensor([0.0]), grid, 2)
+    assert rows[:, 0].tolist() == [1, 2, 0, 3, 4, 0, 5, 0]
+    whole = enclose_images(rows, torch.tensor([7.0]), torch.tensor([8.0]), grid, 2)
+    assert whole[:, 0].tolist() == [7, 1, 2, 0, 3, 4, 0, 8, 7, 5, 0, 8]
