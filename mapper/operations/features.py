@@ -18,6 +18,11 @@ def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_
     return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
+def place_features_at(x: Tensor, features: Tensor, mask: Tensor | None) -> Tensor:
+    """Embeddings x (B, T, W) with features (..., W) where mask (B, T) is not 0, in order; without it x as it is."""
+    return x if mask is None else x.masked_scatter((mask != 0).unsqueeze(-1), features.to(x.dtype))
+
+
 def join_states(states: list[Tensor], layers: tuple[int, ...]) -> Tensor:
     """The outputs of several layers side by side: [(B, T, W), ...] -> (B, T, len(layers) * W)."""
     return torch.cat([states[layer] for layer in layers], dim=-1)

@@ -72,3 +72,18 @@ def test_flava(token: bool, tmp_path: Path) -> None:
         projection_dim=20,
     )
     check(reference("FlavaModel", config), tmp_path, with_images(text_inputs(vocab_size=99, segments=2)))
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_kosmos_2(scaled: bool, tmp_path: Path) -> None:
+    sizes = {"embed_dim": 32, "layers": 2, "ffn_dim": 48, "attention_heads": 4, "vocab_size": 99}
+    config = transformers.Kosmos2Config(
+        text_config={**sizes, "max_position_embeddings": 40, "scale_embedding": scaled, "pad_token_id": 1},
+        vision_config=VISION,
+        latent_query_num=3,
+    )
+    texts = text_inputs(vocab_size=99, positions=False, padding=1)
+    for text in texts.values():
+        text["image_embeds_position_mask"] = torch.zeros_like(text["input_ids"])
+        text["image_embeds_position_mask"][:, 1:4] = 1
+    check(reference("Kosmos2ForConditionalGeneration", config), tmp_path, with_images(texts))
