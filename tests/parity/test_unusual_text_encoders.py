@@ -40,3 +40,21 @@ def test_bros(head: str, tmp_path: Path) -> None:
     corners = inputs["all ones"]["bbox"][..., [0, 1, 2, 1, 2, 3, 0, 3]].float()
     inputs["corners"] = {**inputs["all ones"], "bbox": corners}
     check(reference(f"Bros{head}", config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("name", ["CpmAntModel", "CpmAntForCausalLM"])
+def test_cpmant(name: str, tmp_path: Path) -> None:
+    config = transformers.CpmAntConfig(
+        vocab_size=99,
+        hidden_size=32,
+        num_attention_heads=4,
+        dim_head=6,
+        dim_ff=44,
+        num_hidden_layers=2,
+        position_bias_num_buckets=8,
+        position_bias_max_distance=12,
+        prompt_types=4,
+        prompt_length=5,
+        segment_types=4,
+    )
+    check(reference(name, config), tmp_path, text_inputs(99, positions=False, padding=0))
