@@ -37,3 +37,8 @@ def keep_some(x: Tensor, share: float, noise: Tensor | None) -> tuple[Tensor, Te
     count = int(x.shape[1] * (1 - share))
     kept = x.gather(1, order[:, :count, None].expand(-1, -1, x.shape[2]))
     return kept, (place >= count).to(x.dtype), place
+
+
+def append_tokens(x: Tensor, tokens: Tensor) -> Tensor:
+    """Learned vectors behind each sequence. x (B, T, W), tokens (1, N, W) -> (B, T + N, W)"""
+    return torch.cat((x, tokens.expand(x.shape[0], -1, -1)), dim=1)

@@ -76,7 +76,7 @@ TIMM_NAMES = (
 
 
 @pytest.mark.parametrize(("layer_type", "backbone"), [("basic", "resnet18"), ("bottleneck", "resnet50")])
-@pytest.mark.parametrize("prefix", ["TableTransformer", "Detr"])
+@pytest.mark.parametrize("prefix", ["TableTransformer", "ConditionalDetr"])
 def test_detr_with_a_backbone_in_timms_names(
     prefix: str, layer_type: str, backbone: str, tmp_path: Path
 ) -> None:
@@ -95,3 +95,20 @@ def test_detr_with_a_backbone_in_timms_names(
         backbone_config=transformers.ResNetConfig(**BACKBONE, layer_type=layer_type), **SIZES
     )
     check(reference(f"{prefix}ForObjectDetection", config), tmp_path, inputs(), edit=rename)
+
+
+@pytest.mark.parametrize(("name", "between"), [("Model", False), ("ForObjectDetection", True)])
+def test_yolos(name: str, between: bool, tmp_path: Path) -> None:
+    config = transformers.YolosConfig(
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=44,
+        image_size=[32, 48],
+        patch_size=8,
+        num_detection_tokens=5,
+        num_labels=3,
+        use_mid_position_embeddings=between,
+        qkv_bias=between,
+    )
+    check(reference(f"Yolos{name}", config), tmp_path, image_inputs((40, 24), (37, 50), own=(32, 48)))

@@ -6,6 +6,8 @@ import torch
 
 from mapper.operations.features import some_states
 from mapper.operations.maps import coarsest_first, patches_as_image, sizes_above, whole_patches
+from mapper.operations.patches import append_tokens
+from mapper.operations.positions import resize_between
 
 
 def test_patches_stand_as_an_image_without_the_class_token() -> None:
@@ -24,3 +26,17 @@ def test_each_map_goes_to_the_size_of_the_next_finer_one() -> None:
 def test_some_states_are_taken_by_number() -> None:
     states = [torch.full((1,), float(index)) for index in range(5)]
     assert [state.item() for state in some_states(states, (1, 4))] == [1, 4]
+
+
+def test_positions_between_others_are_fitted_and_the_others_stay() -> None:
+    table = torch.randn(2, 1, 1 + 6 + 2, 4)
+    same = resize_between(table, 1, 2, (16, 24), torch.zeros(1, 3, 17, 30), 8)
+    torch.testing.assert_close(same, table)
+    other = resize_between(table, 1, 2, (16, 24), torch.zeros(1, 3, 32, 8), 8)
+    assert other.shape == (2, 1, 1 + 4 + 2, 4)
+    assert torch.equal(other[:, :, :1], table[:, :, :1]) and torch.equal(other[:, :, -2:], table[:, :, -2:])
+
+
+def test_tokens_stand_behind_each_sequence() -> None:
+    x = append_tokens(torch.zeros(3, 2, 4), torch.ones(1, 2, 4))
+    assert x.sum(dim=(0, 2)).tolist() == [0, 0, 12, 12]
