@@ -39,6 +39,7 @@ _NORMED: tuple[frozenset[str], ...] = (
 _STATISTICS = frozenset({"running_mean", "running_var"})
 _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Linear": (frozenset({"weight"}),),
+    "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"})),
     "Conv1d": (frozenset({"weight"}), *_NORMED),
     "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
     "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"})),
@@ -235,8 +236,11 @@ class Constructor:
 
     def make_embedding(self) -> str:
         shape = self.weight()
-        size = (self.extent(0, shape, "rows"), self.extent(1, shape, "size"))
-        return self.call("nn.Embedding", *size)
+        rows, size = self.extent(0, shape, "rows"), self.extent(1, shape, "size")
+        more = self.leaf.tensors.get("new_embedding")
+        if more is not None:
+            return self.call("EmbeddingExtended", rows, self.value("more_rows", more.shape[0]), size)
+        return self.call("nn.Embedding", rows, size)
 
     def make_layernorm(self) -> str:
         shape = self.weight()

@@ -35,6 +35,18 @@ class LayerNormGammaBeta(nn.Module):
         return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
 
 
+class EmbeddingExtended(nn.Module):
+    """Embedding whose last rows are a table of their own. (...) -> (..., W)"""
+
+    def __init__(self, rows: int, more_rows: int, size: int):
+        super().__init__()
+        self.embedding = nn.Parameter(torch.empty(rows, size))
+        self.new_embedding = nn.Parameter(torch.empty(more_rows, size))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, torch.cat((self.embedding, self.new_embedding)))
+
+
 class LayerNormOffset(nn.Module):
     """LayerNorm that scales by 1 + weight. (..., W) -> (..., W)"""
 

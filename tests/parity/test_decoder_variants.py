@@ -90,6 +90,15 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("ApertusForCausalLM", {}),
     ("ApertusModel", {"hidden_act": "relu2"}),
     ("Cosmos3EdgeTextModel", {"head_dim": 8, "rope_parameters": {**BASE, "mrope_section": [2, 1, 1]}}),
+    ("Molmo2TextModel", {"head_dim": 8, "additional_vocab_size": 7}),
+    (
+        "Molmo2TextModel",
+        {
+            "head_dim": 8,
+            "attention_bias": True,
+            "rope_parameters": {**BASE, "rope_type": "linear", "factor": 2.0},
+        },
+    ),
     ("FlintForCausalLM", {**MIXED, **EXPERTS, "mlp_only_layers": [0]}),
     ("FlintModel", {**EXPERTS, "num_hidden_layers": 4, "sliding_window": 3}),
     ("YoutuForCausalLM", LATENT),

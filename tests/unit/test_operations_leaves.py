@@ -188,3 +188,10 @@ def test_frames_of_real_samples_are_the_references():
     x = torch.zeros(2, frames, 8)
     assert torch.equal(pooling.frame_mask(x, mask, (10, 3), (5, 2)), expected)
     assert pooling.frame_mask(x, None, (10, 3), (5, 2)) is None
+
+
+def test_an_extended_embedding_reads_both_tables():
+    leaf = filled(leaves.EmbeddingExtended(3, 2, 4))
+    ids = torch.tensor([[0, 4, 2], [3, 1, 0]])
+    assert torch.equal(leaf(ids), F.embedding(ids, torch.cat((leaf.embedding, leaf.new_embedding))))
+    assert set(leaf.state_dict()) == {"embedding", "new_embedding"}
