@@ -44,6 +44,7 @@ class Config:
         self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
         self.vocabulary = vocabulary
         self.read: set[str] = set()
+        self.folders = {name for tower in vocabulary.towers.values() for name in tower.configs}
         self.lone: str | None = None  # the tower that the path of a checkpoint's only tower names
 
     @property
@@ -104,10 +105,8 @@ class Config:
             yield "", rule.config
             for part in self._only_part() if tower in (None, "tower") else ():
                 yield part, rule.config
-        elif any(
-            "." in key for key in rule.config
-        ):  # a family writes the whole way: `text_config.hidden_act`
-            yield "", tuple(key for key in rule.config if "." in key)
+        elif whole := tuple(key for key in rule.config if key.partition(".")[0] in self.folders):
+            yield "", whole  # a family writes the whole way: `text_config.hidden_act`
 
     def parts(self, tower: str | None) -> Iterator[str]:
         """The sub-configs of a tower that this config has."""

@@ -82,11 +82,15 @@ def _shown(value: bool | float | str) -> str:
     return shorten(value) if isinstance(value, str) else str(value).lower()
 
 
-def lacking_biases(family: Family, leaves: Iterable[Leaf]) -> list[str]:
-    """A line for each map and norm without a bias, where the family gives every one of them a bias."""
+def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str] = ()) -> list[str]:
+    """A line for each map and norm without a bias, where the family gives every one of them a bias.
+
+    `settled` are patterns of biases of which a field of the config says whether they are there.
+    """
     if family.unbiased is None:
         return []
-    without = [pattern_words(pattern) for pattern in family.unbiased]
+    said = [pattern.removesuffix(".bias") for pattern in settled if pattern.endswith(".bias")]
+    without = [pattern_words(pattern) for pattern in (*family.unbiased, *said)]
     return [
         f"{leaf.place}.bias is missing: every {family.name} has it"
         for leaf in leaves

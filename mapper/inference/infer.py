@@ -197,12 +197,14 @@ class _Reading:
 
     def find_gaps(self, read: list[Leaf]) -> None:
         """What the families say that every checkpoint of theirs has, and this one has not."""
+        whole = self.families.whole
+        settled = [name for names in whole.promises.values() for name in names] if whole else []
         for part in self.families.checked(self.names, read):
             model_type = part.model_type or self.facts.config.model_type
             self.gap(lacking_names(part.family, part.names, model_type))
             every = () if part.folder else (self.root, *self.root.below())
             self.gap(lacking_kept_roles(part.family, every))
-            self.gap(lacking_biases(part.family, part.leaves))
+            self.gap(lacking_biases(part.family, part.leaves, settled))
             own = self.facts.config.part(part.folder)
             lacking, extra = broken_promises(part.family, own, part.names)
             self.gap(lacking)

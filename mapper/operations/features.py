@@ -23,6 +23,15 @@ def place_features_at(x: Tensor, features: Tensor, mask: Tensor | None) -> Tenso
     return x if mask is None else x.masked_scatter((mask != 0).unsqueeze(-1), features.to(x.dtype))
 
 
+def place_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """As place_features, where every feature (N, W) must have its place: RuntimeError if their numbers differ."""
+    if features is None:
+        return x
+    places = input_ids == place_id
+    torch._check(int(places.sum()) == features.shape[0], lambda: "not as many places as features")
+    return x.masked_scatter(places.unsqueeze(-1), features.to(x.dtype))
+
+
 def join_states(states: list[Tensor], layers: tuple[int, ...]) -> Tensor:
     """The outputs of several layers side by side: [(B, T, W), ...] -> (B, T, len(layers) * W)."""
     return torch.cat([states[layer] for layer in layers], dim=-1)

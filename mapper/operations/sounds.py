@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from mapper.operations.rotary import rotate_partial_interleaved
 
 
 def fold_spectrogram(x: Tensor, side: int, bands: int) -> Tensor:
@@ -37,3 +40,50 @@ def side_by_side(parts: Tensor, x: Tensor, whole: Tensor) -> Tensor:
     """
     parts = parts.unflatten(0, (x.shape[0], -1)).permute(0, 2, 3, 1, 4).flatten(3)
     return F.pad(parts, (0, whole.shape[-1] - parts.shape[-1]))
+
+
+def real_frames(x: Tensor, mask: Tensor | None, halvings: int, joined: int) -> Tensor:
+    """The vectors of all sounds in one row, without padding. x (B, T, W), mask (B, frames) -> (N, W)
+
+    `halvings` convolutions of stride 2 and then the joining of each `joined` neighbours made x of the frames.
+    """
+    if mask is None:
+        return x.flatten(0, 1)
+    return x[torch.arange(x.shape[1], device=x.device) < real_counts(mask, halvings, joined)[:, None]]
+
+
+def real_counts(mask: Tensor, halvings: int, joined: int) -> Tensor:
+    """How many vectors real_frames keeps of each sound. mask (B, frames) -> (B,)"""
+    lengths = mask.sum(dim=-1)
+    for _ in range(halvings):
+        lengths = (lengths - 1) // 2 + 1
+    return lengths // joined
+
+
+def sound_windows(input_ids: Tensor, place_id: int, counts: Tensor) -> Tensor:
+    """Which part of its sound each row of frames is, where a long sound is read in several rows, in order.
+
+    input_ids (B, T) has a run of place_id for each sound, counts (N,) are the vectors of each row -> (N,)
+    """
+    edges = F.pad((input_ids == place_id).long(), (1, 1)).diff(dim=1)
+    lengths = torch.where(edges == -1)[1] - torch.where(edges == 1)[1]
+    owner = torch.searchsorted(lengths.cumsum(0), counts.cumsum(0) - counts, right=True)
+    first = torch.searchsorted(owner, torch.arange(len(lengths), device=owner.device))
+    return torch.arange(len(counts), device=owner.device) - first[owner]
+
+
+def turn_by_time(x: Tensor, windows: Tensor, seconds: float, base: float, share: float) -> Tensor:
+    """Turns a share of x (N, T, W) by the time of each vector, `seconds` after the one before it.
+
+    The angles of the first half of that share also grow with the part of its sound that a row is, windows (N,),
+    those of the second half with the place in the row, both over `base` (MusicFlamingo).
+    """
+    size = int(x.shape[-1] * share)
+    places = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)
+    rates = 1.0 / base ** (torch.arange(0, size, 2, device=x.device, dtype=torch.float32) / size)
+    rows = (windows[:, None] / base * rates)[:, None].expand(-1, len(places), -1)
+    columns = (places / base * (2 * torch.pi))[:, None] * rates
+    angles = torch.cat((rows, columns.expand_as(rows)), dim=-1)
+    times = windows[:, None] * len(places) * seconds + places * seconds
+    angles = angles * (-times * (2 * torch.pi))[:, :, None]
+    return rotate_partial_interleaved(x.double(), angles.cos().double(), angles.sin().double()).to(x.dtype)

@@ -77,3 +77,69 @@ def test_clap_text_alone(tmp_path: Path) -> None:
         tmp_path,
         text_inputs(vocab_size=99, padding=1),
     )
+
+
+PLACE = 90  # the id that keeps a place for a vector of a sound
+TEXT = {
+    "vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 1, "model_type": "qwen2",
+}  # fmt: skip
+SOUND = {
+    "num_mel_bins": 8, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96,
+    "max_source_positions": 16,
+}  # fmt: skip
+WHISPER = {
+    "num_mel_bins": 8, "d_model": 24, "encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 40,
+    "max_source_positions": 16,
+}  # fmt: skip
+GLM_SOUND = {
+    **{key: value for key, value in SOUND.items() if key[:3] != "max"},
+    "model_type": "glmasr_encoder",
+}
+HEARERS: list[tuple[str, dict[str, Any], dict[str, Any], str, int]] = [
+    ("Qwen2Audio", {"audio_token_index": PLACE}, {**WHISPER, "model_type": "qwen2_audio_encoder"}, "feature_attention_mask", 4),
+    ("Voxtral", {"projector_hidden_act": "relu"}, {**SOUND, "model_type": "voxtral_encoder"}, "", 8),
+    ("AudioFlamingo3", {"projector_bias": False}, {**SOUND, "model_type": "audioflamingo3_encoder"}, "input_features_mask", 4),
+    ("MusicFlamingo", {"audio_frame_step": 0.05}, {**SOUND, "model_type": "audioflamingo3_encoder"}, "input_features_mask", 4),
+    ("GlmAsr", {}, GLM_SOUND, "input_features_mask", 8),
+    ("GlmAsr", {"tie_word_embeddings": False}, GLM_SOUND, "input_features_mask", 8),
+]  # fmt: skip
+
+
+def heard(mask: str, joined: int, bands: int = 8) -> dict[str, Inputs]:
+    """Texts with sounds, the first of which is read in two rows, padded on either side, and texts alone."""
+    generator = torch.Generator().manual_seed(1)
+    frames = torch.randn(3, bands, 32, generator=generator)
+    lengths = torch.tensor([32, 21, 17]) if mask else torch.full((3,), 32)
+    counts = ((lengths - 1) // 2 + 1) // (joined // 2)
+    ids = torch.randint(3, PLACE, (2, 30), generator=generator)
+    ids[0, 5 : 5 + int(counts[:2].sum())] = PLACE
+    ids[1, 6 : 6 + int(counts[2])] = PLACE
+    real = torch.ones_like(ids)
+    real[1, -7:] = 0
+    sounds = {"input_features": frames}
+    if mask:
+        sounds[mask] = (torch.arange(32) < lengths[:, None]).long()
+    left = {"input_ids": ids.roll(7, 1), "attention_mask": real.flip(1)}
+    left["input_ids"][0] = ids[0]
+    words = torch.randint(3, PLACE, (2, 7), generator=generator)
+    return {
+        "right": {"input_ids": ids, "attention_mask": real, **sounds},
+        "left": {**left, **sounds},
+        "one": {"input_ids": ids[1:], "attention_mask": real[:1], **{key: value[2:] for key, value in sounds.items()}},
+        "no sound": {"input_ids": words, "attention_mask": torch.ones_like(words)},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "more", "audio", "mask", "joined"), HEARERS)
+def test_sounds_among_words(
+    name: str, more: dict[str, Any], audio: dict[str, Any], mask: str, joined: int, tmp_path: Path
+) -> None:
+    text = {**TEXT, "model_type": "llama" if name in ("Voxtral", "GlmAsr") else "qwen2"}
+    config = getattr(transformers, f"{name}Config")
+    config = config(
+        text_config=text,
+        audio_config=audio,
+        **{"audio_token_id": PLACE, **more} if name != "Qwen2Audio" else more,
+    )
+    check(reference(f"{name}ForConditionalGeneration", config), tmp_path, heard(mask, joined))

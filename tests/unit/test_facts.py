@@ -119,6 +119,13 @@ def test_a_tower_reads_its_own_config_and_not_the_other_one() -> None:
     assert found(config, "vision") == [("vision_config.n_heads", 8)]
 
 
+def test_a_tower_does_not_take_a_nested_field_of_the_top_for_its_own() -> None:
+    base = FactRule("rotary.base", "f", 1, config=("rope.theta", "text_config.theta"))
+    assert found({"text_config": {}, "rope": {"theta": 7.0}}, "text", base) == []
+    whole = {"text_config": {"theta": 5.0}, "rope": {"theta": 7.0}}
+    assert found(whole, "text", base) == [("text_config.theta", 5.0)]
+
+
 def test_a_single_tower_reads_the_only_config_there_is() -> None:
     assert found({"text_config": {"n_heads": 4}}, "tower") == [("text_config.n_heads", 4)]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from mapper.operations import pooling, positions, sounds, transformer_xl
+from mapper.operations import features, pooling, positions, sounds, transformer_xl
 
 MASK = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]])
 
@@ -81,3 +82,32 @@ def test_parts_stand_side_by_side():
     parts = torch.arange(2 * 3.0).view(6, 1, 1, 1)
     beside = sounds.side_by_side(parts, torch.zeros(2, 4), torch.zeros(2, 1, 1, 5))
     assert beside.tolist() == [[[[0, 1, 2, 0, 0]]], [[[3, 4, 5, 0, 0]]]]
+
+
+def test_padding_of_sounds_is_left_out():
+    x = torch.arange(2 * 4.0).view(2, 4, 1)
+    mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3])  # half of them 4 and 3, every two joined 2 and 1
+    assert sounds.real_counts(mask, 1, 2).tolist() == [2, 1]
+    assert sounds.real_frames(x, mask, 1, 2).flatten().tolist() == [0, 1, 4]
+    assert sounds.real_frames(x, None, 1, 2).shape == (8, 1)
+
+
+def test_rows_of_one_sound_are_counted():
+    ids = torch.tensor([[0, 9, 9, 9, 9, 9, 0], [0, 0, 9, 9, 0, 9, 0]])  # sounds of five, two and one vectors
+    assert sounds.sound_windows(ids, 9, torch.tensor([3, 2, 2, 1])).tolist() == [0, 1, 0, 0]
+
+
+def test_what_stands_at_the_start_of_a_sound_is_not_turned():
+    x = torch.randn(2, 3, 8)
+    turned = sounds.turn_by_time(x, torch.tensor([0, 1]), 0.04, 1200.0, 0.5)
+    assert torch.equal(turned[0, 0], x[0, 0])
+    assert not torch.equal(turned[1, 0, :4], x[1, 0, :4])
+    assert torch.equal(turned[..., 8:], x[..., 8:])
+
+
+def test_every_feature_has_its_place():
+    ids = torch.tensor([[1, 9, 9]])
+    placed = features.place_all_features(torch.zeros(1, 3, 2), torch.ones(2, 2), ids, 9)
+    assert placed.sum(-1).tolist() == [[0, 2, 2]]
+    with pytest.raises(RuntimeError, match="places"):
+        features.place_all_features(torch.zeros(1, 3, 2), torch.ones(1, 2), ids, 9)
