@@ -58,12 +58,21 @@ def _head(architecture: Architecture, paint: Paint) -> str:
         f"{counted(len(checkpoint.tensors), 'tensor')}, {rounded(checkpoint.parameters)} parameters"
         + (f" ({dtypes}, {size})" if stored else "")
         + f", {checkpoint.container}",
-        f"{architecture.reading}: {MEANING[architecture.reading]}",
+        f"{architecture.reading}: {_meaning(architecture)}",
         *(f"note: {printable(note, limit=400)}" for note in [*checkpoint.notes, *architecture.notes]),
     ]
     if architecture.rules:
         lines.append(paint("faint", f"rules {architecture.rules}"))
     return "\n".join(lines)
+
+
+def _meaning(architecture: Architecture) -> str:
+    """How far to trust the reading; of rules that are not the shipped ones nobody knows what they were compared with."""
+    if architecture.reading == "exact" and architecture.rulebook:
+        own = architecture.rulebook.own_families({architecture.family, *architecture.towers.values()})
+        if own:
+            return f"{printable(own[0].file)} lists this model type; nobody has compared it here; mapper verify does"
+    return MEANING[architecture.reading]
 
 
 def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -> str:

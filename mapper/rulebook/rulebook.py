@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,6 +160,12 @@ class Rulebook:
                 tuple(family.examples)
             self._save("families")
         return families
+
+    def own_families(self, names: Container[str | None]) -> list[Family]:
+        """Those of these names whose files are a user's own."""
+        shipped = self.folders[-1]
+        named = [family for family in self.families if family.name in names]
+        return [family for family in named if shipped not in family.document.path.parents]
 
     @cached_property
     def flows(self) -> dict[str, FlowRule]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,13 @@ from mapper.architecture import (
 )
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import HintError
+from mapper.inference import infer
 from mapper.report import Report
 from mapper.report.style import coloured
 from mapper.report.text import as_text
 from mapper.report.words import folded, in_bytes, printable, rounded
+from mapper.rulebook.examples import header
+from mapper.rulebook.rulebook import Rulebook
 from tests.schema import SCHEMA, violations
 
 
@@ -46,6 +50,20 @@ def test_the_reading_is_explained(bert: Architecture) -> None:
     for reading in READINGS:
         bert.reading = reading
         assert f"\n{reading}: " in str(Report(bert))
+
+
+def test_rules_of_a_users_own_vouch_for_no_comparison(tmp_path: Path) -> None:
+    shipped = Rulebook()
+    family = next(family for family in shipped.families if family.name == "distilbert")
+    (tmp_path / "families").mkdir()
+    text = family.document.path.read_text(encoding="utf-8").replace("family: distilbert", "family: mine", 1)
+    file = tmp_path / "families" / "distilbert.yaml"  # in the place of the shipped one
+    file.write_text(text, encoding="utf-8")
+    checkpoint = header(family.examples[0])
+    told = [as_text(infer(checkpoint, rulebook)) for rulebook in (shipped, Rulebook([tmp_path]))]
+    assert all("exact" in line.splitlines()[0] for line in told)
+    assert "were compared with the reference" in told[0]
+    assert f"{file} lists this model type; nobody has compared it here" in told[1]
 
 
 def test_every_fact_shows_its_evidence(bert: Architecture) -> None:
