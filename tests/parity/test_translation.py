@@ -128,3 +128,50 @@ def test_longt5(name: str, tmp_path: Path) -> None:
 def test_mbart(name: str, tmp_path: Path) -> None:
     config = transformers.MBartConfig(**BART, scale_embedding=name == "MBartModel")
     check(reference(name, config), tmp_path, answers(99))
+
+
+DIA = {
+    "hidden_size": 32,
+    "intermediate_size": 44,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "head_dim": 8,
+    "norm_eps": 1e-3,
+}
+
+
+def spoken(codes: int, channels: int) -> dict[str, dict[str, Any]]:
+    """Texts without codes, with those of several moments, and with those of one in a row."""
+    given = torch.randint(0, codes, (3, 5, channels), generator=torch.Generator().manual_seed(2))
+    inputs: dict[str, dict[str, Any]] = text_inputs(99, positions=False)
+    mask = torch.ones(3, 5, dtype=torch.long)
+    mask[1, -2:] = 0  # behind what is read, so that all may be compared but for these
+    for key, decoder in {
+        "all ones": {"decoder_input_ids": given},
+        "right": {"decoder_input_ids": given, "decoder_position_ids": torch.arange(5).expand(3, -1) + 2},
+        "left": {"decoder_input_ids": given, "decoder_attention_mask": mask},
+        "odd": {"decoder_input_ids": given[:, :1].flatten()[:, None]},
+    }.items():
+        inputs[key] |= decoder
+    return inputs
+
+
+@pytest.mark.parametrize("name", ["DiaModel", "DiaForConditionalGeneration"])
+def test_dia(name: str, tmp_path: Path) -> None:
+    decoder = {
+        "vocab_size": 21,
+        "hidden_size": 24,
+        "num_key_value_heads": 2,
+        "cross_num_attention_heads": 4,
+        "cross_num_key_value_heads": 2,
+        "cross_head_dim": 6,
+        "cross_hidden_size": 32,
+        "num_channels": 3,
+        "bos_token_id": 20,
+    }
+    config = transformers.DiaConfig(
+        encoder_config={**DIA, "vocab_size": 99, "num_key_value_heads": 2},
+        decoder_config={**DIA, **decoder},
+        delay_pattern=[0, 1, 2],
+    )
+    check(reference(name, config), tmp_path, spoken(20, 3))
