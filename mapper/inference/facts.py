@@ -319,13 +319,17 @@ def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[An
 
 
 def _mapped(rule: FactRule, value: Any) -> Any:
-    """What a rule makes of a word of the config, of a list of words as `a|b`; what it does not name is its `*`, or stays."""
+    """What a rule makes of a word of the config, of a list of words as `a|b`; what it does not name is its `*`, or stays.
+
+    A list that it does not name is its `[*]`, if it has one.
+    """
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, list):
-        text = "|".join(map(str, value))
-        if text not in rule.map and all(str(item) in rule.map for item in value):
+        text = "|".join(map(str, value)) or "[]"
+        if value and text not in rule.map and all(str(item) in rule.map for item in value):
             return [rule.map[str(item)] for item in value]
-    return rule.map.get(text, rule.map.get("*", value))
+    rest = rule.map.get("*", value)
+    return rule.map.get(text, rule.map.get("[*]", rest) if isinstance(value, list) else rest)
 
 
 def _named(rule: FactRule) -> str:

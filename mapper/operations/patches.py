@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -42,3 +45,44 @@ def keep_some(x: Tensor, share: float, noise: Tensor | None) -> tuple[Tensor, Te
 def append_tokens(x: Tensor, tokens: Tensor) -> Tensor:
     """Learned vectors behind each sequence. x (B, T, W), tokens (1, N, W) -> (B, T + N, W)"""
     return torch.cat((x, tokens.expand(x.shape[0], -1, -1)), dim=1)
+
+
+def real_images(pixels: Tensor) -> Tensor:
+    """All images of all texts but for padding, which is all zeros. (B, N, C, Y, X) -> (images, C, Y, X)"""
+    images = pixels.flatten(0, 1)
+    return images[(images != 0).flatten(1).any(dim=1)]
+
+
+def seen_patches(pixels: Tensor, mask: Tensor | None, side: int, whole: bool) -> Tensor | None:
+    """Which patches of the real images are read: those all of whose pixels are, or else any of them.
+
+    pixels (B, N, C, Y, X), mask (B, N, Y, X), 1 where a pixel is read -> (images, Y / side, X / side)
+    """
+    if mask is None:
+        return None
+    masks = mask.flatten(0, 1)[(pixels != 0).flatten(2).any(dim=2).flatten()]
+    squares = masks.unfold(1, side, side).unfold(2, side, side).bool().flatten(3)
+    return squares.all(dim=3) if whole else squares.any(dim=3)
+
+
+def spread_positions(table: Tensor, patches: Tensor, seen: Tensor | None) -> Tensor:
+    """Learned places of a square image for an image of any shape: those on which its patches would fall.
+
+    table (N * N, W), patches (B, W, Y, X), seen (B, Y, X): the patches of an image, the rest is padding
+    -> (B, Y * X, W)
+    """
+    side = math.isqrt(table.shape[0])
+    if seen is None:
+        seen = torch.ones_like(patches[:, 0], dtype=torch.bool)
+    rows = spread_places(seen[:, :, 0], side)
+    columns = spread_places(seen[:, 0], side)
+    places = rows[:, :, None] * side + columns[:, None]
+    return F.embedding(torch.where(seen, places, 0).flatten(1), table)
+
+
+def spread_places(seen: Tensor, side: int) -> Tensor:
+    """Places on a line of `side` for those of a line of another length, seen (B, T), of which some are read."""
+    edges = torch.arange(1 / side, 1.0, 1 / side, device=seen.device)
+    step = 1.0 / seen.sum(dim=1, keepdim=True)
+    shares = torch.arange(seen.shape[1], device=seen.device).float() * step
+    return torch.bucketize(shares.clamp(max=1.0 - 1e-6), edges, right=True)

@@ -88,3 +88,16 @@ def test_tiles_of_images(name: str, tmp_path: Path) -> None:
     model = reference(f"{name}ForConditionalGeneration", config)
     counts = {"batch_num_images": torch.tensor([2])} if alone else {}
     check(model, tmp_path, tiled_inputs(model, name != "LlavaNext", **counts))
+
+
+@pytest.mark.parametrize("strategy", ["default", "full"])
+def test_several_layers_in_a_text_that_scales_its_images(strategy: str, tmp_path: Path) -> None:
+    config = transformers.LlavaConfig(
+        text_config=transformers.GraniteConfig(**TEXT, embedding_multiplier=3.0, residual_multiplier=0.5),
+        vision_config=transformers.CLIPVisionConfig(**VISION),
+        vision_feature_select_strategy=strategy,
+        vision_feature_layer=[-1, -3],
+        image_token_index=PLACE,
+    )
+    vectors = 4 + (strategy == "full")
+    check(reference("LlavaForConditionalGeneration", config), tmp_path, image_text_inputs(vectors, 3, 16, 16))

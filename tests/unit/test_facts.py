@@ -6,6 +6,7 @@ from mapper.architecture import Block, Place
 from mapper.errors import HintError
 from mapper.inference.config import Config
 from mapper.inference.expressions import evaluate, names, parse, solve
+from mapper.inference.facts import _mapped
 from mapper.inference.given import read_hints
 from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import ConfigVocabulary, FactRule, TowerConfig
@@ -162,3 +163,9 @@ def test_a_hint_is_checked_against_the_type() -> None:
 def test_hints_with_a_scope_come_before_those_for_everything() -> None:
     given = read_hints({"attention.heads": "4", "text:attention.heads": 8}, {"attention.heads": "count"})
     assert [(item.at, item.value) for item in given] == [("text", 8), ("", 4)]
+
+
+def test_a_list_that_a_map_does_not_name_is_its_list_entry() -> None:
+    rule = FactRule("x", "x.yaml", 1, map={"[*]": "several", "*": "one"})
+    assert [_mapped(rule, value) for value in ([-1, -2], -1, [])] == ["several", "one", "several"]
+    assert _mapped(FactRule("x", "x.yaml", 1, map={"a": 1, "*": 0}), ["a", "a"]) == [1, 1]

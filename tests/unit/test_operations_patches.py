@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.patches import mask_patches, prepend_token
+from mapper.operations.patches import mask_patches, prepend_token, real_images, seen_patches, spread_positions
 from mapper.operations.positions import resize_positions
 
 
@@ -40,3 +40,23 @@ def test_no_mask_changes_nothing():
 def test_a_table_that_is_no_square_stays_as_it_is():
     table = torch.randn(1, 1 + 2 * 3, 4)
     assert torch.equal(resize_positions(table, 1, 2, 3), table)
+
+
+def test_images_that_are_padding_are_left_out():
+    pixels = torch.randn(2, 2, 3, 4, 4)
+    pixels[1, 0] = 0
+    assert torch.equal(real_images(pixels), pixels.flatten(0, 1)[[0, 1, 3]])
+    mask = torch.ones(2, 2, 4, 4, dtype=torch.bool)
+    mask[0, 1, 3] = False
+    for whole, last in ((True, [False, False]), (False, [True, True])):
+        seen = seen_patches(pixels, mask, 2, whole)
+        assert seen.shape == (3, 2, 2)
+        assert seen[1].tolist() == [[True, True], last]
+    assert seen_patches(pixels, None, 2, True) is None
+
+
+def test_positions_of_a_square_are_spread_over_other_shapes():
+    table, patches = torch.arange(16.0)[:, None], torch.zeros(1, 1, 2, 4)
+    assert spread_positions(table, patches, None).flatten().tolist() == [0, 1, 2, 3, 8, 9, 10, 11]
+    seen = torch.tensor([[[True, True, False, False], [True, True, False, False]]])
+    assert spread_positions(table, patches, seen).flatten().tolist() == [0, 2, 0, 0, 8, 10, 0, 0]

@@ -1,0 +1,60 @@
+"""Texts in which several images stand, each text with a number of its own, padded with images that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.parity.harness import Inputs, check, reference, transformers
+from tests.parity.test_composites import PLACE, TEXT, VISION
+
+BERT = {key: TEXT[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")}
+
+
+def several_inputs(vectors: int, mask: bool = True) -> dict[str, Inputs]:
+    """A text with two images, one with one, padded on either side; parts of images; a text alone."""
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.randn(2, 2, 3, 32, 32, generator=generator)
+    pixels[1, 1] = 0
+    ids = torch.randint(3, 80, (2, 8 + 2 * vectors), generator=generator)
+    ids[0, 2 : 2 + vectors] = ids[0, 5 + vectors : 5 + 2 * vectors] = ids[1, 3 : 3 + vectors] = PLACE
+    right = torch.ones_like(ids)
+    right[:, -2:] = 0
+    seen = torch.ones(2, 2, 32, 32, dtype=torch.bool)
+    seen[0, 1, 12:], seen[1, 0, :, 20:] = False, False
+    words = {"input_ids": ids[:, :2], "attention_mask": right[:, :2]}
+    cases: dict[str, Inputs] = {
+        "right": {"input_ids": ids, "attention_mask": right, "pixel_values": pixels},
+        "left": {"input_ids": ids.roll(2, 1), "attention_mask": right.flip(1), "pixel_values": pixels},
+        "one": {"input_ids": ids[1:], "pixel_values": pixels[1:]},
+        "words": words,
+    }
+    if mask:
+        cases["parts"] = {**cases["right"], "pixel_attention_mask": seen}
+    return cases
+
+
+def test_idefics3(tmp_path: Path) -> None:
+    config = transformers.Idefics3Config(
+        text_config=transformers.LlamaConfig(**TEXT),
+        vision_config=VISION | {"image_size": 40},
+        image_token_id=PLACE,
+    )
+    check(reference("Idefics3ForConditionalGeneration", config), tmp_path, several_inputs(4))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_modernvbert(tied: bool, tmp_path: Path) -> None:
+    text = transformers.ModernBertConfig(
+        **BERT, num_hidden_layers=2, pad_token_id=1, classifier_activation="silu"
+    )
+    config = transformers.ModernVBertConfig(
+        text_config=text,
+        vision_config=transformers.SiglipVisionConfig(**VISION | {"image_size": 32}),
+        image_token_id=PLACE,
+        pixel_shuffle_factor=2,
+        tie_word_embeddings=tied,
+    )
+    check(reference("ModernVBertForMaskedLM", config), tmp_path, several_inputs(4, mask=False))
