@@ -87,3 +87,24 @@ def test_kosmos_2(scaled: bool, tmp_path: Path) -> None:
         text["image_embeds_position_mask"] = torch.zeros_like(text["input_ids"])
         text["image_embeds_position_mask"][:, 1:4] = 1
     check(reference("Kosmos2ForConditionalGeneration", config), tmp_path, with_images(texts))
+
+
+@pytest.mark.parametrize("text", ["opt", "llama"])
+def test_instructblip(text: str, tmp_path: Path) -> None:
+    sizes = {"opt": {"ffn_dim": 48, "word_embed_proj_dim": 32}, "llama": {"num_key_value_heads": 2}}[text]
+    config = transformers.InstructBlipConfig(
+        text_config={**TEXT, "model_type": text, "pad_token_id": 1, **sizes},
+        vision_config={**VISION, "qkv_bias": text == "opt"},
+        qformer_config={**TEXT, "hidden_size": 40, "num_hidden_layers": 3},
+        num_query_tokens=3,
+        image_token_index=98,
+    )
+    asked = text_inputs(vocab_size=98, positions=False, length=6)
+    texts = text_inputs(vocab_size=98, positions=False, padding=1)
+    for name, given in texts.items():
+        given["input_ids"][:, 1:4] = 98  # places for what the queries find
+        mask = asked[name].get("attention_mask")
+        given["qformer_input_ids"] = asked[name]["input_ids"]
+        given.update({} if mask is None else {"qformer_attention_mask": mask})
+    cases = with_images(texts, resize="interpolate_pos_encoding")
+    check(reference("InstructBlipForConditionalGeneration", config), tmp_path, cases)
