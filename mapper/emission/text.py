@@ -82,27 +82,31 @@ def expression(node: ast.expr, outer: int = 0) -> str:
         text = f"-{expression(node.operand, 3)}"
         return f"({text})" if outer > 3 else text
     if isinstance(node, ast.Tuple):
-        items = ", ".join(expression(item) for item in node.elts)
+        items = ", ".join(map(_item, node.elts))
         return (
             f"({items},)" if len(node.elts) == 1 else f"({items})" if outer or len(node.elts) == 0 else items
         )
     if isinstance(node, ast.List):
-        return f"[{', '.join(expression(item) for item in node.elts)}]"
+        return f"[{', '.join(map(_item, node.elts))}]"
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         return (
             "{"
-            + ", ".join(f"{expression(key)}: {expression(value)}" for key, value in pairs if key is not None)
+            + ", ".join(f"{expression(key)}: {_item(value)}" for key, value in pairs if key is not None)
             + "}"
         )
     raise TypeError(f"{type(node).__name__} is outside the language of flows")
 
 
+def _item(node: ast.expr) -> str:
+    """What stands between two commas: a tuple there has brackets of its own."""
+    return expression(node, 1 if isinstance(node, ast.Tuple) else 0)
+
+
 def _arguments(node: ast.Call) -> Iterable[str]:
-    for argument in node.args:
-        yield expression(argument, 0) if not isinstance(argument, ast.Tuple) else expression(argument, 1)
+    yield from map(_item, node.args)
     for keyword in node.keywords:
-        yield f"{keyword.arg}={expression(keyword.value, 1 if isinstance(keyword.value, ast.Tuple) else 0)}"
+        yield f"{keyword.arg}={_item(keyword.value)}"
 
 
 def _index(node: ast.expr) -> str:

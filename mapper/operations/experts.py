@@ -93,3 +93,8 @@ def expert_linear_transposed(rows: Tensor, weight: Tensor, sizes: list[int]) -> 
 def expert_bias(rows: Tensor, bias: Tensor, sizes: list[int]) -> Tensor:
     """Adds each expert's bias to its block of rows. rows (N, O), bias (E, O) -> (N, O)"""
     return torch.cat([part + bias[i] for i, part in enumerate(rows.split(sizes))])
+
+
+def unsort(rows: Tensor, order: Tensor, chosen: Tensor) -> Tensor:
+    """Rows sorted by expert where their positions stand. rows (N * count, O), chosen (..., count) -> (..., count, O)"""
+    return torch.zeros_like(rows).index_copy(0, order, rows).view(*chosen.shape, -1)

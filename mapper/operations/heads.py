@@ -109,3 +109,8 @@ def repeat_heads(x: Tensor, groups: int) -> Tensor:
 def clamp_symmetric(x: Tensor, limit: float) -> Tensor:
     """Limits every value to [-limit, limit] (clip_qkv)."""
     return torch.clamp(x, -limit, limit)
+
+
+def average_in(x: Tensor, y: Tensor, count: int) -> Tensor:
+    """x and y as a sum of `count` parts of one size, of which y is the last. (..., W) -> (..., W)"""
+    return y * count**-0.5 + x * (1 - 1 / count) ** 0.5

@@ -152,3 +152,8 @@ def query_temperature(x: Tensor, positions: Tensor, rate: float, period: int) ->
     """Factor on queries that grows after every `period` positions. positions (B, T) -> (B, 1, T, 1)"""
     steps = torch.floor(positions.float() / period)
     return (1 + rate * torch.log1p(steps))[:, None, :, None].to(x.dtype)
+
+
+def query_temperature_smooth(x: Tensor, positions: Tensor, power: float, length: int) -> Tensor:
+    """Factor on queries, a power of how many times `length` positions have been seen. (B, T) -> (B, 1, T, 1)"""
+    return torch.exp(power * torch.log1p((positions.float() + 1) / length))[:, None, :, None].to(x.dtype)

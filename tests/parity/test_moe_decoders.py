@@ -128,6 +128,19 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "num_shared_experts": 1, "bos_token_id": 1, "eos_token_id": 1,
         },
     ),
+    "jetmoe": (
+        "JetMoeForCausalLM",
+        "JetMoeConfig",
+        {**SIZES, "kv_channels": 12, "num_local_experts": 4, "rms_norm_eps": 1e-3, "tie_word_embeddings": False},
+    ),
+    "beam": (
+        "BeamForCausalLM",
+        "BeamConfig",
+        {
+            **EXPERTS, "num_experts": 8, "n_group": 4, "topk_group": 2, "head_dim": 16, "num_hidden_layers": 3, "mlp_layer_types": ["dense", "sparse", "sparse"],
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"], "sliding_window": 4,
+        },
+    ),
     "laguna": (
         "LagunaForCausalLM",
         "LagunaConfig",

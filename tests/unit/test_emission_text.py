@@ -227,3 +227,11 @@ def test_a_long_text_of_escapes_is_itself_again(text: str) -> None:
     rows = lines(f"x = f({quoted(text)})", 0)
     (node,) = ast.parse("\n".join(rows)).body
     assert ast.literal_eval(node.value.args[0]) == text  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "text", ["depth, (layer, kind)", "[(1, 2), 3]", "{'a': (1, 2)}", "f((1, 2), x=(3, 4))", "x[1, 2]"]
+)
+def test_a_tuple_inside_of_something_keeps_its_brackets(text: str) -> None:
+    node = ast.parse(text, mode="eval").body
+    assert ast.dump(ast.parse(expression(node), mode="eval").body) == ast.dump(node)

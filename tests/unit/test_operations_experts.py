@@ -111,3 +111,9 @@ def test_experts_of_closed_groups_are_not_chosen():
 
 def test_a_sum_of_no_weight_stays_finite():
     assert experts.normalise_weights(torch.zeros(1, 2)).isfinite().all()
+
+
+def test_rows_sorted_by_expert_go_back_to_their_positions():
+    x, chosen = torch.randn(2, 3, 4), torch.tensor([[[0, 2], [1, 0], [2, 1]], [[2, 0], [0, 1], [1, 2]]])
+    rows, order, _ = experts.sort_by_expert(x, chosen, 3)
+    assert torch.equal(experts.unsort(rows, order, chosen), x[:, :, None].expand(2, 3, 2, 4))

@@ -181,3 +181,8 @@ def test_values_of_hidden_keys_are_zeros():
     v, mask = torch.ones(2, 1, 3, 2), torch.tensor([[1, 1, 0], [1, 1, 1]], dtype=torch.bool)[:, None, None]
     assert attention.hide_values(v, mask)[:, 0, :, 0].tolist() == [[1, 1, 0], [1, 1, 1]]
     assert attention.hide_values(v, None) is v
+
+
+def test_parts_of_one_size_stay_of_that_size():
+    x, y = torch.full((1, 4), 3.0), torch.full((1, 4), 2.0)
+    torch.testing.assert_close(heads.average_in(x, y, 4), y / 2 + x * math.sqrt(0.75))
