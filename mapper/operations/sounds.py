@@ -87,3 +87,40 @@ def turn_by_time(x: Tensor, windows: Tensor, seconds: float, base: float, share:
     times = windows[:, None] * len(places) * seconds + places * seconds
     angles = angles * (-times * (2 * torch.pi))[:, :, None]
     return rotate_partial_interleaved(x.double(), angles.cos().double(), angles.sin().double()).to(x.dtype)
+
+
+def cut_pieces(x: Tensor, size: int) -> Tensor:
+    """Pieces of `size` frames of each spectrogram, as images. x (B, bands, P * size) -> (B * P, 1, bands, size)"""
+    return x.unflatten(2, (-1, size)).transpose(1, 2).flatten(0, 1)[:, None]
+
+
+def piece_mask(x: Tensor, mask: Tensor | None, halvings: int) -> Tensor:
+    """Which vectors of each piece are real, behind so many convolutions of stride 2.
+
+    x (B, P, T, W), mask (B, frames) -> (B, P, T)
+    """
+    if mask is None:
+        return torch.ones(x.shape[:3], dtype=torch.bool, device=x.device)
+    lengths = mask.unflatten(1, (x.shape[1], -1)).sum(dim=-1)
+    for _ in range(halvings):
+        lengths = (lengths - 1) // 2 + 1
+    return torch.arange(x.shape[2], device=x.device) < lengths[..., None]
+
+
+def pack_pieces(x: Tensor, seen: Tensor) -> Tensor:
+    """The real vectors of all pieces in one row. x (B, P, T, W), seen (B, P, T) -> (1, N, W)"""
+    return x[seen][None]
+
+
+def same_stretch_mask(seen: Tensor, pieces: int) -> Tensor:
+    """Shows each of the real vectors those of its own stretch: so many of the longest piece, from a sound's start.
+
+    seen (B, P, T) -> (1, 1, N, N)
+    """
+    real = seen.flatten(1)
+    size = (seen.sum(dim=-1).max() * pieces).clamp(min=1)
+    stretch = (real.cumsum(dim=1) - 1) // size + torch.arange(len(real), device=real.device)[
+        :, None
+    ] * real.shape[1]
+    stretch = stretch[real]
+    return (stretch[:, None] == stretch)[None, None]

@@ -143,3 +143,32 @@ def test_sounds_among_words(
         **{"audio_token_id": PLACE, **more} if name != "Qwen2Audio" else more,
     )
     check(reference(f"{name}ForConditionalGeneration", config), tmp_path, heard(mask, joined))
+
+
+@pytest.mark.parametrize("stretch", [100, 200])
+def test_qwen3_asr_reads_sounds_in_pieces(stretch: int, tmp_path: Path) -> None:
+    audio = {
+        **{key: value for key, value in WHISPER.items() if key[:3] != "max"}, "model_type": "qwen3_asr_encoder", "downsample_hidden_size": 6, "max_position_embeddings": 13,
+        "output_dim": 32, "n_window_infer": stretch, "num_mel_bins": 9, "activation_function": "relu",
+    }  # fmt: skip
+    config = transformers.Qwen3ASRConfig(
+        text_config={**TEXT, "model_type": "qwen3", "head_dim": 8}, audio_config=audio, audio_token_id=PLACE
+    )
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.tensor([300, 140])
+    counts = (39, 18)
+    ids = torch.randint(3, PLACE, (2, 50), generator=generator)
+    for row, count in enumerate(counts):
+        ids[row, 5 : 5 + count] = PLACE
+    real = torch.ones_like(ids)
+    real[1, -7:] = 0
+    sounds = {
+        "input_features": torch.randn(2, 9, 300, generator=generator),
+        "input_features_mask": (torch.arange(300) < lengths[:, None]).long(),
+    }
+    cases = {
+        "right": {"input_ids": ids, "attention_mask": real, **sounds},
+        "one": {"input_ids": ids[1:], **{key: value[1:] for key, value in sounds.items()}},
+        "no sound": {"input_ids": ids[:, :5]},
+    }
+    check(reference("Qwen3ASRForConditionalGeneration", config), tmp_path, cases)

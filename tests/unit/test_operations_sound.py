@@ -111,3 +111,20 @@ def test_every_feature_has_its_place():
     assert placed.sum(-1).tolist() == [[0, 2, 2]]
     with pytest.raises(RuntimeError, match="places"):
         features.place_all_features(torch.zeros(1, 3, 2), torch.ones(1, 2), ids, 9)
+
+
+def test_pieces_are_packed_and_see_their_stretch():
+    x = torch.arange(2 * 2 * 2.0).view(2, 2, 2, 1)  # two pieces of two vectors, from four frames each
+    mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3])
+    seen = sounds.piece_mask(x, mask, 1)
+    assert seen.tolist() == [[[True, True], [True, True]], [[True, True], [True, False]]]
+    assert sounds.pack_pieces(x, seen).flatten().tolist() == [0, 1, 2, 3, 4, 5, 6]
+    stretches = sounds.same_stretch_mask(seen, 1)[0, 0]
+    assert stretches.sum(dim=1).tolist() == [2, 2, 2, 2, 2, 2, 1]
+    assert sounds.same_stretch_mask(seen, 2)[0, 0].sum(dim=1).tolist() == [4, 4, 4, 4, 3, 3, 3]
+    assert sounds.piece_mask(x, None, 1).all()
+
+
+def test_a_spectrogram_is_cut_along_its_time():
+    x = torch.arange(2 * 3 * 8.0).view(2, 3, 8)
+    assert torch.equal(sounds.cut_pieces(x, 4)[1, 0], x[0, :, 4:])
