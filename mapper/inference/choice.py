@@ -100,6 +100,11 @@ def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ())
             yield f"{rule.name} asks for {name} = {_either(allowed)}, which is unknown"
         elif known.value not in allowed:
             yield f"{rule.name} is for {name} = {_either(allowed)}, not {known.value!r}"
+    yield from untaken(scope, rule, facts)
+
+
+def untaken(scope: Scope, rule: FlowRule, facts: Facts) -> Iterator[str]:
+    """Facts with values that a flow does not take; some are known only once the sizes of its block are."""
     for name, allowed in rule.values.items():
         known = facts.get(scope, facts.full_name(scope, name))
         if known is not None and not known.problem and not _takes(known.value, allowed):

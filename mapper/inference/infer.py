@@ -24,7 +24,7 @@ from mapper.inference.checks import (
     harmful_fields,
     unread_fields,
 )
-from mapper.inference.choice import Choice, choose, open_conditions
+from mapper.inference.choice import Choice, choose, open_conditions, untaken
 from mapper.inference.config import Config
 from mapper.inference.elements import differing_elements
 from mapper.inference.facts import Facts
@@ -188,6 +188,7 @@ class _Reading:
             check_bounds(self.facts)
             check_widths(self.root)
             check_modules(read)
+            self.gap(self.untaken())
             self.findings += several_types(read)
             self.findings += filler.findings()
         architecture = self.described(leaves, filler)
@@ -307,6 +308,16 @@ class _Reading:
             if outer is not None and id(outer) in self.flows and not self.is_called(scope):
                 self.flows.pop(id(scope), None)
                 scope.block.flow = None
+
+    def untaken(self) -> list[str]:
+        """What the sizes have shown that a chosen flow does not take."""
+        every = (self.root, *self.root.below())
+        chosen = [(scope, self.flows[id(scope)].rule) for scope in every if id(scope) in self.flows]
+        return [
+            f"{line} at '{scope.block.home}'"
+            for scope, rule in chosen
+            for line in untaken(scope, rule, self.facts)
+        ]
 
     def questions(self, lacking: list[Scope]) -> list[str]:
         """What a user could say so that a flow fits."""

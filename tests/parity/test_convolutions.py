@@ -89,5 +89,10 @@ def test_mobilevit(name: str, act: str, tmp_path: Path) -> None:
 def test_textnet(name: str, tmp_path: Path) -> None:
     kernels = [[[3, 3], [3, 3], [5, 3]], [[3, 3], [1, 3], [3, 1], [1, 1]]]
     fields = {"conv_layer_kernel_sizes": kernels, "conv_layer_strides": [[1, 2, 1], [2, 1, 1, 1]]}
-    more = {"hidden_sizes": [8, 8, 16], "stem_out_channels": 8, "stem_act_func": "silu", "batch_norm_eps": 1e-3}
+    more = {
+        "hidden_sizes": [8, 8, 16],
+        "stem_out_channels": 8,
+        "stem_act_func": "silu",
+        "batch_norm_eps": 1e-3,
+    }
     made(name, "TextNet", tmp_path, *OTHER_SIZES, **fields, **more, depths=[3, 4])
