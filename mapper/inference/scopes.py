@@ -75,8 +75,8 @@ class Scope:
 
 
 def is_tower(block: Block) -> bool:
-    """Whether the block holds a list of layers or stages, and is no stage itself."""
-    return (
+    """Whether the block holds a list of layers or stages, or of what layers would hold, and is no stage itself."""
+    return block.role == "tower" or (
         block.role != "root"
         and not _is_list(block.role)
         and any(isinstance(value, list) and _is_list(role) for role, value in block.roles.items())

@@ -28,6 +28,11 @@ class Towers:
             self.stages.update(step.place for step in layers[:-1])
             if layers:
                 sizes[layers[0].place] += reading.found.spot.place.instances
+        for reading in readings if not sizes else ():
+            # no layers, but a list of attentions beside one of feed-forwards: together they are a tower
+            lists = [step.place for step in reading.steps if step.indices is not None]
+            if lists and reading.steps[-1].kind == "attention":
+                sizes[lists[0]] += reading.found.spot.place.instances
         self.names = _names(sizes, vocabulary)
         self.folders = {place: _folder(place, name, self.names) for place, name in self.names.items()}
         self.numbers = _numbers(sizes, self.names)

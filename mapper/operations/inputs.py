@@ -46,3 +46,8 @@ def position_indices_of_mask(x: Tensor, position_ids: Tensor | None, attention_m
         return position_indices(x, position_ids)
     real = (attention_mask != 0).long()
     return real.cumsum(dim=1) * real - 1
+
+
+def add_given(x: Tensor, other: Tensor | None) -> Tensor:
+    """x, and what a caller's own input gives, if there is one. Two of one shape"""
+    return x if other is None else x + other

@@ -15,6 +15,14 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
+def mask_of_lengths(input_ids: Tensor, attention_mask: Tensor | None, padding_id: int) -> Tensor:
+    """The caller's mask, or as many first positions as there are words that are no padding. (B, T)"""
+    if attention_mask is not None:
+        return attention_mask
+    lengths = (input_ids != padding_id).sum(dim=1, keepdim=True)
+    return torch.arange(input_ids.shape[1], device=input_ids.device) < lengths
+
+
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)

@@ -58,3 +58,27 @@ def test_cpmant(name: str, tmp_path: Path) -> None:
         segment_types=4,
     )
     check(reference(name, config), tmp_path, text_inputs(99, positions=False, padding=0))
+
+
+@pytest.mark.parametrize("head", ["Model", "WithLMHeadModel", "ForTokenClassification"])
+def test_flaubert(head: str, tmp_path: Path) -> None:
+    config = transformers.FlaubertConfig(
+        vocab_size=99,
+        emb_dim=32,
+        n_layers=2,
+        n_heads=4,
+        max_position_embeddings=40,
+        n_langs=3 if head == "Model" else 1,
+        gelu_activation=head != "Model",
+        tie_word_embeddings=head != "ForTokenClassification",
+        num_labels=3,
+    )
+    inputs: dict[str, Any] = text_inputs(99, segments=5, padding=2)
+    ids = inputs["no mask"]["input_ids"]
+    inputs["lengths"] = {
+        "input_ids": inputs["right"]["input_ids"],
+        "compared": inputs["right"]["attention_mask"],
+    }
+    if head == "Model":
+        inputs["languages"] = {"input_ids": ids, "langs": ids % 3}
+    check(reference(f"Flaubert{head}", config), tmp_path, inputs)

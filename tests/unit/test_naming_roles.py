@@ -186,3 +186,11 @@ def test_layers_that_differ_are_elements_of_one_list(files):
     vocabulary = Vocabulary(files)
     tower = build_blocks(resolve(grow(tensors), vocabulary), vocabulary).roles["tower"]
     assert [layer.indices for layer in tower.roles["layers"]] == [(0, 2), (1,)]
+
+
+def test_lists_of_attentions_and_feed_forwards_without_layers_are_a_tower(files):
+    names = [f"model.{word}.{at}" for at in (0, 1) for word in ("attentions", "ffns")]
+    found = roles(
+        files, [*(f"{name}.q_lin" for name in names[::2]), *(f"{name}.lin1" for name in names[1::2])]
+    )
+    assert list(found.values()) == ["tower.attention.query", "tower.feed_forward.up"]

@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from mapper.operations import codebook
 from mapper.operations.codebook import best_codes, embed_codes, score_codes
 
 

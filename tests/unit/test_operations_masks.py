@@ -212,3 +212,9 @@ def test_what_stands_before_a_masked_row_is_real():
     assert masks.padding_mask_behind(x, None) is None
     seen = masks.padding_mask_behind(x, torch.tensor([[1, 0], [1, 1]]))
     assert seen[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
+
+
+def test_a_mask_of_lengths_is_the_callers_or_as_long_as_the_words():
+    ids = torch.tensor([[5, 6, 2, 2], [2, 5, 6, 7]])
+    assert masks.mask_of_lengths(ids, None, 2).long().tolist() == [[1, 1, 0, 0], [1, 1, 1, 0]]
+    assert masks.mask_of_lengths(ids, ids, 2) is ids
