@@ -96,5 +96,8 @@ def expert_bias(rows: Tensor, bias: Tensor, sizes: list[int]) -> Tensor:
 
 
 def unsort(rows: Tensor, order: Tensor, chosen: Tensor) -> Tensor:
-    """Rows sorted by expert where their positions stand. rows (N * count, O), chosen (..., count) -> (..., count, O)"""
+    """Rows sorted by expert where their positions stand.
+
+    rows (N * count, O), their order, chosen (..., count) -> (..., count, O)
+    """
     return torch.zeros_like(rows).index_copy(0, order, rows).view(*chosen.shape, -1)

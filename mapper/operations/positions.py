@@ -155,5 +155,8 @@ def query_temperature(x: Tensor, positions: Tensor, rate: float, period: int) ->
 
 
 def query_temperature_smooth(x: Tensor, positions: Tensor, power: float, length: int) -> Tensor:
-    """Factor on queries, a power of how many times `length` positions have been seen. (B, T) -> (B, 1, T, 1)"""
+    """Factor on queries, a power of how many times `length` positions have been seen.
+
+    positions (B, T) -> (B, 1, T, 1)
+    """
     return torch.exp(power * torch.log1p((positions.float() + 1) / length))[:, None, :, None].to(x.dtype)
