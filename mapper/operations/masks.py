@@ -89,6 +89,11 @@ def prefix_block(token_type_ids: Tensor | None) -> Tensor | None:
     return None if token_type_ids is None else torch.where(token_type_ids == 0, 0, -1)
 
 
+def instruction_block(token_type_ids: Tensor | None) -> Tensor | None:
+    """0 for positions of type 1, wherever they stand, -1 for all others. (B, T)"""
+    return None if token_type_ids is None else torch.where(token_type_ids == 1, 0, -1)
+
+
 def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) -> Tensor:
     """A causal mask whose positions also see all of their own block, by numbers from 0 in blocks (B, T)."""
     mask = causal_mask(x, None)

@@ -218,3 +218,11 @@ def test_a_mask_of_lengths_is_the_callers_or_as_long_as_the_words():
     ids = torch.tensor([[5, 6, 2, 2], [2, 5, 6, 7]])
     assert masks.mask_of_lengths(ids, None, 2).long().tolist() == [[1, 1, 0, 0], [1, 1, 1, 0]]
     assert masks.mask_of_lengths(ids, ids, 2) is ids
+
+
+def test_what_is_asked_is_one_block_wherever_it_stands():
+    types = torch.tensor([[1, 0, 1, 0]])
+    assert masks.instruction_block(types).tolist() == [[0, -1, 0, -1]]
+    assert masks.instruction_block(None) is None
+    seen = masks.block_mask(torch.zeros(1, 4, 2), None, masks.instruction_block(types))[0, 0]
+    assert seen.int().tolist() == [[1, 0, 1, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
