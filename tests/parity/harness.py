@@ -149,13 +149,13 @@ def check_outputs(made: Pair, inputs: Inputs, name: str = "", tolerance: float =
         built, loaded = made.built(**own), made.loaded(**own)
     worst: list[float] = []
     for key, value in outputs(wanted):
-        got = getattr(built, key, None)
+        got = output(built, key)
         assert got is not None, f"{name}: no output {key!r}; there are {[key for key, _ in outputs(built)]}"
         assert got.shape == value.shape, (name, key, got.shape, value.shape)
         keep = _kept(key, value, inputs)
         difference = (got - value)[keep].abs().max() / value[keep].abs().max().clamp(min=1)
         assert difference <= tolerance, f"{name}: {key} differs by {difference:.1e}"
-        assert torch.equal(getattr(loaded, key)[keep], got[keep]), (
+        assert torch.equal(output(loaded, key)[keep], got[keep]), (
             f"{name}: the generated file's {key} differs"
         )
         worst.append(float(difference))
@@ -164,15 +164,25 @@ def check_outputs(made: Pair, inputs: Inputs, name: str = "", tolerance: float =
 
 
 def outputs(result: Any) -> Iterator[tuple[str, Tensor]]:
-    """Float tensors of an output by name."""
+    """Float tensors of an output by name, logits that are a tuple by name and number."""
     items = (
         result.items()
         if isinstance(result, Mapping)
         else ((f.name, getattr(result, f.name)) for f in fields(result))
     )
     for key, value in items:
-        if isinstance(value, Tensor) and value.is_floating_point() and key not in NOT_COMPARED:
-            yield key, value
+        several = isinstance(value, tuple) and key == "logits"
+        named = [(f"{key}.{at}", item) for at, item in enumerate(value)] if several else [(key, value)]
+        for name, item in named:
+            if isinstance(item, Tensor) and item.is_floating_point() and name not in NOT_COMPARED:
+                yield name, item
+
+
+def output(result: Any, name: str) -> Any:
+    """One output of a built model by such a name; None where there is none."""
+    key, _, at = name.partition(".")
+    value = getattr(result, key, None)
+    return value[int(at)] if at and value is not None else value
 
 
 def text_inputs(

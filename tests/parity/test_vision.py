@@ -258,3 +258,13 @@ def test_siglip_with_a_config_that_leaves_defaults_out(tmp_path: Path) -> None:
 def test_siglip_classifies_images(tmp_path: Path) -> None:
     config = transformers.SiglipConfig(text_config=TEXT, vision_config=VISION, num_labels=5)
     check(reference("SiglipForImageClassification", config), tmp_path, image_inputs((40, 64), resize=RESIZE))
+
+
+@pytest.mark.parametrize("name", ["Model", "ForSceneTextRecognition"])
+def test_mgp_str(name: str, tmp_path: Path) -> None:
+    config = transformers.MgpstrConfig(
+        image_size=[16, 64], patch_size=8, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, mlp_ratio=2.0,
+        max_token_length=6, num_character_labels=11, num_bpe_labels=13, num_wordpiece_labels=17, qkv_bias=name == "Model",
+        layer_norm_eps=1e-4,
+    )  # fmt: skip
+    check(reference(f"Mgpstr{name}", config), tmp_path, image_inputs(own=(16, 64)))
