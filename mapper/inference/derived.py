@@ -77,12 +77,17 @@ def _choice(rule: FactRule, at: Any) -> Any:
 
 def _entry(rule: FactRule, values: Any, indices: tuple[int, ...] | None) -> Any:
     if not isinstance(values, list):
-        return rule.map.get(str(values), values)  # the config was asked for this element alone
+        return _word(rule, values)  # the config was asked for this element alone
     if indices is None or indices[-1] >= len(values):
         raise ValueError(f"{rule.entry} has no entry for {indices}")
     if any(values[index] != values[indices[0]] for index in indices):
         raise ValueError(f"{rule.entry} differs between equal elements")
-    return rule.map.get(str(values[indices[0]]), values[indices[0]])
+    return _word(rule, values[indices[0]])
+
+
+def _word(rule: FactRule, value: Any) -> Any:
+    """What a rule makes of an entry; what it does not name is its `*`, or stays."""
+    return rule.map.get(str(value), rule.map.get("*", value))
 
 
 def _shared(rule: FactRule, values: Any) -> Any:

@@ -65,3 +65,9 @@ def test_layers_are_marked_by_a_list_of_positions():
     assert sources(made) == ["layers", "attention.full_layers"]
     assert calculate(made, {"layers": 3, "attention.full_layers": [1, 7]}) == [NEAR, FULL, NEAR]
     assert formula(made) == "full_attention where attention.full_layers says"
+
+
+def test_an_entry_that_a_map_does_not_name_is_its_star():
+    made = rule(entry="attention.layer_types", map={"0.5": True, "*": False})
+    sizes = {"attention.layer_types": [2.0, 0.5]}
+    assert [calculate(made, sizes, (index,)) for index in (0, 1)] == [False, True]

@@ -1,0 +1,32 @@
+"""Models that tell the parts of an image from each other, and their towers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.parity.harness import check, image_inputs, reference, transformers
+
+LAYERS = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def sam3_vision(**more: Any) -> Any:
+    backbone = {
+        **LAYERS, "model_type": "sam3_vit_model", "image_size": 32, "pretrain_image_size": 32, "patch_size": 8,
+        "window_size": 2, "global_attn_indexes": [1],
+    }  # fmt: skip
+    return transformers.Sam3VisionConfig(backbone_config=backbone, fpn_hidden_size=24, **more)
+
+
+def test_sam3_vision_model_makes_maps_of_several_sizes(tmp_path: Path) -> None:
+    cases = image_inputs()
+    config = sam3_vision(scale_factors=[4.0, 2.0, 1.0, 0.5, 0.5])
+    made = check(reference("Sam3VisionModel", config), tmp_path, cases)
+    with torch.no_grad():
+        wanted = made.reference(**cases["own size"]).fpn_hidden_states
+        found = made.built(**cases["own size"]).fpn_hidden_states
+    assert [part.shape for part in found] == [part.shape for part in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
