@@ -67,14 +67,14 @@ def resolve(root: Node, vocabulary: Vocabulary, apart: Groups | None = None) -> 
 
 
 def number_folders(readings: list[Reading], towers: Towers) -> None:
-    """Tells folders apart that have one role side by side: attention and attention_2."""
+    """Tells folders apart that have one role side by side, attention and attention_2, where no path from the root says."""
     numbers: dict[tuple[object, ...], dict[Folder, int]] = {}
     for reading in readings:
         steps: tuple[Step, ...] = ()
         tower = towers.tower(reading)
         for step in reading.steps:
             folders = numbers.setdefault((tower, steps, step.role), {})
-            if step.indices is None and step.in_folder:
+            if step.indices is None and step.in_folder and not reading.of_whole:
                 number = folders.setdefault(step.place, len(folders) + 1)
                 step = replace(step, role=f"{step.role}_{number}") if number > 1 else step
             steps = (*steps, step)

@@ -18,6 +18,11 @@ def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_
     return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
+def blank_places(input_ids: Tensor, image_id: int, video_id: int) -> Tensor:
+    """Ids with 0 in the places of images and videos, whose own may be beyond the last word. (B, T)"""
+    return input_ids.masked_fill((input_ids == image_id) | (input_ids == video_id), 0)
+
+
 def place_features_at(x: Tensor, features: Tensor, mask: Tensor | None) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where mask (B, T) is not 0, in order; without it x as it is."""
     return x if mask is None else x.masked_scatter((mask != 0).unsqueeze(-1), features.to(x.dtype))

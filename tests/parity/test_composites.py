@@ -297,3 +297,31 @@ def test_depth_anything(kind: str, tmp_path: Path) -> None:
         max_depth=20 if kind == "metric" else 1,
     )
     check(reference("DepthAnythingForDepthEstimation", config), tmp_path, image_inputs((48, 40), (37, 50)))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_kimi_k25_whose_places_are_blank(tied: bool, tmp_path: Path) -> None:
+    text = {
+        **TEXT, "model_type": "deepseek_v3", "q_lora_rank": 16, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "n_group": 2,
+        "qk_rope_head_dim": 8, "v_head_dim": 12, "moe_intermediate_size": 16, "n_routed_experts": 4, "topk_group": 1,
+        "num_experts_per_tok": 2, "first_k_dense_replace": 1, "num_key_value_heads": 4,
+    }  # fmt: skip
+    vision = {**VISION, "num_hidden_layers": 2, "pos_emb_height": 6, "pos_emb_width": 6}
+    made = transformers.Kimi_K25Config(
+        text_config=text,
+        vision_config={key: value for key, value in vision.items() if key != "image_size"},
+        projection_hidden_size=24,
+        image_token_id=PLACE,
+        video_token_id=PLACE + 1,
+        tie_word_embeddings=tied,
+    )
+    inputs = packed_inputs(channels=3)
+    video = packed_frames(inputs["all ones"], PLACE + 1)
+    video["video_grid_thw"] = torch.tensor([[1, 4, 4]] * 3)  # the reference fails with more frames
+    for values in (*inputs.values(), video):
+        values.pop("mm_token_type_ids", None)
+        for key in ("pixel_values", "pixel_values_videos"):
+            if key in values:
+                values[key] = values[key].unflatten(1, (3, 8, 8))
+    inputs["places alone"] = {"input_ids": video["input_ids"]}
+    check(reference("Kimi_K25ForConditionalGeneration", made), tmp_path, {**inputs, "video": video})
