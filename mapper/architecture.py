@@ -18,6 +18,7 @@ BLOCK_KINDS = (
 )  # fmt: skip
 EVIDENCE = ("given", "shape", "config", "graph", "name", "weights", "rule", "default")  # strongest first
 READINGS = ("exact", "unverified", "skeleton")
+UNREAD = "unread"  # of an input: why it is taken though nothing reads it
 
 
 class Place(tuple[str | tuple[int, ...], ...]):

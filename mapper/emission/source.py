@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from mapper.architecture import Architecture
+from mapper.architecture import UNREAD, Architecture
 from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.classes import Classes, blocks_of
 from mapper.emission.constructors import TORCH_DTYPES
@@ -100,8 +100,9 @@ def _public(file: _File, body: list[str]) -> list[str]:
     """The root's signature: required inputs first, the others None unless given."""
     inputs = file.architecture.inputs
     assert file.program is not None
+    idle = [name for name, spec in inputs.items() if UNREAD in spec]
     names = sorted(
-        file.program.inputs,
+        [*file.program.inputs, *idle],
         key=lambda name: (bool(inputs.get(name, {}).get("optional")), list(inputs).index(name)),
     )
     parameters = [
@@ -112,6 +113,8 @@ def _public(file: _File, body: list[str]) -> list[str]:
     head = lines(f"def forward({', '.join(['self', *parameters])}) -> Output:", 4)
     sized = [name for name in names if inputs[name].get("kind", "tensor") == "tensor"]
     shapes = ", ".join(f"{name} ({', '.join(map(str, inputs[name].get('shape', [])))})" for name in sized)
+    if idle:
+        shapes += f"; {' and '.join(idle)} {'is' if len(idle) == 1 else 'are'} not read"
     return [*head, *_docstring(shapes, 8), *body[start + 1 :]]
 
 

@@ -152,7 +152,7 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
         others = frozenset().union(*(words[other] for other in wanted if other != tower))
         region = Region(outside=others) if tower == TEXT else Region(inside=words[tower])
         inside = names.within(region)
-        listed = [(name, family) for name in model_types if (family := _lister(rulebook, name))]
+        listed = [(name, family) for name in model_types for family in _listers(rulebook, name)]
         fitting = [(name, family) for name, family in listed if is_recognised(family, inside)]
         if fitting:
             parts.append(Part(tower, folder, *fitting[0], region))
@@ -185,7 +185,6 @@ def _named_parts(
             yield tower, (folder or "", model_types)
 
 
-def _lister(rulebook: Rulebook, model_type: str) -> Family | None:
-    """The family of one tower that lists a model_type."""
-    listing = (family for family in rulebook.families if model_type in family.model_types)
-    return next((family for family in listing if not family.towers), None)
+def _listers(rulebook: Rulebook, model_type: str) -> list[Family]:
+    """The families of one tower that list a model_type: several where it was saved under several sets of names."""
+    return [family for family in rulebook.families if model_type in family.model_types and not family.towers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mapper.architecture import Block
+from mapper.architecture import UNREAD, Block
 from mapper.errors import FlowError
 from mapper.flows.program import Program, is_dispensable
 from mapper.inference import expressions
@@ -17,7 +17,10 @@ Lookup = Callable[[Block, str], Any]  # a fact of a block; KeyError where nothin
 def public_inputs(
     program: Program, declared: Mapping[str, InputRule], lookup: Lookup
 ) -> dict[str, dict[str, Any]]:
-    """Each input in the order of the vocabulary. FlowError for a name that it does not declare."""
+    """Each input in the order of the vocabulary. FlowError for a name that it does not declare.
+
+    Besides those that the flows read, those that they say are taken and not read (`unread`).
+    """
     names = program.inputs
     for name in names:
         if name not in declared:
@@ -25,16 +28,17 @@ def public_inputs(
                 f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares"
             )
     own = _of_flows(program, lookup)
+    idle = {name for name, spec in own.items() if UNREAD in spec and name not in names}
     return {
         name: {
             "shape": list(rule.shape),
             "dtype": rule.dtype,
-            "optional": rule.optional or is_dispensable(program, name),
+            "optional": rule.optional or name in idle or is_dispensable(program, name),
             **({"made_up": list(rule.made_up)} if rule.made_up else {}),
-            **own.get(name, {}),
+            **{key: value for key, value in own.get(name, {}).items() if key != UNREAD or name in idle},
         }
         for name, rule in declared.items()
-        if name in names
+        if name in names or name in idle
     }
 
 

@@ -74,6 +74,23 @@ CASES: dict[str, tuple[str, dict[str, Any], Edit | None]] = {
         {**FALCON, "multi_query": False, "parallel_attn": False, "rope_parameters": LINEAR},
         old_fields,
     ),
+    "cohere2": (
+        "Cohere2ForCausalLM",
+        {"sliding_window": 5, "layer_types": ["full_attention", "sliding_attention"]},
+        None,
+    ),
+    "cohere2, every fourth layer sees all": (
+        "Cohere2ForCausalLM",
+        {
+            "sliding_window": 5,
+            "num_hidden_layers": 5,
+            "attention_bias": True,
+            "logit_scale": 0.5,
+            "tie_word_embeddings": False,
+            "rope_parameters": LINEAR,
+        },
+        old_fields,
+    ),
 }
 
 

@@ -101,3 +101,29 @@ def test_several_layers_in_a_text_that_scales_its_images(strategy: str, tmp_path
     )
     vectors = 4 + (strategy == "full")
     check(reference("LlavaForConditionalGeneration", config), tmp_path, image_text_inputs(vectors, 3, 16, 16))
+
+
+def cohere(**more: Any) -> Any:
+    return transformers.Cohere2Config(**TEXT, head_dim=8, sliding_window=5, **more)
+
+
+@pytest.mark.parametrize("layer", [-1, -2])
+@pytest.mark.parametrize("name", ["AyaVision", "QianfanOCR"])
+def test_squares_of_patches(name: str, layer: int, tmp_path: Path) -> None:
+    vision = {key: value for key, value in VISION.items() if key not in ("image_size", "patch_size")}
+    if name == "AyaVision":
+        parts = {
+            "text_config": cohere(logit_scale=0.5),
+            "vision_config": transformers.SiglipVisionConfig(**VISION),
+        }
+    else:
+        own = transformers.QianfanOCRVisionConfig(
+            **vision, image_size=[16, 16], patch_size=[8, 8], attention_bias=True
+        )
+        parts = {"text_config": transformers.Qwen3Config(**TEXT, head_dim=8), "vision_config": own}
+    config = getattr(transformers, f"{name}Config")(**parts, vision_feature_layer=layer)
+    config.image_token_id = PLACE
+    inputs = image_text_inputs(1, 3, 16, 16)
+    inputs["one"] = {**inputs["one"], "image_sizes": torch.tensor([[16, 16]])}  # taken, and read by neither
+    made = check(reference(f"{name}ForConditionalGeneration", config), tmp_path, inputs)
+    assert "image_sizes is not read" in made.source.replace("\n        ", " ")
