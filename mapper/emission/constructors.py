@@ -39,7 +39,7 @@ _NORMED: tuple[frozenset[str], ...] = (
 _STATISTICS = frozenset({"running_mean", "running_var"})
 _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Linear": (frozenset({"weight"}),),
-    "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"})),
+    "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "Conv1d": (frozenset({"weight"}), *_NORMED),
     "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
     "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"})),
@@ -240,7 +240,7 @@ class Constructor:
         more = self.leaf.tensors.get("new_embedding")
         if more is not None:
             return self.call("EmbeddingExtended", rows, self.value("more_rows", more.shape[0]), size)
-        return self.call("nn.Embedding", rows, size)
+        return self.call("EmbeddingEncoded" if "pos_enc" in self.leaf.tensors else "nn.Embedding", rows, size)
 
     def make_layernorm(self) -> str:
         shape = self.weight()

@@ -47,6 +47,17 @@ class EmbeddingExtended(nn.Module):
         return F.embedding(ids, torch.cat((self.embedding, self.new_embedding)))
 
 
+class EmbeddingEncoded(nn.Module):
+    """Rows of a table that is called pos_enc."""
+
+    def __init__(self, rows: int, size: int):
+        super().__init__()
+        self.pos_enc = nn.Parameter(torch.empty(rows, size))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.pos_enc)
+
+
 class LayerNormOffset(nn.Module):
     """LayerNorm that scales by 1 + weight. (..., W) -> (..., W)"""
 

@@ -193,3 +193,19 @@ def test_parakeet_transducer(tmp_path: Path) -> None:
     for case in cases.values():
         case["decoder_input_ids"] = ids[: len(case["input_features"])]
     check(reference("ParakeetForRNNT", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_cohere_asr(scaled: bool, tmp_path: Path) -> None:
+    encoder = {**PARAKEET, "subsampling_factor": 4, "scale_input": scaled, "model_type": "parakeet_encoder"}
+    config = transformers.CohereAsrConfig(
+        **{**TOWER, "hidden_size": 24, "num_attention_heads": 2, "num_mel_bins": None},
+        encoder_config=encoder, vocab_size=30, max_position_embeddings=20, head_dim=12,
+    )  # fmt: skip
+    cases = features(43, 16, mask="attention_mask", last=True, halvings=2)
+    words = answers(30)
+    for name, case in cases.items():
+        said = words["right" if name == "padded" else "left"]
+        rows = len(case["input_features"])
+        case.update({key: value[:rows] for key, value in said.items() if "decoder" in key})
+    check(reference("CohereAsrForConditionalGeneration", config), tmp_path, cases)

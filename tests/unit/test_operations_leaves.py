@@ -195,3 +195,8 @@ def test_an_extended_embedding_reads_both_tables():
     ids = torch.tensor([[0, 4, 2], [3, 1, 0]])
     assert torch.equal(leaf(ids), F.embedding(ids, torch.cat((leaf.embedding, leaf.new_embedding))))
     assert set(leaf.state_dict()) == {"embedding", "new_embedding"}
+
+
+def test_a_table_called_pos_enc_gives_its_rows():
+    leaf = filled(leaves.EmbeddingEncoded(3, 4))
+    assert torch.equal(leaf(torch.tensor([2, 0])), leaf.pos_enc[[2, 0]])
