@@ -21,14 +21,31 @@ SIZES = {
 }
 CYCLES = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
 CYCLES |= {"head_dim": 12, "H_cycles": 3, "L_cycles": 2}
+TWICE = {
+    "vocab_size": WORDS, "hidden_size": 32, "num_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "ffn_hidden_size": 48,
+    "expert_ffn_hidden_size": 24, "q_lora_rank": 24, "kv_lora_rank": 20, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 12, "head_dim": 4,
+    "n_routed_experts": 3, "zero_expert_num": 5, "moe_topk": 3,
+}  # fmt: skip
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 8,
+    "mscale": 0.7,
+    "mscale_all_dim": 0.8,
+}
 # model, fields of its config, types of positions that it takes
 CASES: list[tuple[str, dict[str, Any], int]] = [
     ("HrmTextForCausalLM", {**CYCLES}, 3),
     ("HrmTextModel", {**CYCLES, "prefix_lm": False, "embedding_scale": 3.0}, 0),
+    ("LongcatFlashForCausalLM", {**TWICE}, 0),
+    ("LongcatFlashModel", {**TWICE, "rope_parameters": YARN, "rms_norm_eps": 1e-3, "attention_bias": True}, 0),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "fields", "segments"), CASES, ids=[name for name, _, _ in CASES])
+@pytest.mark.parametrize(
+    ("name", "fields", "segments"), CASES, ids=[f"{name}-{at}" for at, (name, _, _) in enumerate(CASES)]
+)
 def test_equal(name: str, fields: dict[str, Any], segments: int, tmp_path: Path) -> None:
     kind = getattr(transformers, name)
     config = kind.config_class(**fields)
