@@ -50,6 +50,14 @@ def test_informer(attention: str, distilled: bool, tmp_path: Path) -> None:
     check(reference("InformerModel", made), tmp_path, series_inputs(5))
 
 
+@pytest.mark.parametrize(("scaling", "label", "average"), [("mean", 10, 5), ("std", 3, 25)])
+def test_autoformer(scaling: str, label: int, average: int, tmp_path: Path) -> None:
+    made = transformers.AutoformerConfig(
+        **sizes(scaling=scaling, label_length=label, moving_average=average, autocorrelation_factor=2)
+    )
+    check(reference("AutoformerModel", made), tmp_path, series_inputs(5))
+
+
 def test_informer_that_samples_is_refused(tmp_path: Path) -> None:
     """Which times it asks for is drawn at random: two forwards of the reference differ."""
     model = reference("InformerModel", transformers.InformerConfig(**sizes(sampling_factor=1)))
