@@ -72,6 +72,11 @@ def zero_at(x: Tensor, positions: Tensor, row: int) -> Tensor:
     return x.masked_fill((positions == row)[..., None], 0.0)
 
 
+def resize_rows(table: Tensor, length: int) -> Tensor:
+    """Fits learned positions to a length, between two of them by both. table (1, 1, P, W) -> (1, length, W)"""
+    return F.interpolate(table, size=(length, table.shape[-1]), mode="bilinear")[0]
+
+
 def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
-from tests.parity.harness import check, image_inputs, reference, transformers
+from tests.parity.harness import check, image_inputs, reference, text_inputs, transformers
 
 LAYERS = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
 
@@ -30,3 +31,12 @@ def test_sam3_vision_model_makes_maps_of_several_sizes(tmp_path: Path) -> None:
     assert [part.shape for part in found] == [part.shape for part in wanted]
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_sam3_lite_text_model(mixed: bool, tmp_path: Path) -> None:
+    config = transformers.Sam3LiteTextTextConfig(
+        **{**LAYERS, "num_hidden_layers": 3}, vocab_size=99, max_position_embeddings=12, projection_dim=20,
+        use_repmixer_blocks=mixed, repmixer_kernel_size=5,
+    )  # fmt: skip
+    check(reference("Sam3LiteTextTextModel", config), tmp_path, text_inputs(vocab_size=99, positions=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from mapper.operations import features, positions
 from mapper.operations.convolution import convolve_by_position
 from mapper.operations.inputs import boxes_of_tokens
 from mapper.operations.tokens import with_neighbours, without_masked_tokens
@@ -40,3 +41,15 @@ def test_neighbours_are_weighed_by_each_position_and_head() -> None:
     torch.testing.assert_close(y[1, 2], wanted)
     first = weights[0, 0].view(3, 3).softmax(-1)[0]
     torch.testing.assert_close(y[0, 0, :2], first[1] * x[0, 0, :2] + first[2] * x[0, 1, :2])
+
+
+def test_rows_of_positions_are_fitted_to_a_length():
+    table = torch.tensor([[[[0.0], [1.0]]]])
+    assert positions.resize_rows(table, 2)[0, :, 0].tolist() == [0.0, 1.0]
+    assert positions.resize_rows(table, 4)[0, :, 0].tolist() == [0.0, 0.25, 0.75, 1.0]
+
+
+def test_vectors_stand_where_a_mask_says_so():
+    x, image = torch.zeros(1, 3, 1), torch.tensor([[[5.0], [6.0]]])
+    assert features.place_features_at(x, image, None) is x
+    assert features.place_features_at(x, image, torch.tensor([[1, 0, 1]]))[0, :, 0].tolist() == [5.0, 0.0, 6.0]
