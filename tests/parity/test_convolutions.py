@@ -96,3 +96,17 @@ def test_textnet(name: str, tmp_path: Path) -> None:
         "batch_norm_eps": 1e-3,
     }
     made(name, "TextNet", tmp_path, *OTHER_SIZES, **fields, **more, depths=[3, 4])
+
+
+@pytest.mark.parametrize(("name", "behind"), [("Model", True), ("ForImageClassification", False)])
+def test_focalnet(name: str, behind: bool, tmp_path: Path) -> None:
+    fields = {
+        "embed_dim": 8,
+        "depths": [1, 2],
+        "focal_levels": [2, 3],
+        "focal_windows": [3, 5],
+        "mlp_ratio": 2.0,
+    }
+    options = ("use_conv_embed", "use_layerscale", "use_post_layernorm", "use_post_layernorm_in_modulation")
+    more = {"hidden_act": "relu" if behind else "gelu", "normalize_modulator": behind, "layer_norm_eps": 1e-4}
+    made(name, "FocalNet", tmp_path, (44, 60), (33, 47), **fields, **more, **dict.fromkeys(options, behind))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from mapper.operations.features import some_states
+from mapper.operations.focal import weigh_contexts
 from mapper.operations.maps import coarsest_first, patches_as_image, sizes_above, whole_patches
 from mapper.operations.patches import append_tokens
 from mapper.operations.positions import resize_between
@@ -40,3 +41,10 @@ def test_positions_between_others_are_fitted_and_the_others_stay() -> None:
 def test_tokens_stand_behind_each_sequence() -> None:
     x = append_tokens(torch.zeros(3, 2, 4), torch.ones(1, 2, 4))
     assert x.sum(dim=(0, 2)).tolist() == [0, 0, 12, 12]
+
+
+def test_contexts_and_the_mean_of_the_last_are_weighed_place_by_place() -> None:
+    contexts = [torch.ones(1, 2, 1, 3), torch.full((1, 2, 1, 3), 2.0)]
+    gates = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]).view(1, 3, 1, 3)
+    whole = torch.nn.functional.gelu(torch.tensor(2.0)).item()
+    torch.testing.assert_close(weigh_contexts(contexts, gates)[0, 1, 0], torch.tensor([1.0, 2.0, whole]))
