@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,13 @@ from mapper.flows.program import Program
 
 ANNOTATIONS = {
     "tensor": "Tensor",
-    "cache": "list[tuple[Tensor, Tensor]]",
+    "cache": "list[list[Tensor]]",
     "index": "Tensor | int",
     "state": "Tensor",
 }
+NO_CACHE = "no flow of this model keeps keys and values: it has no cache; leave the option out"
 _METHOD = '''\
-def new_cache(self, batch: int, length: int) -> list[tuple[Tensor, Tensor]]:
+def new_cache(self, batch: int, length: int) -> list[list[Tensor]]:
     """Room for the keys and values of `length` positions: `past` of the forward, which fills it from `start` on.
 
     past = model.new_cache(1, 100)
@@ -28,6 +30,19 @@ def new_cache(self, batch: int, length: int) -> list[tuple[Tensor, Tensor]]:
     """
     return empty_cache(next(self.parameters()), batch, length, self.cache_sizes)
 '''
+_READING = _METHOD.replace(
+    """\
+    past = model.new_cache(1, 100)
+    out = model(ids, past=past)
+    out = model(more, past=past, start=ids.shape[1])
+""",
+    """\
+    past = model.new_cache(1, 100)
+    out = model(ids, decoder_input_ids=first, past=past)
+    known = out.encoder_last_hidden_state  # with it the encoder is not run again, nor are its keys and values made
+    out = model(ids, decoder_input_ids=more, past=past, start=first.shape[1], encoder_last_hidden_state=known)
+""",
+)  # of a decoder that reads what an encoder made
 
 
 def annotation(spec: dict[str, Any]) -> str:
@@ -50,22 +65,21 @@ def with_cache(architecture: Architecture) -> Architecture:
 def cache_method(program: Program, draft: Draft) -> list[str]:
     """The method that makes an empty cache, and the sizes it needs in the constructor."""
     draft.attributes["cache_sizes"] = f"self.cache_sizes = {_sizes(program, cached_tower(program), draft)}"
-    return [f"    {row}" if row else "" for row in _METHOD.rstrip().split("\n")]
+    text = _READING if "encoder_last_hidden_state" in program.inputs else _METHOD
+    return [f"    {row}" if row else "" for row in text.rstrip().split("\n")]
 
 
 def cached_tower(program: Program) -> Block:
     """The tower whose layers have a cache each. Raises ArchitectureError where there is none."""
     towers = [piece.block for piece in program.pieces.values() if _calls(piece.statements, "layer_caches")]
     if len(towers) != 1:
-        raise ArchitectureError(
-            "no flow of this model keeps keys and values: it has no cache; leave the option out"
-        )
+        raise ArchitectureError(NO_CACHE)
     return towers[0]
 
 
 def _sizes(program: Program, tower: Block, draft: Draft) -> str:
-    """Key/value heads and head size of every layer, as the constructor writes them."""
-    layers: dict[int, tuple[Fact, Fact]] = {}
+    """Key/value heads, head size and, where it is another, that of the values, of every layer as the constructor writes them."""
+    layers: dict[int, list[Fact]] = {}
     elements = tower.roles["layers"]
     for element in elements if isinstance(elements, list) else []:
         assert isinstance(element, Block)
@@ -75,14 +89,21 @@ def _sizes(program: Program, tower: Block, draft: Draft) -> str:
                 f"'{element.home}' keeps no keys and values, other layers do; leave the cache out"
             )
         for index in element.indices or ():
-            layers[index] = (kept.facts.get("kv_heads") or kept.facts["heads"], kept.facts["head_dim"])
-    pairs = [layers[index] for index in sorted(layers)]
-    values = [(heads.value, size.value) for heads, size in pairs]
+            layers[index] = list(_kept_sizes(kept))
+    rows = [layers[index] for index in sorted(layers)]
+    values = [tuple(fact.value for fact in facts) for facts in rows]
     if len(set(values)) > 1:
         return draft.place(Argument("cache_sizes", values))
-    heads, size = (_mark(draft, fact) for fact in pairs[0])
+    sizes = ", ".join(_mark(draft, fact) for fact in rows[0])
     count = tower.facts.get("layers")
-    return f"[({heads}, {size})] * {_mark(draft, count) if count else len(pairs)}"
+    return f"[({sizes})] * {_mark(draft, count) if count else len(rows)}"
+
+
+def _kept_sizes(attention: Block) -> Iterator[Fact]:
+    yield attention.facts.get("kv_heads") or attention.facts["heads"]
+    yield attention.facts["head_dim"]
+    if "value_dim" in attention.facts:
+        yield attention.facts["value_dim"]
 
 
 def _mark(draft: Draft, fact: Fact) -> str:

@@ -11,7 +11,7 @@ from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.classes import Classes, blocks_of
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
-from mapper.emission.memory import annotation, cache_method, cached_tower
+from mapper.emission.memory import NO_CACHE, annotation, cache_method, cached_tower
 from mapper.emission.modules import Folder, assign_owners, module_tree, order_children
 from mapper.emission.names import rename_table
 from mapper.emission.naming import describe, name_classes
@@ -20,6 +20,7 @@ from mapper.emission.sizes import Sizes, collect_sizes
 from mapper.emission.text import WIDTH, comment, lines, literal, quoted
 from mapper.emission.ties import tie_text, tied_modules
 from mapper.emission.types import Types
+from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow
 from mapper.flows.program import Program, link
 from mapper.naming.members import FLOATS
@@ -100,6 +101,8 @@ def _public(file: _File, body: list[str]) -> list[str]:
     """The root's signature: required inputs first, the others None unless given."""
     inputs = file.architecture.inputs
     assert file.program is not None
+    if not inputs.keys() >= set(file.program.inputs):  # only the option cache reads what no flow binds
+        raise ArchitectureError(NO_CACHE)
     idle = [name for name, spec in inputs.items() if UNREAD in spec]
     names = sorted(
         [*file.program.inputs, *idle],

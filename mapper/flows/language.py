@@ -110,7 +110,8 @@ class _Checker:
                 self.refuse(node, "one target for each assignment")
             self.target(node.targets[0])
             if is_given(node.value) or is_optional(node.value):
-                self.expression(node.value.args[1])  # type: ignore[attr-defined]
+                for part in node.value.args:  # type: ignore[attr-defined]
+                    self.expression(part)
             else:
                 self.expression(node.value)
         elif isinstance(node, ast.Return):
@@ -208,7 +209,7 @@ class _Checker:
         if name is not None and name.split(".")[0] in MODULES and name not in TORCH:
             self.refuse(node, f"{name} is not among the callable parts of torch")
         if name in ("given", "optional"):
-            self.refuse(node, f"{name}(name, other) is all that an assignment has on its right")
+            self.refuse(node, f"{name}(value, other) is all that an assignment has on its right")
         if name is None and not isinstance(node.func, (ast.Attribute, ast.Subscript)):
             self.refuse(node, "only a name or a method can be called")
         if name not in TORCH:
@@ -249,18 +250,18 @@ def is_has(node: ast.AST) -> bool:
 
 
 def is_given(node: ast.AST) -> bool:
-    """Whether the expression is `given(name, other)`: the name's value, or where it is None what `other` gives."""
+    """Whether the expression is `given(value, other)`: the value, or where that is None what `other` gives."""
     return _is_choice(node, "given")
 
 
 def is_optional(node: ast.AST) -> bool:
     """Whether the expression is `optional(name, value)`: the value, or where the name is None nothing, that is None."""
-    return _is_choice(node, "optional")
+    return _is_choice(node, "optional") and isinstance(node.args[0], ast.Name)  # type: ignore[attr-defined]
 
 
 def _is_choice(node: ast.AST, word: str) -> bool:
     is_call = isinstance(node, ast.Call) and dotted(node.func) == word and not node.keywords
-    return is_call and len(node.args) == 2 and isinstance(node.args[0], ast.Name)  # type: ignore[attr-defined]
+    return is_call and len(node.args) == 2  # type: ignore[attr-defined]
 
 
 def is_option(node: ast.AST) -> bool:

@@ -1,4 +1,6 @@
-"""Key/value cache: per layer one pair of preallocated (B, K, length, D) tensors, written in place.
+"""Key/value cache: per layer a list of two preallocated (B, K, length, D) tensors, written in place.
+
+Layers that read what an encoder made keep the keys and values of that behind them, once they are known.
 
 A caller makes one with empty_cache and passes it with `start`, the number of positions already in it. Its
 shapes never change, so that a step is compiled once. Positions not yet written are hidden by
@@ -12,23 +14,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def empty_cache(
-    like: Tensor, batch: int, length: int, sizes: list[tuple[int, int]]
-) -> list[tuple[Tensor, Tensor]]:
-    """Caches of `length` positions on the device and in the dtype of a tensor. sizes: (K, D) of each layer.
+def empty_cache(like: Tensor, batch: int, length: int, sizes: list[tuple[int, ...]]) -> list[list[Tensor]]:
+    """Caches of `length` positions on the device and in the dtype of a tensor.
 
-    -> for each layer two (batch, K, length, D)
+    sizes: of each layer (K, D), or (K, D of keys, D of values) -> for each layer two (batch, K, length, D)
     """
-    shapes = [(batch, heads, length, size) for heads, size in sizes]
-    return [(like.new_zeros(shape), like.new_zeros(shape)) for shape in shapes]
+    return [
+        [like.new_zeros(batch, heads, length, size) for size in (width[0], width[-1])]
+        for heads, *width in sizes
+    ]
 
 
-def layer_caches(past: list[tuple[Tensor, Tensor]] | None, layers: int) -> list[tuple[Tensor, Tensor] | None]:
+def layer_caches(past: list[list[Tensor]] | None, layers: int) -> list[list[Tensor] | None]:
     """One cache per layer, or None for each where there is no cache."""
     return [None] * layers if past is None else list(past)
 
 
-def cache_length(x: Tensor, past: list[tuple[Tensor, Tensor]] | None) -> int:
+def cache_length(x: Tensor, past: list[list[Tensor]] | None) -> int:
     """Number of keys that attention will see: the cache's length, or that of x without one. x (B, T, ...)"""
     return x.shape[1] if past is None else past[0][0].shape[2]
 
@@ -77,7 +79,7 @@ def cache_positions_seen(
     return cache_positions_of_mask(slots, length, attention_mask)[:, slots]
 
 
-def extend(past: tuple[Tensor, Tensor] | None, k: Tensor, v: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
+def extend(past: list[Tensor] | None, k: Tensor, v: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
     """Writes new keys and values at slots, in place, and gives all of them; without a cache the new ones.
 
     past two (B, K, length, D), k and v (B, K, T, D), slots (T,) -> two (B, K, length, D)
@@ -85,3 +87,23 @@ def extend(past: tuple[Tensor, Tensor] | None, k: Tensor, v: Tensor, slots: Tens
     if past is None:
         return k, v
     return past[0].index_copy_(2, slots, k), past[1].index_copy_(2, slots, v)
+
+
+def for_source(past: list[list[Tensor]] | None, encoded: Tensor | None) -> list[list[Tensor]] | None:
+    """Caches that hold nothing of an earlier source, unless the caller has what the encoder made of this one."""
+    if past is not None and encoded is None:
+        for memory in past:
+            del memory[2:]
+    return past
+
+
+def source_kept(past: list[Tensor] | None) -> tuple[Tensor, Tensor] | None:
+    """Keys and values of the source, two (B, K, S, D), or None while a cache does not hold them."""
+    return None if past is None or len(past) < 4 else (past[2], past[3])
+
+
+def keep_source(past: list[Tensor] | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Keeps keys and values of the source in a cache, if there is one, and gives them back."""
+    if past is not None:
+        past[2:] = [k, v]
+    return k, v

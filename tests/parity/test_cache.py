@@ -24,6 +24,15 @@ SIZES = {
     "max_position_embeddings": 40,
 }
 NEOX = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
+LATENT = {  # keys of 12 and 4 channels, values of 10
+    **NEOX,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 20,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 10,
+    "first_k_dense_replace": 2,
+}
 TYPES = ["sliding_attention", "full_attention"]
 DECODERS: dict[str, Any] = {
     "LlamaForCausalLM": lambda: transformers.LlamaConfig(**SIZES),
@@ -49,6 +58,7 @@ DECODERS: dict[str, Any] = {
     "XGLMForCausalLM": lambda: transformers.XGLMConfig(
         vocab_size=99, d_model=32, num_layers=2, attention_heads=4, ffn_dim=48
     ),
+    "DeepseekV2ForCausalLM": lambda: transformers.DeepseekV2Config(**LATENT),
     "StableLmForCausalLM": lambda: transformers.StableLmConfig(**SIZES, qk_layernorm=True),
 }
 IDS = torch.randint(3, 99, (2, 11), generator=torch.Generator().manual_seed(0))

@@ -348,3 +348,31 @@ def test_steps_with_a_cache_give_what_one_forward_gives(
         ]
     logits = torch.cat([first.logits, *(step.logits for step in steps)], dim=1)
     torch.testing.assert_close(logits, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_keys_and_values_of_the_source_are_made_once(tmp_path: Path) -> None:
+    with quiet():
+        reference("BartForConditionalGeneration", transformers.BartConfig(**BART)).save_pretrained(tmp_path)
+    whole, built = mapper.build(tmp_path), mapper.build(tmp_path, cache=True)
+    made: list[str] = []
+    for name, part in built.named_modules():
+        if name.endswith("encoder_attn.k_proj"):
+            part.register_forward_hook(lambda *_, name=name: made.append(name))
+    case = answers(99)["all ones"]
+    other = {**case, "input_ids": case["input_ids"].flip(1)}
+    ids = case["decoder_input_ids"]
+    past = built.new_cache(len(ids), 20)
+    with torch.no_grad():
+        first = built(**{**case, "decoder_input_ids": ids[:, :4]}, past=past)
+        times = len(made)
+        step = {"decoder_input_ids": ids[:, 4:5], "past": past, "start": 4}
+        known = {"encoder_last_hidden_state": first.encoder_last_hidden_state}
+        built(**{**case, **step, **known})
+        assert len(made) == times == BART["decoder_layers"]
+        again = built(
+            **{**other, "decoder_input_ids": ids[:, :4]}, past=past
+        )  # another source, the same room
+        assert len(made) == 2 * times
+        torch.testing.assert_close(
+            again.logits, whole(**{**other, "decoder_input_ids": ids[:, :4]}).logits, rtol=1e-5, atol=1e-5
+        )

@@ -52,4 +52,8 @@ def test_rows_of_positions_are_fitted_to_a_length():
 def test_vectors_stand_where_a_mask_says_so():
     x, image = torch.zeros(1, 3, 1), torch.tensor([[[5.0], [6.0]]])
     assert features.place_features_at(x, image, None) is x
-    assert features.place_features_at(x, image, torch.tensor([[1, 0, 1]]))[0, :, 0].tolist() == [5.0, 0.0, 6.0]
+    assert features.place_features_at(x, image, torch.tensor([[1, 0, 1]]))[0, :, 0].tolist() == [
+        5.0,
+        0.0,
+        6.0,
+    ]
