@@ -27,7 +27,7 @@ def choose(scope: Scope, flows: Mapping[str, FlowRule], families: Families, fact
     """The flow for a block."""
     named = families.flows(scope)
     if named:
-        return _first(scope, [_flow(name, flows) for name in named], facts)
+        return _first(scope, [_flow(name, flows, families) for name in named], facts)
     for topic in (scope.block.role, scope.topic):  # cross_attention/* before attention/*
         rules = [rule for rule in flows.values() if rule.topic == topic]
         if rules:
@@ -35,10 +35,13 @@ def choose(scope: Scope, flows: Mapping[str, FlowRule], families: Families, fact
     return _most_specific(scope, [], facts)
 
 
-def _flow(name: str, flows: Mapping[str, FlowRule]) -> FlowRule:
-    if name not in flows:
-        raise RuleError(f"there is no flow {name!r}, which a family names")
-    return flows[name]
+def _flow(name: str, flows: Mapping[str, FlowRule], families: Families) -> FlowRule:
+    if name in flows:
+        return flows[name]
+    family = next(
+        family for family in families.everything if any(name in names for names in family.flows.values())
+    )
+    raise RuleError(f"{family.file}:{family.document.line('flows')}: there is no flow {name!r}")
 
 
 def _first(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:

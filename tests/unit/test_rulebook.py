@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import RuleError
+from mapper.inference import infer
 from mapper.rulebook.rulebook import Rulebook, rule_files, rule_folders
 
 WORDS = "vocabulary: attention\nroles:\n  attention.query: [my_query]\n"
@@ -106,3 +108,11 @@ def test_a_family_with_a_mistake_in_what_is_read_late_is_refused_each_time(tmp_p
     for _ in range(2):
         with pytest.raises(RuleError, match=r"mine\.yaml:[35]"):
             Rulebook([tmp_path / "given"]).families
+
+
+def test_a_flow_that_there_is_not_names_the_family_file(tmp_path):
+    text = FAMILY.replace("facts:", "flows: {root: root/no_such}\nfacts:")
+    write(tmp_path / "given", text, "families/mine.yaml")
+    checkpoint = Checkpoint("x", "manifest", {"my_query": TensorInfo((2,), "F32")}, None)
+    with pytest.raises(RuleError, match=r"mine\.yaml:3: there is no flow 'root/no_such'"):
+        infer(checkpoint, Rulebook([tmp_path / "given"]))
