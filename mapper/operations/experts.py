@@ -26,12 +26,21 @@ def best_experts(scores: Tensor, count: int) -> Tensor:
 def best_experts_of_groups(scores: Tensor, count: int, groups: int, kept: int, voters: int) -> Tensor:
     """The best `count` experts out of `kept` groups of neighbours (DeepSeek-V2, paper 2405.04434).
 
-    A group counts as much as its `voters` best experts together. scores (..., E) -> (..., count)
+    scores (..., E) -> (..., count)
+    """
+    open_to = in_best_groups(scores, groups, kept, voters)
+    return best_experts(scores.masked_fill(~open_to, float("-inf")), count)
+
+
+def in_best_groups(scores: Tensor, groups: int, kept: int, voters: int) -> Tensor:
+    """Whether an expert is in one of the `kept` best groups, which count as much as their `voters` best experts.
+
+    scores (..., E) -> (..., E) bool
     """
     grouped = scores.unflatten(-1, (groups, -1))
     best = grouped.topk(voters, dim=-1).values.sum(dim=-1).topk(kept, dim=-1).indices  # (..., kept)
     open_groups = F.one_hot(best, groups).sum(dim=-2).bool()  # (..., groups)
-    return best_experts(grouped.masked_fill(~open_groups[..., None], float("-inf")).flatten(-2), count)
+    return open_groups[..., None].expand_as(grouped).flatten(-2)
 
 
 def pick_weights(scores: Tensor, chosen: Tensor) -> Tensor:

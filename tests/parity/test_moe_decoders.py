@@ -94,6 +94,16 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {**LATENT, **GROUPED, "mlp_layer_types": ["dense", "sparse"], "rope_interleave": False},
     ),
     "axk1": ("AXK1ForCausalLM", "AXK1Config", {**LATENT, **GROUPED, "mlp_layer_types": ["dense", "sparse"], "bos_token_id": 1, "eos_token_id": 1}),
+    "axk2": (
+        "AXK2ForCausalLM",
+        "AXK2Config",
+        {**LATENT, "mlp_layer_types": ["dense", "sparse"], "index_n_heads": 4, "index_head_dim": 16, "index_topk": 4, "bos_token_id": 1, "eos_token_id": 1, "gated_norm_rank": 6},
+    ),
+    "axk2 with groups": (
+        "AXK2ForCausalLM",
+        "AXK2Config",
+        {**LATENT, **GROUPED, "mlp_layer_types": ["sparse", "sparse"], "index_n_heads": 2, "index_head_dim": 8, "index_topk": 6, "bos_token_id": 1, "eos_token_id": 1},
+    ),
     "mistral4": (
         "Mistral4ForCausalLM",
         "Mistral4Config",

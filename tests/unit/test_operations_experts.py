@@ -117,3 +117,8 @@ def test_rows_sorted_by_expert_go_back_to_their_positions():
     x, chosen = torch.randn(2, 3, 4), torch.tensor([[[0, 2], [1, 0], [2, 1]], [[2, 0], [0, 1], [1, 2]]])
     rows, order, _ = experts.sort_by_expert(x, chosen, 3)
     assert torch.equal(experts.unsort(rows, order, chosen), x[:, :, None].expand(2, 3, 2, 4))
+
+
+def test_experts_of_the_best_groups_are_marked():
+    scores = torch.tensor([[0.9, 0.0, 0.6, 0.5, 0.1, 0.2]])
+    assert experts.in_best_groups(scores, 3, 1, 2).tolist() == [[False, False, True, True, False, False]]
