@@ -1,4 +1,4 @@
-"""Encoders of text whose attention or embeddings no other has, against the reference library."""
+"""Encoders whose attention or embeddings no other has, against the reference library."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.parity.harness import check, reference, text_inputs, transformers
 from tests.parity.test_bert_likes import SIZES, boxes_of, compare
@@ -82,3 +83,28 @@ def test_flaubert(head: str, tmp_path: Path) -> None:
     if head == "Model":
         inputs["languages"] = {"input_ids": ids, "langs": ids % 3}
     check(reference(f"Flaubert{head}", config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("more", [{}, {"qk_channels": 16, "v_channels": 24, "use_query_residual": False}])
+def test_perceiver(more: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.PerceiverConfig(
+        num_latents=7,
+        d_latents=24,
+        d_model=32,
+        num_blocks=len(more) + 1,
+        num_self_attends_per_block=2,
+        num_self_attention_heads=4,
+        num_cross_attention_heads=2,
+        self_attention_widening_factor=2,
+        cross_attention_widening_factor=3,
+        **more,
+    )
+    generator = torch.Generator().manual_seed(1)
+    masks = {name: case.get("attention_mask") for name, case in text_inputs(99).items()}
+    inputs = {
+        name: {"inputs": torch.randn(*mask.shape, 32, generator=generator), "attention_mask": mask}
+        for name, mask in masks.items()
+        if mask is not None
+    }
+    inputs["no mask"] = {"inputs": torch.randn(2, 5, 32, generator=generator)}
+    check(reference("PerceiverModel", config), tmp_path, inputs)
