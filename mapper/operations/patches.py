@@ -53,6 +53,11 @@ def real_images(pixels: Tensor) -> Tensor:
     return images[(images != 0).flatten(1).any(dim=1)]
 
 
+def real_tiles(pixels: Tensor, mask: Tensor) -> Tensor:
+    """The tiles of all texts that are no padding. pixels (B, N, C, Y, X), mask (B, N) -> (tiles, C, Y, X)"""
+    return pixels[mask.bool()]
+
+
 def seen_patches(pixels: Tensor, mask: Tensor | None, side: int, whole: bool) -> Tensor | None:
     """Which patches of the real images are read: those all of whose pixels are, or else any of them.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -36,15 +37,6 @@ def several_inputs(vectors: int, mask: bool = True) -> dict[str, Inputs]:
     return cases
 
 
-def test_idefics3(tmp_path: Path) -> None:
-    config = transformers.Idefics3Config(
-        text_config=transformers.LlamaConfig(**TEXT),
-        vision_config=VISION | {"image_size": 40},
-        image_token_id=PLACE,
-    )
-    check(reference("Idefics3ForConditionalGeneration", config), tmp_path, several_inputs(4))
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_modernvbert(tied: bool, tmp_path: Path) -> None:
     text = transformers.ModernBertConfig(
@@ -58,3 +50,52 @@ def test_modernvbert(tied: bool, tmp_path: Path) -> None:
         tie_word_embeddings=tied,
     )
     check(reference("ModernVBertForMaskedLM", config), tmp_path, several_inputs(4, mask=False))
+
+
+def test_granite_docling_whose_first_layers_see_deeper(tmp_path: Path) -> None:
+    config = transformers.GraniteDoclingConfig(
+        text_config={**TEXT, "logits_scaling": 3.0, "embedding_multiplier": 2.0},
+        vision_config=VISION
+        | {"image_size": 32, "out_hidden_size": 32, "scale_factor": 2, "deepstack_visual_indexes": [0, 2]},
+        image_token_id=PLACE,
+        pad_token_id=1,
+    )
+    inputs = {
+        name: {**values, "pixel_attention_mask": (values["pixel_values"] != 0).flatten(2).any(2)}
+        if "pixel_values" in values
+        else values
+        for name, values in several_inputs(4, mask=False).items()
+    }
+    check(reference("GraniteDoclingForConditionalGeneration", config), tmp_path, inputs)
+
+
+def first_types(config: dict[str, Any]) -> None:
+    """Towers once had the type of the whole."""
+    for part in ("vision_config", "perceiver_config"):
+        if part in config:
+            config[part]["model_type"] = config["model_type"]
+
+
+@pytest.mark.parametrize("edit", [None, first_types])
+def test_idefics2_whose_patches_are_resampled(edit: Any, tmp_path: Path) -> None:
+    perceiver = {
+        "hidden_size": 32, "resampler_n_latents": 4, "resampler_depth": 2, "resampler_n_heads": 4,
+        "resampler_head_dim": 12, "num_key_value_heads": 2,
+    }  # fmt: skip
+    config = transformers.Idefics2Config(
+        text_config=transformers.MistralConfig(**TEXT, hidden_act="gelu"),
+        vision_config=VISION | {"image_size": 40},
+        perceiver_config=perceiver,
+        image_token_id=PLACE,
+    )
+    check(reference("Idefics2ForConditionalGeneration", config), tmp_path, several_inputs(4), edit=edit)
+
+
+@pytest.mark.parametrize("edit", [None, first_types])
+def test_idefics3(edit: Any, tmp_path: Path) -> None:
+    config = transformers.Idefics3Config(
+        text_config=transformers.LlamaConfig(**TEXT),
+        vision_config=VISION | {"image_size": 40},
+        image_token_id=PLACE,
+    )
+    check(reference("Idefics3ForConditionalGeneration", config), tmp_path, several_inputs(4), edit=edit)
