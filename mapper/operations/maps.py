@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -26,3 +27,13 @@ def sizes_above(maps: list[Tensor]) -> list[tuple[int, int]]:
     finest = maps[0].shape
     above = [(map.shape[2], map.shape[3]) for map in maps[:-1]]
     return [*above[::-1], (2 * finest[2], 2 * finest[3])]
+
+
+def split_leading(x: Tensor, count: int, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """What stands before an image in a row, and the image. x (B, N + Y * X, C) -> (B, N, C), (B, C, Y, X)"""
+    return x[:, :count], x[:, count:].transpose(1, 2).unflatten(2, (height, width))
+
+
+def join_leading(leading: Tensor, image: Tensor) -> Tensor:
+    """An image in a row, behind what stands before it. (B, N, C), (B, C, Y, X) -> (B, N + Y * X, C)"""
+    return torch.cat((leading, image.flatten(2).transpose(1, 2)), dim=1)

@@ -110,3 +110,19 @@ def test_focalnet(name: str, behind: bool, tmp_path: Path) -> None:
     options = ("use_conv_embed", "use_layerscale", "use_post_layernorm", "use_post_layernorm_in_modulation")
     more = {"hidden_act": "relu" if behind else "gelu", "normalize_modulator": behind, "layer_norm_eps": 1e-4}
     made(name, "FocalNet", tmp_path, (44, 60), (33, 47), **fields, **more, **dict.fromkeys(options, behind))
+
+
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+def test_cvt(name: str, tmp_path: Path) -> None:
+    sizes = {
+        "embed_dim": [8, 16],
+        "depth": [1, 2],
+        "num_heads": [1, 2],
+        "mlp_ratio": [2.0, 3.0],
+        "cls_token": [False, True],
+    }
+    cut = {"patch_sizes": [7, 3], "patch_stride": [4, 2], "patch_padding": [2, 1], "kernel_qkv": [3, 5]}
+    steps = {"stride_q": [1, 1], "stride_kv": [2, 1], "padding_q": [1, 2], "padding_kv": [1, 2]}
+    rates = dict.fromkeys(("drop_rate", "attention_drop_rate", "drop_path_rate"), [0.0, 0.0])
+    more = {"qkv_bias": [True, True], "qkv_projection_method": ["dw_bn", "dw_bn"]}
+    made(name, "Cvt", tmp_path, *OTHER_SIZES, **sizes, **cut, **steps, **rates, **more)
