@@ -25,9 +25,9 @@ class Choice:
 
 def choose(scope: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
     """The flow for a block."""
-    named = families.flows(scope)
+    named = named_flows(scope, flows, families)
     if named:
-        return _first(scope, [_flow(name, flows, families) for name in named], facts)
+        return _first(scope, named, facts)
     for topic in (scope.block.role, scope.topic):  # cross_attention/* before attention/*
         rules = [rule for rule in flows.values() if rule.topic == topic]
         if rules:
@@ -35,13 +35,20 @@ def choose(scope: Scope, flows: Mapping[str, FlowRule], families: Families, fact
     return _most_specific(scope, [], facts)
 
 
-def _flow(name: str, flows: Mapping[str, FlowRule], families: Families) -> FlowRule:
-    if name in flows:
-        return flows[name]
-    family = next(
-        family for family in families.everything if any(name in names for names in family.flows.values())
-    )
-    raise RuleError(f"{family.file}:{family.document.line('flows')}: there is no flow {name!r}")
+def named_flows(scope: Scope, flows: Mapping[str, FlowRule], families: Families) -> list[FlowRule]:
+    """Those that the families name for a block, in the order in which they are tried. Raises RuleError."""
+    found = []
+    for name in families.flows(scope):
+        if name not in flows:
+            whose = (
+                family
+                for family in families.everything
+                if any(name in names for names in family.flows.values())
+            )
+            family = next(whose)
+            raise RuleError(f"{family.file}:{family.document.line('flows')}: there is no flow {name!r}")
+        found.append(flows[name])
+    return found
 
 
 def _first(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mapper.errors import HintError, shorten
 from mapper.flows.references import has_role
-from mapper.inference.choice import Choice, choose, misfits, specificity
+from mapper.inference.choice import Choice, choose, misfits, named_flows, specificity
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
@@ -74,10 +74,8 @@ def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
 
 
 def _by_heads(root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
-    named = families.flows(root)
-    rules = [flows[name] for name in named if name in flows] or [
-        rule for rule in flows.values() if rule.topic == "root"
-    ]
+    named = named_flows(root, flows, families)
+    rules = named or [rule for rule in flows.values() if rule.topic == "root"]
     reasons = {rule.name: list(misfits(root, rule, facts, (TASK,))) for rule in rules}
     fitting = [rule for rule in rules if not reasons[rule.name]]
     if not fitting:
