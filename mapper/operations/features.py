@@ -18,6 +18,12 @@ def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_
     return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
+def span_kinds(input_ids: Tensor, place_id: int, start_id: int, end_id: int) -> Tensor:
+    """1 at places for images, 2 at those between a start and an end, where videos stand, else 0. (B, T)"""
+    inside = (input_ids == start_id).cumsum(-1) > (input_ids == end_id).cumsum(-1)
+    return (input_ids == place_id) * (1 + inside.long())
+
+
 def blank_places(input_ids: Tensor, image_id: int, video_id: int) -> Tensor:
     """Ids with 0 in the places of images and videos, whose own may be beyond the last word. (B, T)"""
     return input_ids.masked_fill((input_ids == image_id) | (input_ids == video_id), 0)

@@ -177,3 +177,44 @@ def indexed_mask(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor | None, cou
     )
     best = total.topk(min(count, total.shape[-1]), dim=-1).indices
     return mask & torch.zeros_like(total, dtype=torch.bool).scatter(-1, best, True)
+
+
+def grouped_mask(
+    q: Tensor,
+    k: Tensor,
+    gates: Tensor,
+    places: Tensor,
+    weights: Tensor,
+    attention_mask: Tensor | None,
+    count: int,
+) -> Tensor:
+    """A mask that shows the groups of neighbours with the best scores, `count` keys in all, and the latest positions.
+
+    Groups of G are counted from the first real position; their keys are weighted sums, by gates. A group is seen
+    when its last position is; what is behind the last whole group is always seen. Padding sees everything.
+    q (B, H, T, D), k and gates (B, T, D), places (G, D), weights (B, T, H) -> (B, 1, T, T)
+    """
+    length, size = k.shape[1], places.shape[0]
+    real = torch.ones_like(k[..., 0]).bool() if attention_mask is None else attention_mask.bool()
+    index = torch.arange(length, device=k.device)
+    group = (index - real.long().argmax(-1, keepdim=True)).div(
+        size, rounding_mode="floor"
+    )  # below 0: padding
+    groups = length // size  # what is left over is no whole group
+    member = (group[:, None] == torch.arange(groups, device=k.device)[:, None]) & real[
+        :, None
+    ]  # (B, groups, T)
+    whole = member.sum(-1) == size
+    place = places[(index - real.long().argmax(-1, keepdim=True)) % size]
+    logits = (gates.float() + place.float())[:, None].masked_fill(~member[..., None], float("-inf"))
+    keys = (logits.softmax(dim=2).nan_to_num().to(k.dtype) * k[:, None]).sum(dim=2)  # (B, groups, D)
+    scores = (q.float() @ keys.float().transpose(-1, -2)[:, None] * q.shape[-1] ** -0.5).relu()
+    total = (weights.float()[:, :, None] * q.shape[1] ** -0.5 @ scores.transpose(1, 2)).squeeze(2)
+    last = (member * index).amax(-1)
+    open_groups = whole[:, None] & (last[:, None] <= index[:, None])  # (B, T, groups)
+    best = total.masked_fill(~open_groups, float("-inf")).topk(min(count // size, groups), dim=-1).indices
+    chosen = open_groups & torch.zeros_like(open_groups).scatter(-1, best, True)
+    seen = (chosen.float() @ member.float()) > 0
+    visible = real[:, None] & (index <= index[:, None])
+    rest = visible & (group[:, None] == visible.sum(-1, keepdim=True).div(size, rounding_mode="floor"))
+    return ((seen | rest) | ~real[..., None])[:, None]

@@ -325,3 +325,31 @@ def test_kimi_k25_whose_places_are_blank(tied: bool, tmp_path: Path) -> None:
                 values[key] = values[key].unflatten(1, (3, 8, 8))
     inputs["places alone"] = {"input_ids": video["input_ids"]}
     check(reference("Kimi_K25ForConditionalGeneration", made), tmp_path, {**inputs, "video": video})
+
+
+def test_glm5_next_whose_videos_stand_between_marks(tmp_path: Path) -> None:
+    text = {
+        **TEXT, "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "v_head_dim": 12,
+        "moe_intermediate_size": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "mlp_layer_types": ["dense", "sparse"],
+        "layer_types": ["linear_attention", "indexed_attention"], "indexer_types": ["full"] * 2, "index_topk": 4,
+        "index_kpool": 2, "index_head_dim": 16, "index_n_heads": 2, "linear_head_dim": 8, "linear_num_heads": 2, "hc_mult": 2,
+    }  # fmt: skip
+    vision = {
+        "depth": 2, "num_heads": 2, "patch_size": 8, "image_size": 32, "hidden_size": 24, "out_hidden_size": 32,
+        "intermediate_size": 40, "projection_intermediate_size": 28,
+    }  # fmt: skip
+    made = transformers.Glm5NextConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=PLACE,
+        video_token_id=PLACE + 1,
+        video_start_token_id=PLACE + 2,
+        video_end_token_id=PLACE + 3,
+    )
+    inputs = packed_inputs()
+    video = packed_frames(inputs["all ones"])
+    ids, types = video["input_ids"], video["mm_token_type_ids"]
+    ids[0, [1, 7]], ids[0, [6, 12]], ids[1, 2], ids[1, 7] = PLACE + 2, PLACE + 3, PLACE + 2, PLACE + 3
+    inputs |= {"video": video, "video without kinds": {k: v for k, v in video.items() if v is not types}}
+    model = reference("Glm5NextForConditionalGeneration", made)
+    check(model, tmp_path, inputs, tolerance=5e-5)  # streams are mixed again and again

@@ -82,3 +82,17 @@ def test_kimi_linear(rank: int | None, tmp_path: Path) -> None:
 def test_bailing_hybrid(bounded: bool, tmp_path: Path) -> None:
     made = transformers.BailingHybridConfig(**LATENT, head_dim=8, kda_safe_gate=bounded)
     check(reference("BailingHybridForCausalLM", made), tmp_path, INPUTS)
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_glm5_next_whose_residual_has_streams(group: int, tmp_path: Path) -> None:
+    made = transformers.Glm5NextTextConfig(
+        **{**LATENT, "n_group": 1, "qk_rope_head_dim": 0, "layer_types": ["linear_attention", *["indexed_attention"] * 2]},
+        q_lora_rank=16, linear_head_dim=8, linear_num_heads=2, index_topk=4, index_head_dim=16, index_n_heads=2,
+        index_kpool=group, hc_mult=3, swiglu_limit=0.5, linear_lower_bound=None if group == 4 else -4.0,
+        indexer_types=["full"] * 3,
+    )  # fmt: skip
+    inputs = text_inputs(99, padding=1, positions=False)
+    check(
+        reference("Glm5NextTextModel", made), tmp_path, inputs, tolerance=5e-5
+    )  # streams are mixed again and again

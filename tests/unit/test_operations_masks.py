@@ -226,3 +226,15 @@ def test_what_is_asked_is_one_block_wherever_it_stands():
     assert masks.instruction_block(None) is None
     seen = masks.block_mask(torch.zeros(1, 4, 2), None, masks.instruction_block(types))[0, 0]
     assert seen.int().tolist() == [[1, 0, 1, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+def test_whole_groups_with_the_best_scores_are_seen_and_what_is_left_over() -> None:
+    k = torch.tensor([[[0.0], [1.0], [3.0], [5.0], [1.0]]])
+    q, even = torch.ones(1, 1, 5, 1), torch.zeros(1, 5, 1)
+    mask = masks.grouped_mask(q, k, even, torch.zeros(2, 1), torch.ones(1, 5, 1), None, 2)
+    seen = [[0], [0, 1], [0, 1, 2], [2, 3], [2, 3, 4]]
+    assert [row.nonzero()[:, 0].tolist() for row in mask[0, 0]] == seen
+    padding = torch.tensor([[0, 1, 1, 1, 1]])
+    mask = masks.grouped_mask(q, k, even, torch.zeros(2, 1), torch.ones(1, 5, 1), padding, 4)
+    seen = [[0, 1, 2, 3, 4], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
+    assert [row.nonzero()[:, 0].tolist() for row in mask[0, 0]] == seen
