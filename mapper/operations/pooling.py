@@ -56,6 +56,12 @@ def pool_last_id(x: Tensor, input_ids: Tensor, token_id: int) -> Tensor:
     return pool_at(x, (index * (input_ids == token_id)).argmax(dim=-1))
 
 
+def mean_weights(scores: Tensor, eps: float) -> Tensor:
+    """Weights of a mean over what each group has the highest score for. scores (B, G, P) -> (B, G, P)"""
+    chosen = F.one_hot(scores.argmax(dim=1), scores.shape[1]).transpose(1, 2).to(scores.dtype)
+    return chosen / (chosen.sum(dim=-1, keepdim=True) + eps)
+
+
 def lengths_after(lengths: Tensor, kernels: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
     """Lengths after unpadded convolutions, one after another. lengths (B,) -> (B,)"""
     for kernel, stride in zip(kernels, strides, strict=True):

@@ -40,3 +40,21 @@ def test_sam3_lite_text_model(mixed: bool, tmp_path: Path) -> None:
         use_repmixer_blocks=mixed, repmixer_kernel_size=5,
     )  # fmt: skip
     check(reference("Sam3LiteTextTextModel", config), tmp_path, text_inputs(vocab_size=99, positions=False))
+
+
+@pytest.mark.parametrize("end", [2, 60])
+def test_groupvit(end: int, tmp_path: Path) -> None:
+    config = transformers.GroupViTConfig(
+        text_config={**LAYERS, "vocab_size": 99, "max_position_embeddings": 12, "eos_token_id": end},
+        vision_config={
+            **LAYERS, "hidden_size": 48, "image_size": 32, "patch_size": 8, "depths": [1, 2, 1],
+            "num_group_tokens": [6, 4, 0], "num_output_groups": [6, 4, 4], "assign_eps": 0.5,
+        },
+        projection_dim=20,
+        projection_intermediate_dim=28,
+    )  # fmt: skip
+    texts = text_inputs(vocab_size=60, positions=False)
+    for text in texts.values():
+        text["input_ids"][:, -2] = 60
+        text["pixel_values"] = torch.randn(len(text["input_ids"]), 3, 32, 32)
+    check(reference("GroupViTModel", config), tmp_path, texts)

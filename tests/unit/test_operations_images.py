@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from mapper.operations.boxes import hide_empty_queries, patch_box_bias
 from mapper.operations.grids import image_grids, pack_images
 from mapper.operations.patches import keep_some, prepend_tokens
+from mapper.operations.pooling import mean_weights
 from mapper.operations.positions import image_waves, square_waves, tile_positions
 from mapper.operations.windows import (
     cut_map,
@@ -111,3 +112,10 @@ def test_boxes_around_their_patches() -> None:
 def test_texts_of_padding_alone_fit_nothing() -> None:
     logits = hide_empty_queries(torch.zeros(1, 2, 2), torch.tensor([[5, 6], [0, 0]]))
     assert F.softmax(logits, dim=-1)[0].tolist() == [[1, 0], [1, 0]]
+
+
+def test_groups_take_the_means_of_what_is_nearest_to_them() -> None:
+    scores = torch.tensor([[[3.0, 1.0, 2.0], [0.0, 2.0, 1.0]]])
+    weights = mean_weights(scores, 0.0)
+    assert weights.tolist() == [[[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]]
+    assert mean_weights(scores, 1.0)[0, 1].tolist() == [0.0, 0.5, 0.0]
