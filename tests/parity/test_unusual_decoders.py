@@ -50,3 +50,15 @@ def test_equal(name: str, fields: dict[str, Any], segments: int, tmp_path: Path)
     kind = getattr(transformers, name)
     config = kind.config_class(**fields)
     check(reference(name, config), tmp_path, text_inputs(WORDS, segments=segments, left_positions=True))
+
+
+SHARED = {
+    **SIZES, "num_hidden_layers": 3, "num_key_value_heads": 4, "layers_block_type": ["mamba", "hybrid", "mamba"],
+    "mamba_d_state": 8, "n_mamba_heads": 4, "adapter_rank": 6, "chunk_size": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [{}, {"mamba_ngroups": 2, "add_bias_linear": True, "time_step_min": 0.5}])
+def test_state_spaces_beside_attention_that_reads_words(more: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.Zamba2Config(**{**SHARED, **more})
+    check(reference("Zamba2ForCausalLM", config), tmp_path, text_inputs(WORDS, positions=False))
