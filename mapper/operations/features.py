@@ -130,3 +130,15 @@ def add_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id
 def some_states(states: list[Tensor], layers: tuple[int, ...]) -> list[Tensor]:
     """The outputs of several layers."""
     return [states[layer] for layer in layers]
+
+
+def places_of(input_ids: Tensor, place_id: int, other_id: int) -> Tensor:
+    """Where one of two ids stands. (B, T) -> (B, T, 1)"""
+    return ((input_ids == place_id) | (input_ids == other_id)).unsqueeze(-1)
+
+
+def place_codes(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
+    """x (B, T, W) with the vectors (B, F, W) that mask (B, F) shows at its places (B, T, 1), in order."""
+    if vectors is None:
+        return x
+    return x.masked_scatter(places, (vectors if mask is None else vectors[mask.bool()]).to(x.dtype))

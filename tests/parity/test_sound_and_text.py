@@ -172,3 +172,19 @@ def test_qwen3_asr_reads_sounds_in_pieces(stretch: int, tmp_path: Path) -> None:
         "no sound": {"input_ids": ids[:, :5]},
     }
     check(reference("Qwen3ASRForConditionalGeneration", config), tmp_path, cases)
+
+
+def test_higgs_audio_hears_codes(tmp_path: Path) -> None:
+    config = transformers.HiggsAudioV2Config(
+        **{**TEXT, "model_type": "higgs_audio_v2"}, head_dim=8, num_codebooks=3, codebook_size=10,
+        audio_token_id=PLACE, audio_delay_token_id=PLACE + 1, attention_bias=True,
+    )  # fmt: skip
+    cases: dict[str, Inputs] = {}
+    for name, case in text_inputs(vocab_size=PLACE).items():
+        ids = case["input_ids"].clone()
+        ids[:, 2], ids[:, 4] = PLACE, PLACE + 1
+        codes = torch.arange(len(ids) * 3 * 3).view(-1, 3, 3) % 10
+        real = torch.tensor([True, False, True]).expand(len(ids), -1)
+        cases[name] = {**case, "input_ids": ids, "audio_input_ids": codes, "audio_input_ids_mask": real}
+    cases["words alone"] = text_inputs(vocab_size=PLACE)["right"]
+    check(reference("HiggsAudioV2ForConditionalGeneration", config), tmp_path, cases)

@@ -128,3 +128,13 @@ def test_pieces_are_packed_and_see_their_stretch():
 def test_a_spectrogram_is_cut_along_its_time():
     x = torch.arange(2 * 3 * 8.0).view(2, 3, 8)
     assert torch.equal(sounds.cut_pieces(x, 4)[1, 0], x[0, :, 4:])
+
+
+def test_codes_are_placed_where_one_of_two_ids_stands():
+    ids = torch.tensor([[1, 8, 9, 2]])
+    places = features.places_of(ids, 8, 9)
+    assert places.flatten().tolist() == [False, True, True, False]
+    x, vectors = torch.zeros(1, 4, 1), torch.tensor([[[5.0], [6.0], [7.0]]])
+    kept = torch.tensor([[True, False, True]])
+    assert features.place_codes(x, vectors, kept, places).flatten().tolist() == [0, 5, 7, 0]
+    assert features.place_codes(x, None, None, places) is x
