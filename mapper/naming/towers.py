@@ -80,7 +80,7 @@ def _names(sizes: Counter[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
     if len({_stem(place) for place in sizes}) <= 1:
         return dict.fromkeys(sizes, "tower")
     names = {place: _word(place, sizes, vocabulary) for place in sizes}
-    if len(set(names.values())) == 1:
+    if len({_told(place, name, vocabulary) for place, name in names.items()}) == 1:
         names = _by_parts(list(sizes), vocabulary)
     if len(set(names.values())) <= 1:
         return dict.fromkeys(sizes, "tower")
@@ -100,6 +100,13 @@ def _word(place: Folder, sizes: Counter[Folder], vocabulary: Vocabulary) -> str:
         if name:
             return name
     return "tower"
+
+
+def _told(place: Folder, name: str, vocabulary: Vocabulary) -> str:
+    """The name; of a nameless one that by the last part of its folder: `char_encoder` beside `encoder` is one, too."""
+    if name != "tower" or len(place) < 2:
+        return name
+    return vocabulary.tower(normal(str(place[-2])).split("_")[-1]) or name
 
 
 def _by_parts(places: list[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:

@@ -108,3 +108,17 @@ def test_perceiver(more: dict[str, Any], tmp_path: Path) -> None:
     }
     inputs["no mask"] = {"inputs": torch.randn(2, 5, 32, generator=generator)}
     check(reference("PerceiverModel", config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize(("layers", "rate", "kernel"), [(2, 2, 4), (1, 3, 3)])
+def test_canine(layers: int, rate: int, kernel: int, tmp_path: Path) -> None:
+    config = transformers.CanineConfig(
+        **SIZES | {"num_hidden_layers": layers},
+        type_vocab_size=3,
+        num_hash_buckets=50,
+        downsampling_rate=rate,
+        upsampling_kernel_size=kernel,
+        local_transformer_stride=2 * rate,
+        hidden_act="relu",
+    )
+    compare("CanineModel", config, tmp_path)

@@ -194,3 +194,9 @@ def test_lists_of_attentions_and_feed_forwards_without_layers_are_a_tower(files)
         files, [*(f"{name}.q_lin" for name in names[::2]), *(f"{name}.lin1" for name in names[1::2])]
     )
     assert list(found.values()) == ["tower.attention.query", "tower.feed_forward.up"]
+
+
+def test_a_char_encoder_beside_an_encoder_is_of_one_tower(files):
+    stems = ("encoder", "initial_char_encoder")
+    found = roles(files, [f"{stem}.layer.{at}.attention.self.query" for stem in stems for at in (0, 1)])
+    assert sorted(found.values()) == ["tower.layers.attention.query", "tower.layers_2.attention.query"]

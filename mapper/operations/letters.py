@@ -1,0 +1,43 @@
+"""Letters instead of words: hashes of their numbers, blocks that see each other, several read as one (CANINE).
+
+Paper 2103.06874.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def hash_buckets(input_ids: Tensor, primes: tuple[int, ...], count: int) -> list[Tensor]:
+    """A row in each of several tables of `count` rows for every letter. input_ids (B, T)"""
+    return [(input_ids + 1) * prime % count for prime in primes]
+
+
+def blocks_bias(x: Tensor, attention_mask: Tensor | None, size: int) -> Tensor:
+    """A bias that shows each letter those of its block of `size`; in a block of padding alone all are seen.
+
+    x (B, T, W), attention_mask (B, T) or None -> (1 or B, 1, T, T)
+    """
+    block = torch.arange(x.shape[1], device=x.device) // size
+    bias = torch.zeros(1, 1, 1, x.shape[1], dtype=x.dtype, device=x.device)
+    if attention_mask is not None:  # the lowest number, which all of a block may share, but not -inf
+        bias = bias.masked_fill(attention_mask[:, None, None, :] == 0, torch.finfo(x.dtype).min)
+    return bias.masked_fill(block != block[:, None], float("-inf"))
+
+
+def joined_seen(attention_mask: Tensor | None, size: int) -> Tensor | None:
+    """Of so many letters read as one, whether any is no padding. (B, T) or None -> (B, T // size) or None"""
+    if attention_mask is None:
+        return None
+    return F.max_pool1d(attention_mask[:, None].float(), size, stride=size)[:, 0]
+
+
+def spread_joined(x: Tensor, letters: Tensor, size: int) -> Tensor:
+    """What was read as one, for each of its letters; the first stands for none, the last for the rest, too.
+
+    x (B, T // size, W), letters (B, T, W) -> (B, T, W)
+    """
+    place = torch.arange(letters.shape[1], device=x.device) // size + 1
+    return x[:, place.clamp(max=x.shape[1] - 1)]
