@@ -126,3 +126,15 @@ def test_cvt(name: str, tmp_path: Path) -> None:
     rates = dict.fromkeys(("drop_rate", "attention_drop_rate", "drop_path_rate"), [0.0, 0.0])
     more = {"qkv_bias": [True, True], "qkv_projection_method": ["dw_bn", "dw_bn"]}
     made(name, "Cvt", tmp_path, *OTHER_SIZES, **sizes, **cut, **steps, **rates, **more)
+
+
+@pytest.mark.parametrize(("name", "scaled"), [("Model", False), ("ForImageClassification", True)])
+def test_swiftformer(name: str, scaled: bool, tmp_path: Path) -> None:
+    fields = {
+        "embed_dims": [8, 16, 16],
+        "depths": [2, 1, 2],
+        "downsamples": [True, False, True],
+        "mlp_ratio": 2,
+    }
+    more = {"use_layer_scale": scaled, "hidden_act": "relu", "batch_norm_eps": 1e-3, "drop_path_rate": 0.0}
+    made(name, "SwiftFormer", tmp_path, *OTHER_SIZES, **fields, **more)
