@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import copy
 
 from mapper.architecture import Architecture
 from mapper.errors import ArchitectureError, FlowError
 from mapper.flows.flow import Flow, parse_flow
-from mapper.flows.language import parse_expression
+from mapper.flows.language import copied, parse_expression
 
 
 def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool = False) -> str:
@@ -57,4 +56,4 @@ class _Argument(ast.NodeTransformer):
         self.argument = argument
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return copy.deepcopy(self.argument) if node.id == "x" else node
+        return copied(self.argument) if node.id == "x" else node

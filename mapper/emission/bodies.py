@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from mapper.emission.paths import Paths, list_folder
 from mapper.emission.text import expression, lines
 from mapper.emission.types import Types
 from mapper.errors import FlowError
-from mapper.flows.language import dotted, is_fact, is_given, is_optional, targets
+from mapper.flows.language import copied, dotted, is_fact, is_given, is_optional, targets
 from mapper.flows.program import Piece, Program, loop_items
 from mapper.flows.references import Item, Reference, chain, element_indices, refer
 
@@ -124,7 +123,7 @@ class Body:
         return max(inside, key=len, default=self.owner)
 
     def expression(self, node: ast.expr) -> str:
-        return expression(_Spell(self).visit(copy.deepcopy(node)))
+        return expression(_Spell(self).visit(copied(node)))
 
     def spell(self, reference: Reference) -> str:
         """The module that a reference means."""
@@ -267,7 +266,7 @@ class _Spell(ast.NodeTransformer):
         places: dict[str, ast.expr] = {
             name: ast.Name(f"\0{name}") for name in given
         }  # no name of the caller's is one
-        value = _Given(places).visit(copy.deepcopy(node.value))
+        value = _Given(places).visit(copied(node.value))
         spelled = _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(value)
         return _Given({f"\0{name}": argument for name, argument in given.items()}).visit(spelled)
 

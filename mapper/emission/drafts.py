@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ from mapper.emission.modules import Folder
 from mapper.emission.names import RESERVED
 from mapper.emission.sizes import symbol_name
 from mapper.emission.text import expression, literal
+from mapper.flows.language import copied
 
 OPEN, CLOSE = "\x01", "\x02"  # around the number of an argument; no name that reaches the text holds them
 
@@ -70,7 +70,7 @@ class Draft:
         for name, fact in facts.items():
             names[name] = self.symbol(fact, prefix)
             symbols[names[name]] = fact
-        return self.place(Argument(hint, value, _Names(names).visit(copy.deepcopy(node)), symbols))
+        return self.place(Argument(hint, value, _Names(names).visit(copied(node)), symbols))
 
     def attribute(self, fact: Fact, prefix: str) -> str:
         """`self.NAME` for a fact that a method reads; set in the constructor."""
@@ -148,7 +148,7 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
             names[symbol] = _parameter(finished, symbol, passed)
     if names and all(symbol_is_literal(text) for text in names.values()):
         return literal(first.value)
-    return expression(_Names(names).visit(copy.deepcopy(first.expression)))
+    return expression(_Names(names).visit(copied(first.expression)))
 
 
 def symbol_is_literal(text: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from mapper.errors import FlowError
 
@@ -268,3 +269,12 @@ def is_option(node: ast.AST) -> bool:
     """Whether the expression is `option.x`: a choice of whoever generates, such as a key/value cache."""
     name = dotted(node)
     return name is not None and name.startswith("option.")
+
+
+def copied(node: Any) -> Any:
+    """A copy of a syntax tree, or of a list of them: `copy.deepcopy` asks every node how it is to be copied, five times as long."""
+    if isinstance(node, ast.AST):
+        made = type(node)()
+        made.__dict__.update({name: copied(value) for name, value in node.__dict__.items()})
+        return made
+    return [copied(item) for item in node] if isinstance(node, list) else node

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mapper.errors import FlowError
 from mapper.flows.flow import Flow
-from mapper.flows.language import dotted, is_fact, is_has, is_option, targets
+from mapper.flows.language import copied, dotted, is_fact, is_has, is_option, targets
 
 Has = Callable[[str], bool]  # whether the block has this role (a dotted path)
 Lookup = Callable[[str], Any]  # the value of a fact by the name the flow uses; raises KeyError
@@ -23,7 +22,7 @@ def specialise(
 
     Raises FlowError for a guard on a fact that nobody knows.
     """
-    statements = _resolve(copy.deepcopy(list(flow.statements)), _Guards(flow, has, lookup, options))
+    statements = _resolve(copied(list(flow.statements)), _Guards(flow, has, lookup, options))
     statements = [_Literals(lookup).visit(statement) for statement in statements]
     return _simplify(statements, set(flow.rule.takes), passed)
 
@@ -161,7 +160,7 @@ class _Rename(ast.NodeTransformer):
         self.name, self.value = name, value
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return copy.deepcopy(self.value) if node.id == self.name and isinstance(node.ctx, ast.Load) else node
+        return copied(self.value) if node.id == self.name and isinstance(node.ctx, ast.Load) else node
 
 
 def _drop_unread(statements: list[ast.stmt], passed: frozenset[str]) -> list[ast.stmt]:
