@@ -268,3 +268,21 @@ def test_mgp_str(name: str, tmp_path: Path) -> None:
         layer_norm_eps=1e-4,
     )  # fmt: skip
     check(reference(f"Mgpstr{name}", config), tmp_path, image_inputs(own=(16, 64)))
+
+
+@pytest.mark.parametrize(
+    ("upsampler", "scale"),
+    [("pixelshuffle", 3), ("pixelshuffle", 4), ("pixelshuffledirect", 2), ("nearest+conv", 4)],
+)
+def test_swin2sr(upsampler: str, scale: int, tmp_path: Path) -> None:
+    config = transformers.Swin2SRConfig(
+        image_size=12, patch_size=1, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4, mlp_ratio=2.0,
+        img_range=2.0, upscale=scale, upsampler=upsampler, qkv_bias=scale == 4, hidden_act="relu", layer_norm_eps=1e-4,
+    )  # fmt: skip
+    model = reference("Swin2SRForImageSuperResolution", config)
+    check(model, tmp_path, image_inputs((8, 16), own=(12, 12)))
+
+
+def test_swin2sr_without_a_head(tmp_path: Path) -> None:
+    config = transformers.Swin2SRConfig(image_size=4, embed_dim=16, depths=[2], num_heads=[2], window_size=8)
+    check(reference("Swin2SRModel", config), tmp_path, image_inputs(own=(8, 8)))

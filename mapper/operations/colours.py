@@ -1,0 +1,28 @@
+"""Images of colours before and after a network. Images are (B, C, Y, X)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def pad_reflected(x: Tensor, size: int) -> Tensor:
+    """The image mirrored below and to the right until both sides are multiples of size."""
+    return F.pad(x, (0, -x.shape[3] % size, 0, -x.shape[2] % size), mode="reflect")
+
+
+def centre_colours(x: Tensor, mean: tuple[float, ...], scale: float) -> Tensor:
+    """Colours around a mean one, times a scale."""
+    return (x - torch.tensor(mean, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)) * scale
+
+
+def restore_colours(x: Tensor, pixels: Tensor, mean: tuple[float, ...], scale: float, factor: int) -> Tensor:
+    """Undoes centre_colours, and cuts to `factor` times the size of pixels."""
+    image = x / scale + torch.tensor(mean, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
+    return image[:, :, : pixels.shape[2] * factor, : pixels.shape[3] * factor]
+
+
+def shuffle_pixels(x: Tensor, factor: int) -> Tensor:
+    """Channels as the pixels of finer rows and columns. (B, C * factor ** 2, Y, X) -> (B, C, Y * factor, X * factor)"""
+    return F.pixel_shuffle(x, factor)
