@@ -42,7 +42,8 @@ class Facts:
         self.given: Sequence[Given] = ()
         self.families = families
         self.common = rulebook.config_vocabulary.facts
-        stated = [family.facts for family in families.everything]
+        self.unlisted = rulebook.config_vocabulary.unlisted
+        stated = [self.unlisted, *(family.facts for family in families.everything)]
         self.types = {
             name: fact_type(name, *(facts.get(name, ()) for facts in (*stated, self.common)))
             for facts in (self.common, *stated)
@@ -120,26 +121,42 @@ class Facts:
 
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
         """The rules that speak about a fact here: those of the families, and of the vocabulary's what they leave open."""
+        first = [rule for rule in self._unlisted(scope, name) if self._applies(rule, scope, None)]
+        if any(rule.value is not UNSET and not rule.by_names for rule in first):
+            return first
+        silent = any(rule.silent for rule in first)
         said: list[FactRule] = []
         for model_type, level in (*self.families.facts(scope, name), (None, self.common.get(name, ()))):
             rules = [rule for rule in level if self._applies(rule, scope, model_type)]
-            if any(rule.config or rule.towers or rule.silent for rule in said):
+            if silent or any(rule.config or rule.towers or rule.silent for rule in said):
                 rules = [replace(rule, config=(), towers={}) for rule in rules]
             said += rules
             if any(rule.value is not UNSET and not rule.by_names for rule in rules):
                 break  # a constant: no config is asked
-        return said
+        return first + said
+
+    def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
+        """What holds for a type that no family lists, before what a family says whose names alone fit."""
+        return () if self.families.vouch(scope) else self.unlisted.get(name, ())
 
     def every_rule(self, scope: Scope, name: str) -> Iterator[FactRule]:
         """The same with those that do not hold here."""
+        yield from self._unlisted(scope, name)
         for _, level in self.families.facts(scope, name):
             yield from level
         yield from self.common.get(name, ())
 
+    def doubt(self, scope: Scope, name: str) -> FactRule | None:
+        """The rule that says why a fact is unknown here, unless a rule before it knows."""
+        return self._doubt(scope, self._unlisted(scope, name) and self.rules(scope, name))
+
+    def _doubt(self, scope: Scope, rules: Iterable[FactRule]) -> FactRule | None:
+        home = scope.tower.block.home if scope.tower else Place()
+        fitting = (rule for rule in rules if rule.doubt and self.names.fit(rule.has, rule.lacks, home))
+        return next(fitting, None)
+
     def _applies(self, rule: FactRule, scope: Scope, model_type: str | None) -> bool:
         """Whether a rule holds for a block; `model_type` is what its family goes by, None for the vocabulary's."""
-        if rule.unvouched and self.families.vouch(scope):
-            return False
         if rule.at is not None and not scope.matches(rule.at):
             return False
         if not all(_holds(scope, path, kind) for path, kind in rule.holds.items()):
@@ -181,6 +198,9 @@ class Facts:
             yield Known(part.model_type, "name", f"names of family {part.family.name}")
         yield from self._from_shapes(scope, name)
         rules = self.rules(scope, name)
+        doubt = self._doubt(scope, rules)
+        if doubt:
+            rules = rules[: rules.index(doubt)]
         yield from self._said(
             [rule for rule in rules if rule.at], scope
         )  # of a part, before what is said of all
@@ -276,7 +296,7 @@ class Facts:
 
 def _tower_fits(wanted: Mapping[str, bool], scope: Scope) -> bool:
     """Whether the tower around a block, or the only one below it, has the roles that it should and lacks the others."""
-    tower = scope.tower or scope.only_tower
+    tower = scope.tower or next((outer.only_tower for outer in scope.up() if outer.only_tower), None)
     return tower is not None and all(has_role(tower.block, path) == there for path, there in wanted.items())
 
 

@@ -126,7 +126,11 @@ class Families:
 
 def words_of(rulebook: Rulebook, families: Families, names: Names | None = None) -> Vocabulary:
     """The vocabulary, with the words of the families on top; those of the whole win."""
-    overrides = [Overrides(unused=rulebook.config_vocabulary.unused)]
+    common = rulebook.config_vocabulary
+    alike = [
+        patterns for shown, patterns in common.transposed.items() if names and names.is_transposed(shown)
+    ]
+    overrides = [Overrides(unused=common.unused, transposed=[name for group in alike for name in group])]
     overrides += [_overrides(part.family, names, part.region) for part in families.parts]
     overrides += [_overrides(families.whole, names)] if families.whole else []
     return Vocabulary(rulebook.vocabulary, overrides)

@@ -23,6 +23,8 @@ _LEAF_FACTS = {
     "Transpose": ("output_padding",),
 }
 _REQUIRED = ("norm.eps",)
+_SCALED = ("RMSNorm", "LayerNorm")
+_OFFSET = "norm.offset"
 _PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
 
 
@@ -50,7 +52,9 @@ class Filler:
             if known is None and name in symbols and full not in candidates:
                 continue  # follows from what is asked for
             if known is None:
-                self.ask(scope, full, candidates.get(full) or flow.rule.values.get(name) or ())
+                doubt = self.facts.doubt(scope, full)
+                among = doubt.among if doubt else ()
+                self.ask(scope, full, candidates.get(full) or among or flow.rule.values.get(name) or ())
             else:
                 scope.block.facts[name] = self.settle(scope, full, known)
         for name in flow.rule.when:  # what chose the flow is part of the reading
@@ -100,6 +104,16 @@ class Filler:
                     leaf.facts[argument] = self.settle(inner, name, known)
                 elif name in _REQUIRED:
                     self.ask(inner, name, ())
+        if leaf.kind in _SCALED and leaf.form == "plain":
+            self.form(inner, leaf)
+
+    def form(self, scope: Scope, leaf: Leaf) -> None:
+        """Whether a norm scales by 1 + weight, where no family says what its names mean."""
+        known, doubt = self.facts.get(scope, _OFFSET), self.facts.doubt(scope, _OFFSET)
+        if known is not None and self.settle(scope, _OFFSET, known).value:
+            leaf.form = "offset"
+        if known is None and doubt is not None:
+            self.ask(scope, _OFFSET, doubt.among)
 
     def findings(self) -> list[str]:
         """Fields of the config that speak of the same fact and disagree."""

@@ -421,7 +421,7 @@ class _Reading:
         inner = [
             str(leaf.place)
             for leaf in idle
-            if leaf.kind != "Buffer" and any(indices for _, indices in leaf.block)
+            if leaf.kind != "Buffer" and (self.is_unlisted() or any(indices for _, indices in leaf.block))
         ]
         if complete and inner:  # what stands in every layer is read by the model, whatever it is
             complete = False
@@ -434,6 +434,10 @@ class _Reading:
             self.missing += harmful_fields(self.facts.config, self.families)
         architecture.findings, architecture.missing = self.findings, self.missing
         architecture.reading = self.trust(architecture, complete)
+
+    def is_unlisted(self) -> bool:
+        """Whether the config names a type that no family lists: then nothing that stands there may be left out."""
+        return self.facts.config.model_type is not None and not self.families.are_vouched_for
 
     def trust(self, architecture: Architecture, complete: bool) -> str:
         if not complete:

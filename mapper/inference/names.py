@@ -53,6 +53,12 @@ class Names:
             for words, node in self._by_last.get(last, ())
         )
 
+    def is_transposed(self, pattern: str) -> bool:
+        """Whether the bias of a map with this name is as long as the second extent of its weight, and not as the first."""
+        wanted = pattern_words(pattern)
+        found = (node for words, node in self._by_last.get(wanted[-1], ()) if ends(words, wanted))
+        return any(map(_is_transposed, found))
+
     def fit(self, has: Iterable[str], lacks: Iterable[str], within: Place = EVERYWHERE) -> bool:
         """Whether all of the first and none of the second occur, below a folder."""
         return all(self.has(pattern, None, within) for pattern in has) and not any(
@@ -74,6 +80,13 @@ def _same(word: str | tuple[int, ...], wanted: str) -> bool:
     if isinstance(word, str):
         return word == wanted
     return wanted == NUMBER or (wanted.isdigit() and int(wanted) in word)
+
+
+def _is_transposed(node: Node) -> bool:
+    weight, bias = (node.children.get(name) for name in ("weight", "bias"))
+    if weight is None or bias is None or weight.info is None or bias.info is None:
+        return False
+    return bias.info.shape == weight.info.shape[1:] != weight.info.shape[:1]
 
 
 def _shaped(node: Node, shape: Sequence[Any]) -> bool:

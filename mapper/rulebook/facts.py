@@ -41,7 +41,7 @@ class FactRule:
     lacks: tuple[str, ...] = ()  # names that must not be
     holds: dict[str, str] = field(default_factory=dict)  # role path in a block here -> kind of its leaf
     tower: dict[str, bool] = field(default_factory=dict)  # role path in the tower -> whether it is there
-    unvouched: bool = False  # read only where no family lists the model_type: most ignore such a field
+    doubt: str = ""  # why nobody knows it here, whatever weaker sources say: published models differ
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
     each: str | None = (
@@ -85,6 +85,12 @@ class ConfigVocabulary:
     irrelevant: frozenset[str]
     harmless: dict[str, tuple[Any, ...]]  # field -> values with which it changes nothing
     unused: dict[str, str]  # pattern of names that no forward reads -> why
+    unlisted: dict[str, tuple[FactRule, ...]] = field(
+        default_factory=dict
+    )  # what holds before all other rules where no family lists the model_type
+    transposed: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # a map whose bias may show that it is stored [in, out] -> patterns of all that are stored alike
     quantised: dict[str, str] = field(
         default_factory=dict
     )  # pattern of names of quantised weights -> by whom
@@ -124,8 +130,8 @@ def _values(fields: Fields, key: str) -> dict[str, tuple[Any, ...]]:
 
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("config", "has", "lacks"), Fields.words),
-    **dict.fromkeys(("nullable", "apart", "unvouched"), Fields.flag),
-    **dict.fromkeys(("doc", "over", "why"), Fields.text),
+    **dict.fromkeys(("nullable", "apart"), Fields.flag),
+    **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
     **dict.fromkeys(("map", "holds"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "at", "value", "default", "otherwise"), Fields.any),
@@ -150,7 +156,7 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         fields.fail("each chooses from a list: the field 'among' is missing")
     if rule.marks is not None and len(rule.among) != 2:
         fields.fail("marks tells two values apart: 'among' must have both, the marked one last")
-    if (rule.has or rule.lacks) and rule.value is UNSET:
+    if (rule.has or rule.lacks) and rule.value is UNSET and not rule.doubt:
         fields.fail("has and lacks decide a value: the field 'value' is missing")
     return rule
 
@@ -196,12 +202,14 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     headless: str | None = None
     for _, fields in _files(documents, "config"):
         _merge(found.facts, FactTable(fields, "facts"))
+        _merge(found.unlisted, FactTable(fields, "unlisted"))
         for name, value in fields.mapping("towers").items():
             inner = fields.inner(value, "towers", name)
             found.towers.setdefault(name, TowerConfig(inner.words("configs")))
             inner.done()
         _merge(found.tasks, {suffix: str(task) for suffix, task in fields.mapping("tasks").items()})
         headless = headless or fields.any("headless")
+        _merge(found.transposed, _values(fields, "transposed"))
         irrelevant.update(fields.words("irrelevant"))
         harmless = fields.mapping("harmless")
         _merge(
