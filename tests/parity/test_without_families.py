@@ -47,7 +47,7 @@ EQUAL = {
 }  # fmt: skip
 ASKED = {
     "GemmaForCausalLM": ("GemmaConfig", GROUPED, "norm.offset"),
-    "GlmForCausalLM": ("GlmConfig", GROUPED, "rotary.pairs"),
+    "GlmForCausalLM": ("GlmConfig", {**GROUPED, "pad_token_id": 0}, "rotary.pairs"),
     "Exaone4ForCausalLM": ("Exaone4Config", {**SIZES, "num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, "attention.rotary"),
 }  # fmt: skip
 
