@@ -92,6 +92,8 @@ class _Walk:
         elif is_fact(source):
             values = self.fact(source) or [0]
             self.bind(target, type(values[0]).__name__ if isinstance(values, (list, tuple)) else "int")
+        elif isinstance(source, ast.Subscript) and isinstance(source.slice, ast.Slice):
+            self.loop(target, source.value)
         else:
             outer = self.type(source)
             self.bind(target, outer[5:-1] if outer.startswith("list[") else "Tensor")

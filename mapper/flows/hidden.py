@@ -17,6 +17,8 @@ def collect_states(statements: list[ast.stmt]) -> list[ast.stmt] | None:
         node for node in reversed(statements) if isinstance(node, ast.For)
     )  # the last: convolutions come first
     loop = next((node for node in loops if _carried(node)), None)
+    if loop is not None and isinstance(loop.iter, ast.Subscript):
+        return None  # the layers before a place and those behind it: two loops
     last = statements[-1]
     if loop is None or not isinstance(last, ast.Return) or last.value is None:
         return None

@@ -223,6 +223,8 @@ def _pairs(
             yield from _pairs(block, part, item, loops)
     elif call == "enumerate" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
         yield from _pairs(block, target.elts[1], source.args[0], loops)
+    elif isinstance(source, ast.Subscript) and isinstance(source.slice, ast.Slice):
+        yield from _pairs(block, target, source.value, loops)  # some of the list, taken for all of it
     elif isinstance(target, ast.Name):
         parts = chain(source)
         reference = refer(block, parts, loops) if parts else None

@@ -124,3 +124,39 @@ def same_stretch_mask(seen: Tensor, pieces: int) -> Tensor:
     ] * real.shape[1]
     stretch = stretch[real]
     return (stretch[:, None] == stretch)[None, None]
+
+
+def cut_blocks(x: Tensor, size: int) -> Tensor:
+    """Blocks of `size` frames, the last filled up with zeros. x (B, T, W) -> (B * N, size, W)"""
+    return F.pad(x, (0, 0, 0, -x.shape[1] % size)).unflatten(1, (-1, size)).flatten(0, 1)
+
+
+def join_blocks(blocks: Tensor, x: Tensor) -> Tensor:
+    """Undoes cut_blocks of x. blocks (B * N, size, W), x (B, T, ...) -> (B, T, W)"""
+    return blocks.unflatten(0, (x.shape[0], -1)).flatten(1, 2)[:, : x.shape[1]]
+
+
+def block_mask_keys(x: Tensor, frames: Tensor | None, size: int) -> Tensor | None:
+    """Hides the keys of each block that are padding, or were filled up. x (B, T, W) -> (B * N, 1, 1, size)"""
+    missing = -x.shape[1] % size
+    if frames is None and missing == 0:
+        return None
+    real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if frames is None else frames != 0
+    return F.pad(real, (0, missing)).unflatten(1, (-1, size)).flatten(0, 1)[:, None, None]
+
+
+def distance_bias(q: Tensor, table: Tensor) -> Tensor:
+    """Each query times the vector of its distance to each key (Shaw, paper 1803.02155).
+
+    q (B, H, T, D), table (2 * farthest + 1, D), distance 0 in its middle -> (B, H, T, T)
+    """
+    places = torch.arange(q.shape[2], device=q.device)
+    vectors = table[places[:, None] - places + table.shape[0] // 2]
+    return torch.einsum("bhtd,tsd->bhts", q, vectors)
+
+
+def frames_behind(x: Tensor, frames: Tensor | None) -> Tensor | None:
+    """Which frames behind a layer are real, one of two where it gives half as many. x (B, T, W), frames (B, ...)"""
+    if frames is None or frames.shape[1] == x.shape[1]:
+        return frames
+    return (frames[:, : 2 * x.shape[1]].unflatten(1, (-1, 2)) != 0).all(dim=2)

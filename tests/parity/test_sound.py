@@ -209,3 +209,18 @@ def test_cohere_asr(scaled: bool, tmp_path: Path) -> None:
         rows = len(case["input_features"])
         case.update({key: value[:rows] for key, value in said.items() if "decoder" in key})
     check(reference("CohereAsrForConditionalGeneration", config), tmp_path, cases)
+
+
+def test_granite_speech5_halves_in_some_layers(tmp_path: Path) -> None:
+    from transformers.models.granite_speech5.configuration_granite_speech5 import GraniteSpeech5EncoderConfig
+    from transformers.models.granite_speech5.modeling_granite_speech5 import GraniteSpeech5Encoder
+
+    config = GraniteSpeech5EncoderConfig(
+        **{**TOWER, "num_mel_bins": 2, "num_hidden_layers": 4}, vocab_size=30, context_size=6, subsample_layers=[0, 2],
+        max_position_embeddings=12, hidden_act="gelu",
+    )  # fmt: skip
+    cases = features(42, 8, mask="attention_mask", last=True)
+    cases["padded"]["compared"] = (
+        torch.arange(10) < (cases["padded"]["attention_mask"].sum(dim=1) // 4)[:, None]
+    )
+    check(reference(GraniteSpeech5Encoder, config), tmp_path, cases)

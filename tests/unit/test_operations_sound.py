@@ -138,3 +138,28 @@ def test_codes_are_placed_where_one_of_two_ids_stands():
     kept = torch.tensor([[True, False, True]])
     assert features.place_codes(x, vectors, kept, places).flatten().tolist() == [0, 5, 7, 0]
     assert features.place_codes(x, None, None, places) is x
+
+
+def test_frames_are_cut_into_blocks_and_joined():
+    x = torch.randn(2, 7, 3)
+    blocks = sounds.cut_blocks(x, 4)
+    assert blocks.shape == (4, 4, 3)
+    assert torch.equal(sounds.join_blocks(blocks, x), x)
+    real = sounds.block_mask_keys(x, torch.tensor([[1] * 7, [1] * 3 + [0] * 4]), 4)
+    assert real.flatten(1).sum(dim=1).tolist() == [4, 3, 3, 0]
+    assert sounds.block_mask_keys(x[:, :4], None, 4) is None
+    assert sounds.block_mask_keys(x, None, 4).sum() == 14
+
+
+def test_scores_by_distance_take_the_row_of_each_distance():
+    q, table = torch.randn(1, 2, 3, 4), torch.randn(7, 4)
+    bias = sounds.distance_bias(q, table)
+    assert torch.allclose(bias[0, 1, 2, 0], q[0, 1, 2] @ table[3 + 2])
+    assert torch.allclose(bias[0, 1, 0, 2], q[0, 1, 0] @ table[3 - 2])
+
+
+def test_a_frame_made_of_two_is_real_where_both_were():
+    frames = torch.tensor([[1, 1, 1, 0, 0]])
+    assert sounds.frames_behind(torch.zeros(1, 2, 1), frames).tolist() == [[True, False]]
+    assert sounds.frames_behind(torch.zeros(1, 5, 1), frames) is frames
+    assert sounds.frames_behind(torch.zeros(1, 2, 1), None) is None
