@@ -49,3 +49,31 @@ def boxes_around(offsets: Tensor, centres: Tensor) -> Tensor:
     centres = centres.sigmoid()
     centres = torch.log(centres.clamp(min=1e-5) / (1 - centres).clamp(min=1e-5))
     return torch.cat((offsets[..., :2] + centres, offsets[..., 2:]), dim=-1).sigmoid()
+
+
+def box_sinusoids(boxes: Tensor, size: int, temperature: float) -> Tensor:
+    """Waves of boxes (..., 4) as x, y, width, height between 0 and 1 (paper 2201.12329) -> (..., 4 * size): y first"""
+    sides = point_sinusoids(boxes[..., 2:].flip(-1), size, temperature)
+    return torch.cat((point_sinusoids(boxes[..., :2], size, temperature), sides), dim=-1)
+
+
+def fit_waves(waves: Tensor, wanted: Tensor, boxes: Tensor) -> Tensor:
+    """Waves of y and x by how wanted sides (..., 2) stand to those of boxes (..., 4). waves (..., W) -> (..., W)"""
+    shares = (wanted / boxes[..., 2:]).flip(-1)
+    return (waves.unflatten(-1, (2, -1)) * shares[..., None]).flatten(-2)
+
+
+def logits_of(shares: Tensor) -> Tensor:
+    """What sigmoid makes the shares of, no further out than those of 1e-5 and 1 - 1e-5. Any shape"""
+    return torch.log(shares.clamp(min=1e-5) / (1 - shares).clamp(min=1e-5))
+
+
+def moved_boxes(x: Tensor, boxes: Tensor, maps: tuple[Tensor, ...]) -> Tensor:
+    """Boxes (..., 4) after what three linear maps, weights and biases in turn, read off x (..., W), before sigmoid."""
+    x = F.relu(F.linear(F.relu(F.linear(x, maps[0], maps[1])), maps[2], maps[3]))
+    return (F.linear(x, maps[4], maps[5]) + logits_of(boxes)).sigmoid()
+
+
+def blank_rows(count: int, x: Tensor) -> Tensor:
+    """So many rows of zeros for each of a batch. x (B, ..., W) -> (B, count, W)"""
+    return x.new_zeros(x.shape[0], count, x.shape[-1])

@@ -112,3 +112,10 @@ def test_yolos(name: str, between: bool, tmp_path: Path) -> None:
         qkv_bias=between,
     )
     check(reference(f"Yolos{name}", config), tmp_path, image_inputs((40, 24), (37, 50), own=(32, 48)))
+
+
+@pytest.mark.parametrize("act", ["prelu", "gelu"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_dab_detr(kept: bool, act: str, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "activation_function": act, "keep_query_pos": kept, "temperature_height": 20}
+    detector("DabDetr", "ForObjectDetection", tmp_path, normalize_before=kept, **sizes)

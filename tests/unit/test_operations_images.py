@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from mapper.operations.boxes import hide_empty_queries, patch_box_bias
 from mapper.operations.grids import image_grids, pack_images
 from mapper.operations.patches import keep_some, prepend_tokens
+from mapper.operations.places import blank_rows, box_sinusoids, fit_waves, logits_of, moved_boxes
 from mapper.operations.pooling import mean_weights
 from mapper.operations.positions import image_waves, square_waves, tile_positions
 from mapper.operations.windows import (
@@ -119,3 +120,21 @@ def test_groups_take_the_means_of_what_is_nearest_to_them() -> None:
     weights = mean_weights(scores, 0.0)
     assert weights.tolist() == [[[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]]
     assert mean_weights(scores, 1.0)[0, 1].tolist() == [0.0, 0.5, 0.0]
+
+
+def test_boxes_are_moved_before_sigmoid() -> None:
+    boxes = torch.tensor([[[0.5, 0.25, 0.75, 0.5]]])
+    assert torch.allclose(logits_of(boxes).sigmoid(), boxes)
+    maps = (torch.eye(4), torch.zeros(4), torch.eye(4), torch.zeros(4), torch.eye(4), torch.zeros(4))
+    moved = moved_boxes(torch.tensor([[[-1.0, 0.0, 0.0, 2.0]]]), boxes, maps)
+    assert torch.allclose(moved, torch.tensor([[[0.5, 0.25, 0.75, torch.tensor(2.0).sigmoid()]]]))
+
+
+def test_waves_follow_the_sides_that_are_wanted() -> None:
+    boxes = torch.tensor([[0.5, 0.5, 0.2, 0.4]])
+    waves = torch.ones(1, 4)
+    assert torch.allclose(
+        fit_waves(waves, torch.tensor([[0.4, 0.4]]), boxes), torch.tensor([[1.0, 1.0, 2.0, 2.0]])
+    )
+    assert box_sinusoids(boxes, 6, 10000.0).shape == (1, 24)
+    assert blank_rows(3, torch.ones(2, 5, 4)).shape == (2, 3, 4)
