@@ -309,9 +309,10 @@ class Constructor:
             size = (self.extent(0, shape, first), self.grouped(shape, second, groups))
         else:
             size = (self.grouped(shape, second, groups), self.extent(0, shape, first))
-        options = [
-            self.option(name, default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
-        ]
+        defaults = {"stride": 1, "padding": 0, "dilation": 1}
+        if kind.startswith("ConvTranspose"):
+            defaults["output_padding"] = 0
+        options = [self.option(name, default) for name, default in defaults.items()]
         grouping = f"groups={self.grouping(groups)}" if groups != 1 else None
         kernel = self.kernel_size(shape)
         if "weight_v" in self.leaf.tensors or "parametrizations.weight.original1" in self.leaf.tensors:

@@ -53,3 +53,24 @@ def snake(x: Tensor, frequency: Tensor) -> Tensor:
     x (B, C, T), frequency (1, C, 1) -> (B, C, T)
     """
     return x + torch.sin(frequency * x) ** 2 / (frequency + 1e-9)
+
+
+def convolve_located(x: Tensor, kernels: Tensor, biases: Tensor) -> Tensor:
+    """Convolution with another kernel for each stretch of samples (LVCNet, paper 2102.10815).
+
+    x (B, I, T * hop), kernels (B, I, O, K, T), biases (B, O, T) -> (B, O, T * hop)
+    """
+    size, count = kernels.shape[3], kernels.shape[4]
+    hop = x.shape[-1] // count
+    near = F.pad(x, (size // 2, size // 2)).unfold(2, hop + size - 1, hop).unfold(3, size, 1)
+    y = torch.einsum("bitsk,biokt->bots", near, kernels)
+    return (y + biases[..., None]).flatten(2)
+
+
+def gate_halves(x: Tensor) -> Tensor:
+    """The second half of the channels, bounded, times the first as gates (WaveNet).
+
+    x (B, 2 * C, T) -> (B, C, T)
+    """
+    gate, y = x.chunk(2, dim=1)
+    return torch.sigmoid(gate) * torch.tanh(y)

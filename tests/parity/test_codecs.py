@@ -86,3 +86,24 @@ def test_a_codec_of_plain_convolutions(tmp_path: Path) -> None:
     with torch.no_grad(), quiet():
         wanted = model(values).audio_codes
     assert torch.equal(made.built(input_values=values).audio_codes, wanted)
+
+
+def test_a_waveform_of_noise_and_a_spectrogram(tmp_path: Path) -> None:
+    config = transformers.UnivNetConfig(
+        model_in_channels=6,
+        model_hidden_channels=4,
+        num_mel_bins=10,
+        resblock_kernel_sizes=[3, 5],
+        resblock_stride_sizes=[4, 3],
+        resblock_dilation_sizes=[[1, 3], [1, 2, 4]],
+        kernel_predictor_num_blocks=2,
+        kernel_predictor_hidden_channels=6,
+        leaky_relu_slope=0.3,
+    )
+    draw = torch.Generator().manual_seed(1)
+    inputs = {
+        "input_features": torch.randn(2, 9, 10, generator=draw),
+        "noise_sequence": torch.randn(2, 9, 6, generator=draw),
+    }
+    one = {name: value[:1] for name, value in inputs.items()}
+    check(reference("UnivNetModel", config), tmp_path, {"two": inputs, "one": one})
