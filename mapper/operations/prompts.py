@@ -27,11 +27,6 @@ def segment_buckets(buckets: Tensor, segments: Tensor, count: int, kinds: int) -
     return torch.where(query == key, buckets, query * kinds + key + count)
 
 
-def prompted_bias(table: Tensor, buckets: Tensor) -> Tensor:
-    """The bias of each head for each pair. table (N, H), buckets (B, T, T) -> (B, H, T, T)"""
-    return F.embedding(buckets, table).permute(0, 3, 1, 2)
-
-
 def hidden_before(bias: Tensor, input_ids: Tensor) -> Tensor:
     """A bias that hides padding, which stands before a text and behind its prompt, as query and as key.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -48,6 +49,11 @@ def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tens
 def relative_bias(values: Tensor) -> Tensor:
     """Looked-up biases as attention takes them. values (T, S, H) -> (1, H, T, S)"""
     return values.permute(2, 0, 1)[None]
+
+
+def pair_bias(table: Tensor, buckets: Tensor) -> Tensor:
+    """The bias of each head for each pair. table (N, H), buckets (B, T, T) -> (B, H, T, T)"""
+    return F.embedding(buckets, table).permute(0, 3, 1, 2)
 
 
 def masked_bias(bias: Tensor, mask: Tensor | None) -> Tensor:

@@ -175,3 +175,28 @@ def test_dia(name: str, tmp_path: Path) -> None:
         delay_pattern=[0, 1, 2],
     )
     check(reference(name, config), tmp_path, spoken(20, 3))
+
+
+def page(words: int) -> dict[str, dict[str, Any]]:
+    """Texts with boxes, some of them nowhere, two in one place, and the image of their page."""
+    inputs: dict[str, dict[str, Any]] = answers(words)
+    generator = torch.Generator().manual_seed(3)
+    for values in inputs.values():
+        corner = torch.rand(*values["input_ids"].shape, 2, generator=generator) * 0.8
+        boxes = torch.cat((corner, corner + 0.2 * torch.rand(corner.shape, generator=generator)), dim=-1)
+        boxes[:, 0], boxes[:, 1], boxes[:, 2] = 0.0, 1.0, boxes[:, 3]
+        values["bbox"] = boxes
+        values["pixel_values"] = torch.randn(len(corner), 3, 16, 16, generator=generator)
+    return inputs
+
+
+@pytest.mark.parametrize("name", ["UdopModel", "UdopForConditionalGeneration"])
+def test_udop(name: str, tmp_path: Path) -> None:
+    config = transformers.UdopConfig(
+        **T5 | {"relative_attention_num_buckets": 32},
+        feed_forward_proj="gated-gelu" if name == "UdopModel" else "relu",
+        max_2d_position_embeddings=50,
+        image_size=16,
+        patch_size=4,
+    )
+    check(reference(name, config), tmp_path, page(99))

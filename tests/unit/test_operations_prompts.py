@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations import prompts
+from mapper.operations import prompts, relative
 
 IDS = torch.tensor([[0, 7, 8]])
 
@@ -21,7 +21,7 @@ def test_two_segments_have_a_bucket_and_one_has_those_of_distances():
 
 
 def test_padding_before_a_text_is_hidden_on_both_sides():
-    bias = prompts.prompted_bias(torch.ones(3, 2), torch.zeros(1, 5, 5, dtype=torch.long))
+    bias = relative.pair_bias(torch.ones(3, 2), torch.zeros(1, 5, 5, dtype=torch.long))
     seen = prompts.hidden_before(bias, IDS)[0, 0].isfinite().tolist()
     row = [True, True, False, True, True]
     assert seen == [row, row, [False] * 5, row, row]
