@@ -29,12 +29,12 @@ def describe(
     `purpose` is "headers" or "weights"; without weights the bundled catalogue may answer for the hub.
     """
     from mapper.inference import infer
-    from mapper.rulebook.rulebook import Rulebook
+    from mapper.rulebook.rulebook import rulebook_of
     from mapper.sources import open_source
 
     rules = [rules] if isinstance(rules, (str, Path)) else rules
     checkpoint = open_source(source, purpose=purpose, revision=revision, catalogue=purpose == "headers")
-    return infer(checkpoint, Rulebook(rules), hints=hints, use_families=families)
+    return infer(checkpoint, rulebook_of(rules), hints=hints, use_families=families)
 
 
 def inspect(

@@ -179,3 +179,16 @@ class Rulebook:
                 raise document.error(f"the flow {rule.name!r} is already in {flows[rule.name].file}", "flow")
             flows[rule.name] = rule
         return {name: continued(rule, flows) for name, rule in flows.items()}
+
+
+_IN_USE: dict[str, tuple[list[RuleFile], Rulebook]] = {}  # folders -> their files, and what was read of them
+
+
+def rulebook_of(extra_dirs: Iterable[Path | str] = ()) -> Rulebook:
+    """The rule set of these folders beside the shipped ones; the one before, unless a file of it has changed."""
+    made = Rulebook(extra_dirs)
+    key = os.pathsep.join(map(str, made.folders))
+    files = [file for kind in made.kinds for file in _found(kind, made.folders)]
+    if key not in _IN_USE or _IN_USE[key][0] != files:
+        _IN_USE[key] = (files, made)
+    return _IN_USE[key][1]

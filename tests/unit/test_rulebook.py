@@ -7,7 +7,7 @@ import pytest
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import RuleError
 from mapper.inference import infer
-from mapper.rulebook.rulebook import Rulebook, rule_files, rule_folders
+from mapper.rulebook.rulebook import Rulebook, rule_files, rule_folders, rulebook_of
 
 WORDS = "vocabulary: attention\nroles:\n  attention.query: [my_query]\n"
 
@@ -116,3 +116,14 @@ def test_a_flow_that_there_is_not_names_the_family_file(tmp_path):
     checkpoint = Checkpoint("x", "manifest", {"my_query": TensorInfo((2,), "F32")}, None)
     with pytest.raises(RuleError, match=r"mine\.yaml:3: there is no flow 'root/no_such'"):
         infer(checkpoint, Rulebook([tmp_path / "given"]))
+
+
+def test_a_rule_set_is_read_again_only_where_a_file_has_changed(tmp_path):
+    path = write(tmp_path / "given", FAMILY, "families/mine.yaml")
+    first = rulebook_of([tmp_path / "given"])
+    assert rulebook_of([tmp_path / "given"]) is first
+    assert rulebook_of() is not first
+    path.write_text(FAMILY.replace("my_heads", "their_heads"), encoding="utf-8")
+    again = rulebook_of([tmp_path / "given"])
+    mine = next(family for family in again.families if family.name == "mine")
+    assert mine.facts["attention.heads"][0].config == ("their_heads",)
