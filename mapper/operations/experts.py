@@ -33,7 +33,7 @@ def best_experts_of_groups(scores: Tensor, count: int, groups: int, kept: int, v
 
 
 def in_best_groups(scores: Tensor, groups: int, kept: int, voters: int) -> Tensor:
-    """Whether an expert is in one of the `kept` best groups, which count as much as their `voters` best experts.
+    """Whether an expert is in one of the `kept` groups whose `voters` best experts count most together.
 
     scores (..., E) -> (..., E) bool
     """
