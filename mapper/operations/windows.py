@@ -128,12 +128,14 @@ def cut_map(x: Tensor, size: int) -> Tensor:
 
 
 def join_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
-    """Undoes cut_map of x. windows (B * windows, S, S, C) or (B * windows, S * S, C) -> like x"""
-    return (
-        windows.view_as(x)
-        if size == 0
-        else join_windows(windows.reshape(-1, size * size, x.shape[-1]), x, size, 0)
-    )
+    """Undoes cut_map of x, which may have had other channels.
+
+    windows (B * windows, S, S, C) or (B * windows, S * S, C), x (B, Y, X, _) -> (B, Y, X, C)
+    """
+    channels = windows.shape[-1]
+    if size == 0:
+        return windows.reshape(*x.shape[:3], channels)
+    return join_windows(windows.reshape(-1, size * size, channels), x, size, 0)
 
 
 def offset_bias(q: Tensor, rows: Tensor, columns: Tensor, grid: Tensor) -> Tensor:
@@ -185,3 +187,8 @@ def log_offsets(x: Tensor, size: int, trained: int) -> Tensor:
     steps = steps / max((trained or size) - 1, 1) * 8
     steps = steps.sign() * (steps.abs() + 1).log2() / 3
     return torch.cartesian_prod(steps, steps).to(x.dtype)
+
+
+def halve_map(x: Tensor) -> Tensor:
+    """The largest of each 2 x 2 places. x (B, Y, X, C) -> (B, Y / 2, X / 2, C)"""
+    return channels_last(F.max_pool2d(channels_first(x), 2))

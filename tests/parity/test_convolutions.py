@@ -123,7 +123,7 @@ def test_cvt(name: str, tmp_path: Path) -> None:
     }
     cut = {"patch_sizes": [7, 3], "patch_stride": [4, 2], "patch_padding": [2, 1], "kernel_qkv": [3, 5]}
     steps = {"stride_q": [1, 1], "stride_kv": [2, 1], "padding_q": [1, 2], "padding_kv": [1, 2]}
-    rates = dict.fromkeys(("drop_rate", "attention_drop_rate", "drop_path_rate"), [0.0, 0.0])
+    rates = {key: [0.0, 0.0] for key in ("drop_rate", "attention_drop_rate", "drop_path_rate")}
     more = {"qkv_bias": [True, True], "qkv_projection_method": ["dw_bn", "dw_bn"]}
     made(name, "Cvt", tmp_path, *OTHER_SIZES, **sizes, **cut, **steps, **rates, **more)
 
@@ -138,3 +138,14 @@ def test_swiftformer(name: str, scaled: bool, tmp_path: Path) -> None:
     }
     more = {"use_layer_scale": scaled, "hidden_act": "relu", "batch_norm_eps": 1e-3, "drop_path_rate": 0.0}
     made(name, "SwiftFormer", tmp_path, *OTHER_SIZES, **fields, **more)
+
+
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+def test_hiera(name: str, tmp_path: Path) -> None:
+    config = transformers.HieraConfig(
+        embed_dim=8, image_size=[64, 64], depths=[2, 1, 2, 1], num_heads=[1, 2, 2, 4], mlp_ratio=2.0, hidden_act="relu",
+        embed_dim_multiplier=2.0, layer_norm_eps=1e-4,
+    )  # fmt: skip
+    cases = image_inputs((96, 128), own=(64, 64))
+    cases["96 x 128"]["interpolate_pos_encoding"] = True
+    check(reference(f"Hiera{name}", config), tmp_path, cases)

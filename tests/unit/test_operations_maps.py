@@ -10,6 +10,7 @@ from mapper.operations.focal import weigh_contexts
 from mapper.operations.maps import coarsest_first, patches_as_image, sizes_above, whole_patches
 from mapper.operations.patches import append_tokens
 from mapper.operations.positions import resize_between
+from mapper.operations.windows import halve_map
 
 
 def test_patches_stand_as_an_image_without_the_class_token() -> None:
@@ -59,3 +60,8 @@ def test_colours_come_back_and_pixels_are_cut() -> None:
     back = restore_colours(centre_colours(padded, mean, 2.0), pixels, mean, 2.0, 1)
     torch.testing.assert_close(back, pixels)
     assert shuffle_pixels(torch.zeros(1, 8, 3, 4), 2).shape == (1, 2, 6, 8)
+
+
+def test_a_map_of_half_the_size_has_the_largest_of_each_four() -> None:
+    x = torch.arange(16.0).view(1, 4, 4, 1)
+    assert halve_map(x)[0, :, :, 0].tolist() == [[5, 7], [13, 15]]
