@@ -142,3 +142,41 @@ def place_codes(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: 
     if vectors is None:
         return x
     return x.masked_scatter(places, (vectors if mask is None else vectors[mask.bool()]).to(x.dtype))
+
+
+def add_at_places(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """Embeddings x (B, T, W), features (..., W) added where input_ids (B, T) are place_id, in order."""
+    if features is None:
+        return x
+    return x + torch.zeros_like(x).masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
+
+
+def gather_patches(x: Tensor, index: Tensor) -> Tensor:
+    """A few patches for each place, zeros where the index is below 0. x (B, P, W), index (N, K) -> (N, K, W)"""
+    return x.flatten(0, 1)[index.clamp(min=0)] * (index >= 0).unsqueeze(-1)
+
+
+def mean_of_patches(patches: Tensor, index: Tensor) -> Tensor:
+    """The mean of the patches whose index is not below 0. patches (N, K, W), index (N, K) -> (N, 1, W)"""
+    count = (index >= 0).sum(dim=-1).clamp(min=1)
+    return patches.sum(dim=1, keepdim=True) / count[:, None, None]
+
+
+def pooled_mask(index: Tensor) -> Tensor:
+    """Shows the patches whose index is not below 0, all of them where none is. (N, K) -> (N, 1, 1, K)"""
+    real = index >= 0
+    return (real | ~real.any(dim=-1, keepdim=True))[:, None, None]
+
+
+def pooled_tokens(x: Tensor, index: Tensor, grids: Tensor | None) -> Tensor:
+    """The vectors of places that have a patch. ValueError where rows and columns in grids say another number.
+
+    x (N, W), index (N, K), grids (images, 4): of an image in low resolution and in high, or (videos, 3): with frames
+    """
+    kept = x[(index >= 0).any(dim=-1)]
+    if grids is not None:
+        sides = grids if grids.shape[1] == 3 else grids.unflatten(1, (2, 2))
+        count = int(sides.prod(dim=-1).sum())
+        if count != len(kept):
+            raise ValueError(f"the grids say {count} vectors, but there are {len(kept)}")
+    return kept

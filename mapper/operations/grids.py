@@ -214,7 +214,7 @@ def mean_of_frames(x: Tensor, grid: Tensor, merge: int) -> Tensor:
     return total.unflatten(0, (-1, merge * merge))
 
 
-def image_grids(pixels: Tensor, sizes: Tensor | None, patch: int) -> Tensor:
+def grids_of_images(pixels: Tensor, sizes: Tensor | None, patch: int) -> Tensor:
     """Frames (one), rows and columns of patches of every image; without sizes all are as large as the batch.
 
     pixels (B, C, Y, X), sizes (B, 2) in pixels -> (B, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from mapper.operations import features
@@ -16,3 +17,22 @@ def test_places_between_marks_are_for_videos() -> None:
 
 def test_blank_places_have_the_first_word() -> None:
     assert features.blank_places(IDS, 9, 5).tolist() == [[3, 0, 0, 7, 0, 8, 0], [7, 0, 0, 8, 3, 3, 0]]
+
+
+def test_vectors_are_added_to_words_at_places() -> None:
+    x = torch.ones(2, 7, 1)
+    found = features.add_at_places(x, torch.arange(1.0, 7)[:, None], IDS, 9)
+    assert found[..., 0].tolist() == [[1, 2, 3, 1, 4, 1, 5], [1, 6, 7, 1, 1, 1, 1]]
+    assert features.add_at_places(x, None, IDS, 9) is x
+
+
+def test_places_pool_the_patches_that_they_have() -> None:
+    index = torch.tensor([[0, 3], [2, -1], [-1, -1]])
+    patches = features.gather_patches(torch.arange(1.0, 5).view(2, 2, 1), index)
+    assert patches[..., 0].tolist() == [[1, 4], [3, 0], [0, 0]]
+    assert features.mean_of_patches(patches, index).flatten().tolist() == [2.5, 3, 0]
+    assert features.pooled_mask(index)[:, 0, 0].tolist() == [[True, True], [True, False], [True, True]]
+    kept = features.pooled_tokens(torch.arange(3.0)[:, None], index, torch.tensor([[1, 1, 1, 1]]))
+    assert kept.flatten().tolist() == [0, 1]
+    with pytest.raises(ValueError, match="the grids say 6 vectors, but there are 2"):
+        features.pooled_tokens(kept, index[:2], torch.tensor([[1, 2, 3]]))

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from mapper.operations.boxes import hide_empty_queries, patch_box_bias
-from mapper.operations.grids import image_grids, pack_images
+from mapper.operations.grids import grids_of_images, pack_images
 from mapper.operations.patches import keep_some, prepend_tokens
 from mapper.operations.places import blank_rows, box_sinusoids, fit_waves, logits_of, moved_boxes
 from mapper.operations.pooling import mean_weights
@@ -98,9 +98,9 @@ def test_waves_by_column_then_row() -> None:
 
 def test_images_of_different_sizes_in_one_row() -> None:
     pixels = torch.zeros(2, 3, 8, 8)
-    grid = image_grids(pixels, torch.tensor([[8, 4], [4, 8]]), 4)
+    grid = grids_of_images(pixels, torch.tensor([[8, 4], [4, 8]]), 4)
     assert grid.tolist() == [[1, 2, 1], [1, 1, 2]]
-    assert image_grids(pixels, None, 4).tolist() == [[1, 2, 2]] * 2
+    assert grids_of_images(pixels, None, 4).tolist() == [[1, 2, 2]] * 2
     patches = torch.arange(8.0).view(2, 1, 2, 2)
     assert pack_images(patches, grid).flatten().tolist() == [0, 2, 4, 5]
 
