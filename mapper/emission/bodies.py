@@ -82,7 +82,8 @@ class Body:
             first, test = (
                 ("None", f"{source} is not None") if is_optional(node.value) else (source, f"{name} is None")
             )
-            rows = [*lines(f"{name} = {first}", indent), *lines(f"if {test}:", indent)]
+            before = [] if source == name else lines(f"{name} = {first}", indent)  # `x = optional(x, f(x))`
+            rows = [*before, *lines(f"if {test}:", indent)]
             return [*rows, *lines(f"{name} = {self.expression(other)}", indent + 4)]
         if isinstance(node, ast.Assign):
             return lines(f"{expression(node.targets[0])} = {self.expression(node.value)}", indent)

@@ -13,8 +13,9 @@ def why_unread(program: Program, leaf: Leaf) -> str:
     for piece in program.pieces.values():
         for role, why in piece.flow.rule.unread.items():
             held = piece.block.roles.get(role)
-            if held is leaf or (isinstance(held, Block) and any(item is leaf for item in held.leaves())):
-                return why
+            for part in held if isinstance(held, list) else [held]:
+                if part is leaf or (isinstance(part, Block) and any(item is leaf for item in part.leaves())):
+                    return why
     return ""
 
 

@@ -255,3 +255,29 @@ def enclose_images(x: Tensor, begin: Tensor, end: Tensor, grid: Tensor, merge: i
     last = (counts + 2).cumsum(0) - 1
     enclosed = begin.repeat(len(x) + 2 * len(grid), 1).index_copy(0, last, end.expand(len(grid), -1))
     return enclosed.index_copy(0, places, x)
+
+
+def size_grids(sizes: Tensor) -> Tensor:
+    """Frames (one), rows and columns of images: sizes (N, 2) -> (N, 3)"""
+    return F.pad(sizes, (1, 0), value=1)
+
+
+def merge_grids(grid: Tensor, merge: int) -> Tensor:
+    """The grids of images in which each block of merge x merge patches has become one. (N, 3) -> (N, 3)"""
+    return torch.cat((grid[:, :1], grid[:, 1:] // merge), dim=1)
+
+
+def merge_blocks(x: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """Blocks of merge x merge neighbours side by side, row by row. x (1, T, C) -> (blocks, merge ** 2 * C)"""
+    return mean_of_frames(x, grid, merge).flatten(1)
+
+
+def positions_nearest(table: Tensor, x: Tensor, grid: Tensor) -> Tensor:
+    """The place in a square table on which each patch of an image of any shape falls. table (N * N, C) -> (1, T, C)"""
+    side = math.isqrt(table.shape[0])
+    row, column = patch_places(x, grid, 1)
+    image, _ = patch_images(x, grid)
+    edges = torch.arange(1 / side, 1.0, 1 / side, device=x.device)
+    rows = torch.bucketize(row / grid[image, 1], edges, right=True)
+    columns = torch.bucketize(column / grid[image, 2], edges, right=True)
+    return F.embedding(rows * side + columns, table)[None]

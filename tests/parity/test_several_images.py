@@ -99,3 +99,51 @@ def test_idefics3(edit: Any, tmp_path: Path) -> None:
         image_token_id=PLACE,
     )
     check(reference("Idefics3ForConditionalGeneration", config), tmp_path, several_inputs(4), edit=edit)
+
+
+@pytest.mark.parametrize("mode", ["16x", "4x"])
+@pytest.mark.parametrize("name", ["MiniCPMV4_6", "MiniCPMOcr"])
+def test_minicpm_whose_patches_stand_in_a_strip(name: str, mode: str, tmp_path: Path) -> None:
+    linear = {f"linear_{key}": 2 for key in ("num_key_heads", "num_value_heads")}
+    heads = {f"linear_{key}_head_dim": 8 for key in ("key", "value")}
+    kinds = ["linear_attention", "full_attention"]
+    config = getattr(transformers, f"{name}Config")(
+        text_config=transformers.Qwen3_5TextConfig(**TEXT, **linear, **heads, head_dim=16, layer_types=kinds),
+        vision_config=VISION | {"image_size": 32},
+        insert_layer_id=0,
+        image_token_id=PLACE,
+        video_token_id=PLACE + 1,
+        downsample_mode=mode,
+        merger_times=1 + (mode == "4x"),
+    )
+    generator = torch.Generator().manual_seed(1)
+    sizes = torch.tensor([[8, 4], [4, 4]])
+    ids = torch.randint(3, 80, (2, 10), generator=generator)
+    ids[0, 2:4], ids[1, 3] = PLACE, PLACE
+    right = torch.ones_like(ids)
+    right[:, -2:] = 0
+    pixels = torch.randn(1, 3, 8, 48 * 8, generator=generator)
+    images = {"pixel_values": pixels, "target_sizes": sizes}
+    videos = {"pixel_values_videos": pixels, "target_sizes_videos": sizes}
+    inputs = {
+        "right": {"input_ids": ids, "attention_mask": right, **images},
+        "left": {"input_ids": ids.roll(2, 1), "attention_mask": right.flip(1), **images},
+        "video": {"input_ids": torch.where(ids == PLACE, PLACE + 1, ids), "attention_mask": right, **videos},
+        "words": {"input_ids": ids[:, :2], "attention_mask": right[:, :2]},
+    }
+    check(reference(f"{name}ForConditionalGeneration", config), tmp_path, inputs)
+
+
+def test_minicpm_without_a_place_for_images(tmp_path: Path) -> None:
+    linear = {f"linear_{key}": 2 for key in ("num_key_heads", "num_value_heads")}
+    config = transformers.MiniCPMV4_7Config(
+        text_config=transformers.Qwen3_5TextConfig(
+            **TEXT, **linear, head_dim=16, layer_types=["linear_attention", "full_attention"]
+        ),
+        vision_config=VISION | {"image_size": 32},
+    )
+    inputs = {
+        name: {**values, "pixel_values": torch.randn(1, 3, 8, 8)}
+        for name, values in several_inputs(4, mask=False).items()
+    }
+    check(reference("MiniCPMV4_7ForConditionalGeneration", config), tmp_path, inputs)

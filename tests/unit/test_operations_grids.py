@@ -11,18 +11,22 @@ from mapper.operations.grids import (
     end_rows,
     frame_waves,
     mean_of_frames,
+    merge_blocks,
+    merge_grids,
     merge_neighbours,
     patch_images,
     patch_places,
     positions_at_corners,
     positions_cubic,
     positions_linear,
+    positions_nearest,
     positions_smooth,
     positions_smooth_padded,
     restore_order,
     same_frame_mask,
     same_image_mask,
     same_window_mask,
+    size_grids,
     window_order,
 )
 
@@ -137,3 +141,13 @@ def test_rows_end_and_images_are_enclosed() -> None:
     assert rows[:, 0].tolist() == [1, 2, 0, 3, 4, 0, 5, 0]
     whole = enclose_images(rows, torch.tensor([7.0]), torch.tensor([8.0]), grid, 2)
     assert whole[:, 0].tolist() == [7, 1, 2, 0, 3, 4, 0, 8, 7, 5, 0, 8]
+
+
+def test_patches_of_a_strip_are_placed_and_merged() -> None:
+    grid = size_grids(torch.tensor([[4, 2], [2, 2]]))
+    assert grid.tolist() == [[1, 4, 2], [1, 2, 2]]
+    assert merge_grids(grid, 2).tolist() == [[1, 2, 1], [1, 1, 1]]
+    x = torch.arange(12.0)[None, :, None]
+    assert merge_blocks(x, grid, 2).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    table = torch.arange(16.0)[:, None]
+    assert positions_nearest(table, x, grid).flatten().tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 8, 10]
