@@ -15,6 +15,7 @@ from mapper.errors import shorten
 from mapper.inference.config import Config, Spared
 from mapper.inference.matching import FamilyMatch, is_recognised
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
+from mapper.naming.words import normal
 from mapper.rulebook.vocabulary import Region
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ def _overrides(family: Family, names: Names | None, region: Region | None = None
         pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())
     ]
     unused = {pattern: why for pattern, why in family.unused.items() if pattern not in read}
-    return Overrides(family.names, family.kinds, family.transposed, family.forms, unused, region)
+    return Overrides(
+        family.names, family.kinds, family.transposed, family.forms, unused, family.folders, region
+    )
 
 
 def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names: Names) -> Families:
@@ -150,6 +153,8 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
         return Families(match)
     wanted = dict(_named_parts(config, _defaults(match)))
     words = {tower: Vocabulary.tower_words(rulebook.vocabulary, tower) for tower in wanted}
+    for tower, folders in (match.family.folders if match else {}).items():
+        words[tower] = words.get(tower, frozenset()) | frozenset(map(normal, folders))
     parts: list[Part] = []
     findings: list[str] = []
     for tower, (folder, model_types) in wanted.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 from mapper.architecture import Block, Leaf, Place
 from mapper.errors import listed, shorten
-from mapper.inference.names import Names, ends, words_of
+from mapper.inference.names import EITHER, Names, ends, words_of
 from mapper.inference.scopes import Scope
 from mapper.naming.vocabulary import pattern_words
 from mapper.rulebook.families import Family
@@ -40,7 +40,11 @@ def lacking_kept_roles(family: Family, every: Iterable[Scope]) -> list[str]:
 
 def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
     """A line for each leaf without a use under a name that every checkpoint of a family has: its shapes make no sense."""
-    patterns = [pattern_words(pattern) for pattern in (*family.requires, *family.recognise)]
+    patterns = [
+        pattern_words(either)
+        for pattern in (*family.requires, *family.recognise)
+        for either in pattern.split(EITHER)
+    ]
     lines = []
     for leaf in idle:
         words = words_of(leaf.place)

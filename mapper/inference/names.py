@@ -13,6 +13,7 @@ from mapper.naming.words import normal
 from mapper.rulebook.vocabulary import Region
 
 EVERYWHERE = Place()
+EITHER = " | "  # between patterns of which one is enough
 
 
 class Names:
@@ -41,7 +42,13 @@ class Names:
         return part
 
     def has(self, pattern: str, shape: Sequence[Any] | None = None, within: Place = EVERYWHERE) -> bool:
-        """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent)."""
+        """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent).
+
+        `a | b` asks for either.
+        """
+        return any(self._has(either, shape, within) for either in pattern.split(EITHER))
+
+    def _has(self, pattern: str, shape: Sequence[Any] | None, within: Place) -> bool:
         wanted, folder = pattern_words(pattern), words_of(within)
         last = NUMBER if wanted[-1].isdigit() else wanted[-1]
         outside = pattern.startswith(TOWER)

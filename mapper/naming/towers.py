@@ -33,6 +33,7 @@ class Towers:
             lists = [step.place for step in reading.steps if step.indices is not None]
             if lists and reading.steps[-1].kind == "attention":
                 sizes[lists[0]] += reading.found.spot.place.instances
+        self.vocabulary = vocabulary
         self.names = _names(sizes, vocabulary)
         self.folders = {place: _folder(place, name, self.names) for place, name in self.names.items()}
         self.numbers = _numbers(sizes, self.names)
@@ -60,8 +61,11 @@ class Towers:
         return max(inside)[1] if inside else self.beside(reading)
 
     def beside(self, reading: Reading) -> str | None:
-        """The tower whose layers stand in the folder around a leaf of towers, where it has none of its own."""
+        """The tower that a family gives a folder to, or whose layers stand in the folder around a leaf of towers."""
         place = reading.found.spot.place
+        said = [self.vocabulary.folders.get(normal(part)) for part in place if isinstance(part, str)]
+        if any(said) and not reading.at_root:
+            return next(filter(None, said))
         if reading.match is None or reading.match.entry.scope != "tower":
             return None
         names = {name for list_, name in self.names.items() if place[: len(list_) - 1] == list_[:-1]}
@@ -77,7 +81,7 @@ class Towers:
 
 def _names(sizes: Counter[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
     """A name for each list of layers: "tower" for one alone, else by the first word that tells it from others."""
-    if len({_stem(place) for place in sizes}) <= 1:
+    if len({_stem(place) for place in sizes}) <= 1 and not vocabulary.folders:
         return dict.fromkeys(sizes, "tower")
     names = {place: _word(place, sizes, vocabulary) for place in sizes}
     if len({_told(place, name, vocabulary) for place, name in names.items()}) == 1:

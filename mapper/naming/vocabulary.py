@@ -141,6 +141,7 @@ class Overrides:
     transposed: Sequence[str] = ()  # Linear layers whose weight is stored [in, out]
     forms: Mapping[str, str] = field(default_factory=dict)  # pattern -> form of a leaf ("offset")
     unused: Mapping[str, str] = field(default_factory=dict)  # pattern -> why
+    folders: Mapping[str, Sequence[str]] = field(default_factory=dict)  # tower -> names of folders
     region: Region | None = None  # the paths that it is meant for; None: all
     origin: str = "the family"  # as messages name it
 
@@ -175,7 +176,9 @@ class Vocabulary:
             self.block_kinds |= file.block_kinds
             self.roles_of |= file.roles_of
             self.tensors |= {name: purpose for purpose, names in file.tensors.items() for name in names}
+        self.folders: dict[str, str] = {}  # name of a folder -> the tower that a family says it is of
         for rank, own in enumerate(overrides, 1):
+            self.folders |= {normal(word): tower for tower, words in own.folders.items() for word in words}
             for entry in own.entries():
                 self.tries[entry.section].add(entry, rank)
 
@@ -189,10 +192,10 @@ class Vocabulary:
 
     def tower(self, word: str | tuple[int, ...]) -> str | None:
         """The tower that a folder's name stands for, if any."""
-        match = (
-            next(iter(self.tries["towers"].matches([normal(word)])), None) if isinstance(word, str) else None
-        )
-        return match.entry.target if match else None
+        if not isinstance(word, str):
+            return None
+        match = next(iter(self.tries["towers"].matches([normal(word)])), None)
+        return self.folders.get(normal(word)) or (match.entry.target if match else None)
 
     @staticmethod
     def tower_words(files: Iterable[VocabularyFile], tower: str) -> frozenset[str]:

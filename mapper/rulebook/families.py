@@ -50,6 +50,7 @@ class Family:
     towers: dict[
         str, Any
     ]  # tower -> its model_type (or several, the first that fits) where its own config names none, or that by the type of the whole
+    folders: dict[str, tuple[str, ...]]  # tower -> names of folders that are its own here
     varies: tuple[str, ...]  # roles that some layers have and others, of the same flow, have not
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
     names: dict[str, str]  # pattern -> role path
@@ -106,6 +107,7 @@ def read_family(document: Document) -> Family:
         promises={key: _flows(fields, key, value) for key, value in fields.mapping("promises").items()},
         unbiased=fields.words("unbiased") if "unbiased" in fields.data else None,
         towers=_towers(fields),
+        folders={key: _flows(fields, key, value) for key, value in fields.mapping("folders").items()},
         varies=fields.words("varies"),
         by_type_only=fields.flag("by_type_only"),
         names=_texts(fields, "names"),
@@ -223,6 +225,7 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
             "brings",
             "requires_of",
             "towers",
+            "folders",
             "promises",
             "names",
             "kinds",

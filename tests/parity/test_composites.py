@@ -204,7 +204,7 @@ def test_qwen2_vl(name: str, tmp_path: Path) -> None:
     check(reference(f"{name}ForConditionalGeneration", config), tmp_path, inputs)
 
 
-@pytest.mark.parametrize("name", ["Qwen3VL", "Qwen3VLMoe"])
+@pytest.mark.parametrize("name", ["Qwen3VL", "Qwen3VLMoe", "Cosmos3Omni"])
 def test_qwen3_vl_whose_first_layers_take_in_deeper_features(name: str, tmp_path: Path) -> None:
     rope = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 1, 1]}
     experts = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}

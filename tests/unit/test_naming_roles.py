@@ -115,6 +115,16 @@ def test_what_stands_beside_the_layers_of_a_tower_without_a_folder_is_in_it(file
     ]  # fmt: skip
 
 
+def test_a_family_gives_folders_to_towers(files):
+    names = ["layers.0.mlp.fc1", "embed_tokens", "norm", "blocks.0.mlp.fc1", "merger.norm"]
+    overrides = Overrides(folders={"vision": ["blocks", "merger"], "text": ["embed_tokens", "norm"]})
+    found = roles(files, names, overrides)
+    assert {name: found[name].partition(".")[0] for name in names} == {
+        "layers.0.mlp.fc1": "text", "embed_tokens": "text", "norm": "text", "blocks.0.mlp.fc1": "vision",
+        "merger.norm": "vision",
+    }  # fmt: skip
+
+
 def test_lists_of_lists_are_stages(files):
     names = ["encoder.layers.0.blocks.0.mlp.fc1", "encoder.layers.0.downsample.norm"]
     assert roles(files, names) == {
