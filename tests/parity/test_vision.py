@@ -286,3 +286,16 @@ def test_swin2sr(upsampler: str, scale: int, tmp_path: Path) -> None:
 def test_swin2sr_without_a_head(tmp_path: Path) -> None:
     config = transformers.Swin2SRConfig(image_size=4, embed_dim=16, depths=[2], num_heads=[2], window_size=8)
     check(reference("Swin2SRModel", config), tmp_path, image_inputs(own=(8, 8)))
+
+
+@pytest.mark.parametrize("heads", [4, 1])
+def test_vjepa2(heads: int, tmp_path: Path) -> None:
+    config = transformers.VJEPA2Config(
+        patch_size=8, crop_size=16, frames_per_clip=4, tubelet_size=2, hidden_size=32, num_attention_heads=heads,
+        num_hidden_layers=2, mlp_ratio=2.0, num_pooler_layers=1, pred_hidden_size=24, pred_num_attention_heads=2,
+        pred_num_hidden_layers=1, pred_mlp_ratio=2.0, qkv_bias=heads == 4, hidden_act="gelu", layer_norm_eps=1e-4,
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"own size": (2, 4, 3, 16, 16), "longer": (1, 6, 3, 16, 16), "one frame": (2, 1, 3, 16, 16)}
+    cases = {k: {"pixel_values_videos": torch.randn(v, generator=generator)} for k, v in shapes.items()}
+    check(reference("VJEPA2ForVideoClassification", config), tmp_path, cases)

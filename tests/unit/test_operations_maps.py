@@ -10,6 +10,7 @@ from mapper.operations.focal import weigh_contexts
 from mapper.operations.maps import coarsest_first, patches_as_image, sizes_above, whole_patches
 from mapper.operations.patches import append_tokens
 from mapper.operations.positions import resize_between
+from mapper.operations.tubes import at_least_frames, rotate_by_axis, tube_places
 from mapper.operations.windows import halve_map
 
 
@@ -65,3 +66,13 @@ def test_colours_come_back_and_pixels_are_cut() -> None:
 def test_a_map_of_half_the_size_has_the_largest_of_each_four() -> None:
     x = torch.arange(16.0).view(1, 4, 4, 1)
     assert halve_map(x)[0, :, :, 0].tolist() == [[5, 7], [13, 15]]
+
+
+def test_patches_of_a_video_are_turned_by_time_row_and_column() -> None:
+    x = torch.randn(1, 2, 8, 20)
+    places = tube_places(x[:, 0], 2)
+    assert places.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1] * 2, [0, 1] * 4]
+    turned = rotate_by_axis(x, places)
+    assert torch.equal(turned[:, :, 0], x[:, :, 0])  # the first place turns nothing
+    assert torch.equal(turned[..., 18:], x[..., 18:])
+    assert at_least_frames(torch.zeros(1, 1, 3, 4, 4), 2).shape[1] == 2
