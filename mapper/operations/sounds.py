@@ -160,3 +160,15 @@ def frames_behind(x: Tensor, frames: Tensor | None) -> Tensor | None:
     if frames is None or frames.shape[1] == x.shape[1]:
         return frames
     return (frames[:, : 2 * x.shape[1]].unflatten(1, (-1, 2)) != 0).all(dim=2)
+
+
+def vectors_of_sounds(x: Tensor, sounds: Tensor) -> Tensor:
+    """The vectors of each sound, found in N parts of it. x (B * N, T, W), sounds (B, ...) -> (B, N * T, W)"""
+    return x.unflatten(0, (sounds.shape[0], -1)).flatten(1, 2)
+
+
+def shown_vectors(x: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    """The vectors that a mask shows, of all sounds in one row. x (B, T, W), mask (B, T) -> (N, W)"""
+    if x is None:
+        return None
+    return x.flatten(0, 1) if mask is None else x[mask.bool()]

@@ -41,7 +41,7 @@ transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5  # of max(1, largest value): float32, other kernels
 NOT_COMPARED = ("hidden_states", "attentions", "past_key_values", "loss", "cross_attentions", "cache_params")
 COMPARED = "compared"  # no input: the mask of an output whose positions are not those of a mask that is given
-CONFIGS = {"querier": "qformer_config"}  # tower: what its part of a config is called, if not tower_config
+CONFIGS = {"querier": ("qformer_config", "projector_config")}  # tower: other names of its config
 Inputs = Mapping[str, Any]  # what is no tensor is a keyword of the reference alone
 
 
@@ -128,8 +128,8 @@ def record(made: Pair, report: Any, worst: float) -> None:
     record_line(report.family, made.reference.config.model_type, name, worst)
     config = json.loads((made.folder / "config.json").read_text())
     for tower, family in report.towers.items():
-        model_type = config.get(CONFIGS.get(tower, f"{tower}_config"), {}).get("model_type")
-        if model_type:
+        parts = (config.get(name, {}) for name in (f"{tower}_config", *CONFIGS.get(tower, ())))
+        if model_type := next((part["model_type"] for part in parts if "model_type" in part), None):
             record_line(family, model_type, name, worst)
 
 

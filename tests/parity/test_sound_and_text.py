@@ -188,3 +188,39 @@ def test_higgs_audio_hears_codes(tmp_path: Path) -> None:
         cases[name] = {**case, "input_ids": ids, "audio_input_ids": codes, "audio_input_ids_mask": real}
     cases["words alone"] = text_inputs(vocab_size=PLACE)["right"]
     check(reference("HiggsAudioV2ForConditionalGeneration", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("name", ["GraniteSpeech", "GraniteSpeechPlus"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_granite_speech_asks_about_stretches(name: str, tied: bool, tmp_path: Path) -> None:
+    encoder = {
+        "input_dim": 10, "hidden_dim": 24, "num_layers": 3, "num_heads": 2, "dim_head": 8, "context_size": 9,
+        "max_pos_emb": 12, "output_dim": 7, "conv_kernel_size": 5, "feedforward_mult": 2,
+    }  # fmt: skip
+    queries = {
+        "model_type": "blip_2_qformer", "hidden_size": 20, "num_hidden_layers": 3, "num_attention_heads": 2,
+        "intermediate_size": 28, "encoder_hidden_size": 24,
+    }  # fmt: skip
+    config = getattr(transformers, f"{name}Config")(
+        text_config={**TEXT, "model_type": "granite", "embedding_multiplier": 3.0, "logits_scaling": 2.0, "attention_multiplier": 0.3},
+        encoder_config=encoder, projector_config=queries, window_size=6, downsample_rate=3, audio_token_index=PLACE,
+        tie_word_embeddings=tied,
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, PLACE, (2, 14), generator=generator)
+    ids[0, 2:8], ids[1, 3:7] = (
+        PLACE,
+        PLACE,
+    )  # 16 frames are three stretches of two queries; of the second two are heard
+    real = torch.ones_like(ids)
+    real[1, -3:] = 0
+    sounds = {
+        "input_features": torch.randn(2, 16, 10, generator=generator),
+        "input_features_mask": torch.tensor([[True] * 6, [True] * 4 + [False] * 2]),
+    }
+    cases = {
+        "right": {"input_ids": ids, "attention_mask": real, **sounds},
+        "one": {"input_ids": ids[:1], "input_features": sounds["input_features"][:1]},
+        "no sound": {"input_ids": ids, "attention_mask": real},
+    }
+    check(reference(f"{name}ForConditionalGeneration", config), tmp_path, cases)

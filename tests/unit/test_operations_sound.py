@@ -163,3 +163,13 @@ def test_a_frame_made_of_two_is_real_where_both_were():
     assert sounds.frames_behind(torch.zeros(1, 2, 1), frames).tolist() == [[True, False]]
     assert sounds.frames_behind(torch.zeros(1, 5, 1), frames) is frames
     assert sounds.frames_behind(torch.zeros(1, 2, 1), None) is None
+
+
+def test_vectors_of_sounds_stand_in_one_row():
+    x = torch.arange(6.0).view(6, 1, 1)
+    found = sounds.vectors_of_sounds(x, torch.zeros(2, 5))
+    assert found.shape == (2, 3, 1)
+    shown = sounds.shown_vectors(found, torch.tensor([[True, True, False], [True, False, False]]))
+    assert shown.flatten().tolist() == [0, 1, 3]
+    assert sounds.shown_vectors(None, None) is None
+    assert sounds.shown_vectors(found, None).shape == (6, 1)
