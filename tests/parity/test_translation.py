@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import mapper
 from tests.parity.harness import check, reference, text_inputs, transformers
 from tests.parity.test_encoder_decoders import BART, T5, answers, untie
 
@@ -200,3 +201,44 @@ def test_udop(name: str, tmp_path: Path) -> None:
         patch_size=4,
     )
     check(reference(name, config), tmp_path, page(99))
+
+
+PROPHETNET = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "encoder_ffn_dim": 44,
+    "decoder_ffn_dim": 40,
+    "num_encoder_layers": 2,
+    "num_decoder_layers": 2,
+    "num_encoder_attention_heads": 4,
+    "num_decoder_attention_heads": 2,
+    "max_position_embeddings": 30,
+    "num_buckets": 6,
+    "relative_max_distance": 7,
+    "pad_token_id": 1,
+    "activation_function": "relu",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "streams"),
+    [
+        ("ProphetNetModel", 3),
+        ("ProphetNetForConditionalGeneration", 2),
+        ("ProphetNetForConditionalGeneration", 1),
+    ],
+)
+def test_prophetnet(name: str, streams: int, tmp_path: Path) -> None:
+    config = transformers.ProphetNetConfig(**PROPHETNET, ngram=streams)
+    inputs = answers(99)
+    for case in ("right", "left"):  # no output of a stream has the places of a mask
+        inputs[case].pop("decoder_attention_mask") if streams != 2 else None
+    check(reference(name, config), tmp_path, inputs)
+
+
+def test_prophetnet_whose_towers_have_words_of_their_own_is_refused(tmp_path: Path) -> None:
+    model = reference(
+        "ProphetNetModel", transformers.ProphetNetConfig(**PROPHETNET, tie_word_embeddings=False)
+    )
+    model.save_pretrained(tmp_path)
+    assert mapper.inspect(tmp_path).architecture.reading == "skeleton"
