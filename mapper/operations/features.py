@@ -180,3 +180,12 @@ def pooled_tokens(x: Tensor, index: Tensor, grids: Tensor | None) -> Tensor:
         if count != len(kept):
             raise ValueError(f"the grids say {count} vectors, but there are {len(kept)}")
     return kept
+
+
+def place_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: list[int]) -> Tensor:
+    """Embeddings x (B, T, W) with one of rows (N, W) wherever input_ids (B, T) are the id of that row."""
+    if rows is None:
+        return x
+    for row, place_id in zip(rows, ids, strict=False):
+        x = torch.where((input_ids == place_id)[..., None], row.to(x.dtype), x)
+    return x

@@ -127,3 +127,21 @@ def test_squares_of_patches(name: str, layer: int, tmp_path: Path) -> None:
     inputs["one"] = {**inputs["one"], "image_sizes": torch.tensor([[16, 16]])}  # taken, and read by neither
     made = check(reference(f"{name}ForConditionalGeneration", config), tmp_path, inputs)
     assert "image_sizes is not read" in made.source.replace("\n        ", " ")
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_visual_words_between_marks(stride: int, tmp_path: Path) -> None:
+    config = transformers.Ovis2Config(
+        text_config=transformers.Qwen2Config(**TEXT, tie_word_embeddings=stride == 1),
+        vision_config=VISION
+        | {"vocab_size": 17, "hidden_stride": stride, "image_size": 16 * stride, "hidden_act": "gelu"},
+        image_token_id=PLACE,
+        visual_indicator_token_ids=[91, 92, 93, 94, 95],
+        hidden_size=32,
+        tie_word_embeddings=stride == 1,
+    )
+    inputs = image_text_inputs(4, 3, 16 * stride, 16 * stride)
+    for values in inputs.values():
+        values["input_ids"][:, 1::12] = 92
+        values["input_ids"][:, 2] = 95
+    check(reference("Ovis2ForConditionalGeneration", config), tmp_path, inputs)
