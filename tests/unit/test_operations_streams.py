@@ -1,38 +1,26 @@
-"""Streams that say words further ahead."""
+"""Residuals in streams: weights that sum to one, sub-layers between."""
 
 from __future__ import annotations
 
 import torch
 
-from mapper.operations import streams
+from mapper.operations.streams import balance, join_streams, open_streams, stream_weights
 
 
-def test_the_first_stream_has_the_last_vector():
-    x, ahead = torch.zeros(2, 3, 1), torch.tensor([10.0, 20.0, 30.0])[None, :, None]
-    joined = streams.join_streams(x, ahead, torch.tensor([[1.0], [2.0]]))
-    assert joined[1].flatten().tolist() == [0, 0, 0, 12, 22, 32, 11, 21, 31]
+def test_rows_and_columns_sum_to_one() -> None:
+    torch.manual_seed(0)
+    weights = balance(torch.randn(2, 5, 3, 3), 50, 1e-6)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5, 3), rtol=0, atol=1e-4)
+    torch.testing.assert_close(weights.sum(-2), torch.ones(2, 5, 3), rtol=0, atol=1e-4)
 
 
-def seen(stream: int, mask: torch.Tensor | None) -> list[list[bool]]:
-    """Which of 4 positions of the main stream, and behind them of its own, each of a stream sees: two streams ahead."""
-    q = torch.zeros(1, 1, 12, 8)
-    v = torch.zeros(1, 1, 12, 8)
-    v[0, 0, :4, :4], v[0, 0, stream * 4 : stream * 4 + 4, 4:] = torch.eye(4), torch.eye(4)
-    out = streams.attend_streams(q, q, v, torch.zeros(1, 12, 6), mask, 2, 8)
-    return [(row > 0).tolist() for row in out[0, 0, stream * 4 : stream * 4 + 4]]
-
-
-def test_a_stream_sees_what_it_is_ahead_of_the_first_and_itself():
-    rows = seen(2, None)
-    assert [row[:4] for row in rows] == [
-        [True, False, False, False],
-        [True, False, False, False],
-        [True, True, False, False],
-        [True, True, True, False],
-    ]
-    assert [row[4:] for row in rows] == torch.eye(4).bool().tolist()
-
-
-def test_padding_of_the_main_stream_is_hidden():
-    mask = torch.tensor([False, True, True, True])[None, None, None]
-    assert seen(1, mask)[3] == [False, True, True, True, False, False, False, True]
+def test_weights_that_say_nothing_read_and_write_all_streams_alike() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 4)
+    streams = open_streams(x, 3)
+    inner, write, mixing = stream_weights(
+        streams, torch.zeros(15, 12), torch.zeros(15), torch.zeros(3), 20, 1e-6, 1e-5
+    )
+    torch.testing.assert_close(inner, 1.5 * x, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(write, torch.ones(2, 5, 3))
+    torch.testing.assert_close(join_streams(x, streams, write, mixing), 2 * streams, rtol=1e-4, atol=1e-5)
