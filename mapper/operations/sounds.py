@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mapper.operations.positions import sinusoids_interleaved
 from mapper.operations.rotary import rotate_partial_interleaved
 
 
@@ -172,3 +173,26 @@ def shown_vectors(x: Tensor | None, mask: Tensor | None) -> Tensor | None:
     if x is None:
         return None
     return x.flatten(0, 1) if mask is None else x[mask.bool()]
+
+
+def norm_bands(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Each band of a spectrogram at mean 0 and variance 1 over its real frames, padding 0.
+
+    x (B, T, bands), mask (B, T)
+    """
+    real = torch.ones_like(x[..., :1]) if mask is None else (mask != 0).unsqueeze(-1).to(x.dtype)
+    count = real.sum(dim=1, keepdim=True)
+    centred = (x - (x * real).sum(dim=1, keepdim=True) / count.clamp(min=1)) * real
+    deviation = (centred.square().sum(dim=1, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
+    return centred / (deviation + 1e-5)
+
+
+def active_speakers(logits: Tensor, count: int, threshold: float) -> Tensor:
+    """Who is heard, on the mean of each `count` frames, with more than `threshold`. (B, T * count, S) -> (B, T, S)"""
+    return logits.sigmoid().unflatten(1, (-1, count)).mean(dim=2) > threshold
+
+
+def speaker_vectors(x: Tensor, size: int) -> Tensor:
+    """The sum of the waves of the speakers, each times its number. x (B, T, S) -> (B, T, size)"""
+    waves = sinusoids_interleaved(x, torch.arange(x.shape[-1], device=x.device), size)
+    return x @ waves

@@ -224,3 +224,37 @@ def test_granite_speech5_halves_in_some_layers(tmp_path: Path) -> None:
         torch.arange(10) < (cases["padded"]["attention_mask"].sum(dim=1) // 4)[:, None]
     )
     check(reference(GraniteSpeech5Encoder, config), tmp_path, cases)
+
+
+def test_nemotron_transcribe_hears_speakers(tmp_path: Path) -> None:
+    from transformers.models.nemotron3_5_transcribe import configuration_nemotron3_5_transcribe as configs
+    from transformers.models.nemotron3_5_transcribe import modeling_nemotron3_5_transcribe as models
+
+    encoder = {**TOWER, "num_mel_bins": 16, "subsampling_factor": 4, "num_key_value_heads": 4}
+    config = configs.Nemotron3_5TranscribeAudioConfig(
+        asr_config={**encoder, "rope_parameters": {"rope_theta": 500.0, "partial_rotary_factor": 0.5, "rope_type": "default"}},
+        diarization_config={
+            "model_type": "nemotron3_diarization",
+            "audio_config": {**encoder, "hidden_size": 24, "hidden_act": "relu", "model_type": "nemotron3_diarization_audio"},
+            "head_config": {"hidden_size": 20, "num_speakers": 3, "audio_hidden_size": 24, "subsampling_factor": 4},
+            "streaming_config": {"num_speakers": 3, "subsampling_factor": 4},
+        },
+        speaker_activity_threshold=0.45,
+    )  # fmt: skip
+    cases = features(40, 16, mask="input_features_mask", last=True)
+    real = cases["padded"]["input_features_mask"]
+    cases["padded"]["compared"] = real[:, ::4].bool()
+    model = reference(models.Nemotron3_5TranscribeAudioModel, config)
+    made = check(model, tmp_path, {name: case for name, case in cases.items() if name != "padded"})
+    given = {key: value for key, value in cases["padded"].items() if key != "compared"}
+    with torch.no_grad():
+        wanted, got = made.reference(**given), made.built(**given)
+    for name, kept in (
+        ("last_hidden_state", real[:, ::4]),
+        ("asr_last_hidden_state", real[:, ::4]),
+        ("speaker_logits", real),
+    ):
+        difference = (getattr(got, name) - getattr(wanted, name))[kept.bool()].abs().max()
+        assert difference < 1e-5, name
+    with pytest.raises(ValueError, match="positions"):
+        made.built(input_features=torch.zeros(1, 500 * 4 + 4, 16))

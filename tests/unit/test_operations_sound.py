@@ -173,3 +173,21 @@ def test_vectors_of_sounds_stand_in_one_row():
     assert shown.flatten().tolist() == [0, 1, 3]
     assert sounds.shown_vectors(None, None) is None
     assert sounds.shown_vectors(found, None).shape == (6, 1)
+
+
+def test_bands_are_normed_over_real_frames():
+    x = torch.randn(2, 6, 3)
+    mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    normed = sounds.norm_bands(x, mask)
+    assert normed[1, 4:].abs().max() == 0
+    assert torch.allclose(normed[1, :4].mean(dim=0), torch.zeros(3), atol=1e-6)
+    assert torch.allclose(normed[1, :4].std(dim=0), torch.ones(3), atol=1e-4)
+    assert torch.allclose(normed[0], sounds.norm_bands(x[:1], None)[0])
+
+
+def test_who_speaks_is_heard_on_the_mean_of_frames():
+    logits = torch.tensor([[[4.0, -4.0], [-1.0, -4.0]]])
+    active = sounds.active_speakers(logits, 2, 0.5)
+    assert active.tolist() == [[[True, False]]]
+    vectors = sounds.speaker_vectors(torch.eye(2)[None], 4)
+    assert vectors[0, 0].tolist() == [0, 1, 0, 1]  # the waves at place 0
