@@ -299,3 +299,20 @@ def test_vjepa2(heads: int, tmp_path: Path) -> None:
     shapes = {"own size": (2, 4, 3, 16, 16), "longer": (1, 6, 3, 16, 16), "one frame": (2, 1, 3, 16, 16)}
     cases = {k: {"pixel_values_videos": torch.randn(v, generator=generator)} for k, v in shapes.items()}
     check(reference("VJEPA2ForVideoClassification", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_pp_ocrv5_server_rec(biased: bool, tmp_path: Path) -> None:
+    backbone = transformers.HGNetV2Config(
+        embedding_size=8, depths=[1, 2], hidden_sizes=[8, 16], stem_channels=[3, 8, 8], stage_in_channels=[8, 8],
+        stage_mid_channels=[6, 10], stage_out_channels=[8, 16], stage_num_blocks=[2, 1], stage_downsample=[False, True],
+        stage_light_block=[False, True], stage_kernel_size=[3, 5], stage_numb_of_layers=[2, 2], hidden_act="silu",
+        stage_downsample_strides=[[1, 1], [2, 1]], stem_strides=[2, 1, 1, 2 if biased else 1, 1], out_features=["stage2"],
+    )  # fmt: skip
+    config = transformers.PPOCRV5ServerRecConfig(
+        backbone_config=backbone, hidden_size=24, num_attention_heads=4, mlp_ratio=2.0, depth=2, head_out_channels=11,
+        conv_kernel_size=[1, 3], qkv_bias=biased, hidden_act="gelu", layer_norm_eps=1e-4,
+    )  # fmt: skip
+    height = 24 if biased else 12
+    cases = image_inputs((height, 80), own=(height, 48))
+    check(reference("PPOCRV5ServerRecForTextRecognition", config), tmp_path, cases)
