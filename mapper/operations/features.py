@@ -75,6 +75,35 @@ def grid_positions(
     token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
     columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
     """
+    return count_positions(
+        token_types, attention_mask, image_grids, video_grids, intervals, merge_size, past_times=False
+    )
+
+
+def timed_positions(
+    token_types: Tensor | None,
+    attention_mask: Tensor | None,
+    image_grids: Tensor | None,
+    video_grids: Tensor | None,
+    intervals: list[float] | None,
+    merge_size: int,
+) -> Tensor | None:
+    """grid_positions where what stands behind a video is behind its last frame too (paper 2503.20215)."""
+    return count_positions(
+        token_types, attention_mask, image_grids, video_grids, intervals, merge_size, past_times=True
+    )
+
+
+def count_positions(
+    token_types: Tensor | None,
+    attention_mask: Tensor | None,
+    image_grids: Tensor | None,
+    video_grids: Tensor | None,
+    intervals: list[float] | None,
+    merge_size: int,
+    past_times: bool,
+) -> Tensor | None:
+    """grid_positions, or, past the times of frames, timed_positions."""
     grids = {1: image_grids, 2: video_grids}
     if token_types is None or (image_grids is None and video_grids is None):
         return None
@@ -94,9 +123,14 @@ def grid_positions(
             times = (torch.arange(frames, device=types.device) * step).long()
             sides = [torch.arange(side // merge_size, device=types.device) for side in (rows, columns)]
             found.append(start + torch.cartesian_prod(times, *sides).T)
-            start += max(rows, columns) // merge_size
+            start = int(found[-1].max()) + 1 if past_times else start + max(rows, columns) // merge_size
         positions[:, row, real] = torch.cat(found, dim=1)
     return positions
+
+
+def place_kinds(input_ids: Tensor, image_id: int, video_id: int) -> Tensor:
+    """1 at places for images, 2 at those for videos, else 0. (B, T)"""
+    return (input_ids == image_id).long() + 2 * (input_ids == video_id).long()
 
 
 def frame_intervals(video_grids: Tensor | None, seconds: Tensor | None, rate: float) -> list[float] | None:

@@ -36,3 +36,13 @@ def test_places_pool_the_patches_that_they_have() -> None:
     assert kept.flatten().tolist() == [0, 1]
     with pytest.raises(ValueError, match="the grids say 6 vectors, but there are 2"):
         features.pooled_tokens(kept, index[:2], torch.tensor([[1, 2, 3]]))
+
+
+def test_words_behind_a_video_are_behind_its_last_frame() -> None:
+    kinds = features.place_kinds(torch.tensor([[3, 9, 9, 9, 9, 3]]), 8, 9)
+    assert kinds.tolist() == [[0, 2, 2, 2, 2, 0]]
+    grids = torch.tensor([[2, 2, 4]])
+    for function, last in ((features.grid_positions, 3), (features.timed_positions, 7)):
+        found = function(kinds, None, None, grids, [5.0], 2)
+        assert found[0, 0].tolist() == [0, 1, 1, 6, 6, last]
+        assert found[2, 0].tolist() == [0, 1, 2, 1, 2, last]
