@@ -157,6 +157,11 @@ def lines(text: str, indent: int) -> list[str]:
         return _enclosed(start, value, parts, indent) if parts else [pad + text]
     at, end = next(pair for pair in brackets if not fitting or pair[0] in fitting)
     is_call = at > 0 and (text[at - 1].isalnum() or text[at - 1] in "_)]")
+    body = text[at + 1 : end]
+    is_term = text[at] == "(" and not is_call and not any(_outermost(body, word) for word in (",", " for "))
+    if is_term:  # no display: a comma at its end would make a tuple of it
+        rows = [row for part in _parts(body) or [body] for row in lines(part, indent + 4)]
+        return [pad + text[: at + 1], *rows, pad + text[end:]]
     return [pad + text[: at + 1], *_body(text[at + 1 : end], indent + 4, not is_call), pad + text[end:]]
 
 

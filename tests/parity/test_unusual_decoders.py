@@ -62,3 +62,19 @@ SHARED = {
 def test_state_spaces_beside_attention_that_reads_words(more: dict[str, Any], tmp_path: Path) -> None:
     config = transformers.Zamba2Config(**{**SHARED, **more})
     check(reference("Zamba2ForCausalLM", config), tmp_path, text_inputs(WORDS, positions=False))
+
+
+NEAR, FULL = "sliding_attention", "full_attention"
+STREAMS = {
+    **SIZES, "num_hidden_layers": 4, "layer_types": [NEAR, FULL, NEAR, FULL], "sliding_window": 4, "num_kv_shared_layers": 2, "head_dim": 8, "pad_token_id": 0,
+    "hidden_size_per_layer_input": 6, "vocab_size_per_layer_input": WORDS - 5, "laurel_rank": 5, "altup_num_inputs": 3, "intermediate_size": 24,
+    "activation_sparsity_pattern": [0.9, 0.0, 0.0, 0.5], "bos_token_id": 1, "eos_token_id": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [{}, {"num_kv_shared_layers": 0, "intermediate_size": [24, 24, 32, 24]}])
+def test_streams_of_which_layers_compute_one(more: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.Gemma3nTextConfig(**{**STREAMS, **more})
+    inputs = text_inputs(WORDS, padding=0, left_positions=True)
+    model = reference("Gemma3nForCausalLM", config)
+    check(model, tmp_path, inputs, tolerance=3e-5)  # streams divided by their sizes: float32 noise grows

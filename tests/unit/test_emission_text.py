@@ -235,3 +235,12 @@ def test_a_long_text_of_escapes_is_itself_again(text: str) -> None:
 def test_a_tuple_inside_of_something_keeps_its_brackets(text: str) -> None:
     node = ast.parse(text, mode="eval").body
     assert ast.dump(ast.parse(expression(node), mode="eval").body) == ast.dump(node)
+
+
+def test_brackets_around_a_sum_make_no_tuple_of_it() -> None:
+    names = [f"a_rather_long_name_of_a_term_{at}" for at in range(6)]
+    text = f"y = ({' + '.join(names)}) * 0.5"
+    written = lines(text, 4)
+    assert len(written) > 1
+    body = "\n".join(row.removeprefix("    ") for row in written)
+    assert ast.dump(ast.parse(body)) == ast.dump(ast.parse(text))
