@@ -65,6 +65,12 @@ def test_rembert(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, text_inputs(WORDS, padding=0, segments=2))
 
 
+@pytest.mark.parametrize("name", ["VisualBertModel", "VisualBertForPreTraining"])
+def test_visual_bert_reads_words_without_an_image(name: str, tmp_path: Path) -> None:
+    config = transformers.VisualBertConfig(**BERT, visual_embedding_dim=24)
+    check(reference(name, config), tmp_path, text_inputs(WORDS, padding=1, segments=2))
+
+
 @pytest.mark.parametrize("name", ["XLNetLMHeadModel", "XLNetModel", "XLNetForTokenClassification"])
 def test_xlnet(name: str, tmp_path: Path) -> None:
     config = transformers.XLNetConfig(
