@@ -130,19 +130,21 @@ def assign_owners(root: Folder, program: Program) -> dict[int, Folder]:
     """For every block the folder whose class holds its forward, by the block's identity."""
     owners: dict[int, Folder] = {id(program.root.block): root}
     root.block = program.root.block
-    _assign(program.root.block, root, root, owners, "", program)
+    used = {
+        item for piece in program.pieces.values() for item in piece.used
+    }  # by the block around it or further out
+    _assign(program.root.block, root, root, owners, "", used & set(program.pieces))
     return owners
 
 
 def _assign(
-    block: Block, owner: Folder, root: Folder, owners: dict[int, Folder], tower: str, program: Program
+    block: Block, owner: Folder, root: Folder, owners: dict[int, Folder], tower: str, called: set[int]
 ) -> None:
-    used = program.piece(block).used
     children = [
         item
         for value in block.roles.values()
         for item in _items(value)
-        if isinstance(item, Block) and id(item) in used and id(item) in program.pieces
+        if isinstance(item, Block) and id(item) in called
     ]
     homes = [child.home for child in children]
     for child in children:
@@ -158,7 +160,7 @@ def _assign(
             folder = owner
             owner.methods.append(child)
         owners[id(child)] = folder
-        _assign(child, folder, root, owners, inner, program)
+        _assign(child, folder, root, owners, inner, called)
 
 
 def _items(value: Leaf | Block | list[Block] | list[Leaf]) -> list[Leaf | Block]:

@@ -352,11 +352,13 @@ class _Reading:
         return parsed[name]
 
     def is_called(self, scope: Scope) -> bool:
-        """Whether a block must have a flow: the one around it calls it, or has none itself."""
+        """Whether a block must have a flow: the one around it calls or lends it, or has none itself."""
         outer = scope.parent
         flow = self.flows.get(id(outer)) if outer else None
         if outer is None or flow is None:
             return outer is None or scope.topic in ("layer", "attention", "feed_forward")
+        if scope.block.role in flow.rule.lends:  # a flow further out calls it
+            return True
         return scope.block.role in Needs(flow, _has(outer.block), self.lookup(outer)).bare
 
     def solve_sizes(self, complete: bool) -> dict[int, Sizes]:

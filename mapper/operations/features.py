@@ -30,7 +30,7 @@ def blank_places(input_ids: Tensor, image_id: int, video_id: int) -> Tensor:
 
 
 def place_features_at(x: Tensor, features: Tensor, mask: Tensor | None) -> Tensor:
-    """Embeddings x (B, T, W) with features (..., W) where mask (B, T) is not 0, in order; without it x as it is."""
+    """x (B, T, W) with features (..., W) where mask (B, T) is not 0, in order; without a mask x as it is."""
     return x if mask is None else x.masked_scatter((mask != 0).unsqueeze(-1), features.to(x.dtype))
 
 

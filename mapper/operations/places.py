@@ -52,13 +52,13 @@ def boxes_around(offsets: Tensor, centres: Tensor) -> Tensor:
 
 
 def box_sinusoids(boxes: Tensor, size: int, temperature: float) -> Tensor:
-    """Waves of boxes (..., 4) as x, y, width, height between 0 and 1 (paper 2201.12329) -> (..., 4 * size): y first"""
+    """Waves of boxes (..., 4): x, y, width, height in 0 to 1 (2201.12329) -> (..., 4 * size): y first"""
     sides = point_sinusoids(boxes[..., 2:].flip(-1), size, temperature)
     return torch.cat((point_sinusoids(boxes[..., :2], size, temperature), sides), dim=-1)
 
 
 def fit_waves(waves: Tensor, wanted: Tensor, boxes: Tensor) -> Tensor:
-    """Waves of y and x by how wanted sides (..., 2) stand to those of boxes (..., 4). waves (..., W) -> (..., W)"""
+    """Waves (..., W) of y and x by how wanted sides (..., 2) stand to those of boxes (..., 4) -> (..., W)"""
     shares = (wanted / boxes[..., 2:]).flip(-1)
     return (waves.unflatten(-1, (2, -1)) * shares[..., None]).flatten(-2)
 
@@ -69,7 +69,7 @@ def logits_of(shares: Tensor) -> Tensor:
 
 
 def moved_boxes(x: Tensor, boxes: Tensor, maps: tuple[Tensor, ...]) -> Tensor:
-    """Boxes (..., 4) after what three linear maps, weights and biases in turn, read off x (..., W), before sigmoid."""
+    """Boxes (..., 4) moved by what three linear maps, weights and biases in turn, read off x (..., W)."""
     x = F.relu(F.linear(F.relu(F.linear(x, maps[0], maps[1])), maps[2], maps[3]))
     return (F.linear(x, maps[4], maps[5]) + logits_of(boxes)).sigmoid()
 

@@ -73,7 +73,7 @@ def zero_at(x: Tensor, positions: Tensor, row: int) -> Tensor:
 
 
 def resize_rows(table: Tensor, length: int) -> Tensor:
-    """Fits learned positions to a length, between two of them by both. table (1, 1, P, W) -> (1, length, W)"""
+    """Fits learned positions to a length, each by the two nearest. table (1, 1, P, W) -> (1, length, W)"""
     return F.interpolate(table, size=(length, table.shape[-1]), mode="bilinear")[0]
 
 

@@ -1,40 +1,85 @@
-"""Learned vectors that stand before a text (CPM-Ant), with the biases and masks of what is read behind them."""
+"""Points and boxes that say what to look for in an image, and the masks that are found."""
 
 from __future__ import annotations
 
+import math
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
-def prompted_ids(input_ids: Tensor, first: int, count: int) -> Tensor:
-    """Rows first, first + 1, ... of the word embedding, then the words. (B, T) -> (B, count + T)"""
-    prompt = torch.arange(first, first + count, device=input_ids.device)
-    return torch.cat((prompt.expand(input_ids.shape[0], -1), input_ids.long()), dim=1)
+def point_waves(points: Tensor, table: Tensor) -> Tensor:
+    """Sines and cosines of points (..., 2) in 0 to 1 along stored directions (2, F) -> (..., 2 * F)"""
+    angles = (2 * points - 1).to(table.dtype) @ table * (2 * math.pi)
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)
 
 
-def prompted_segments(input_ids: Tensor, count: int) -> Tensor:
-    """Segment 2 for words, 0 for the prompt and for padding, which is word 0. (B, T) -> (B, count + T)"""
-    return F.pad((input_ids != 0).long() * 2, (count, 0))
+def map_waves(x: Tensor, table: Tensor) -> Tensor:
+    """Waves of where the places of a map stand. x (B, C, Y, X), table (2, F) -> (1, Y * X, 2 * F)"""
+    down = (torch.arange(x.shape[2], device=x.device) + 0.5) / x.shape[2]
+    across = (torch.arange(x.shape[3], device=x.device) + 0.5) / x.shape[3]
+    points = torch.stack(torch.meshgrid(across, down, indexing="xy"), dim=-1)
+    return point_waves(points, table).flatten(0, 1)[None]
 
 
-def segment_buckets(buckets: Tensor, segments: Tensor, count: int, kinds: int) -> Tensor:
-    """Buckets of distances within a segment; behind these `count`, one for each two segments.
+def prompt_points(
+    points: Tensor, labels: Tensor | None, alone: bool, size: int, table: Tensor, kinds: tuple[Tensor, ...]
+) -> Tensor:
+    """Vectors of points: 1 inside of what is meant, 0 outside, -1 in neither, -10 for padding.
 
-    buckets (T, T), segments (B, T), of which there are so many kinds -> (B, T, T), queries down
+    points (B, P, N, 2) in pixels of an image of size, labels (B, P, N) or None: all inside; alone: one point
+    in neither is added; kinds: vectors (1, W) of outside, inside, neither -> (B, P, N or N + 1, W)
     """
-    query, key = segments[:, :, None], segments[:, None, :]
-    return torch.where(query == key, buckets, query * kinds + key + count)
+    labels = torch.ones_like(points[..., 0]) if labels is None else labels.to(points.dtype)
+    points = points + 0.5
+    if alone:
+        points = torch.cat((points, torch.zeros_like(points[:, :, :1])), dim=2)
+        labels = torch.cat((labels, -torch.ones_like(labels[:, :, :1])), dim=2)
+    labels = labels[..., None]
+    x = torch.where(labels == -1, kinds[2], point_waves(points / size, table))
+    x = x.masked_fill(labels == -10, 0.0)
+    return x + (labels == 0) * kinds[0] + (labels == 1) * kinds[1]
 
 
-def hidden_before(bias: Tensor, input_ids: Tensor) -> Tensor:
-    """A bias that hides padding, which stands before a text and behind its prompt, as query and as key.
+def prompt_boxes(boxes: Tensor, size: int, table: Tensor, kinds: tuple[Tensor, ...]) -> Tensor:
+    """Vectors of both corners of boxes (B, P, 4) in pixels; kinds: a vector for each -> (B, P, 2, W)"""
+    corners = point_waves((boxes.unflatten(-1, (2, 2)) + 0.5) / size, table)
+    return corners + torch.cat(kinds)
 
-    Word 0 is padding: of T words, the last are read, as many as are not 0. A query that is hidden sees none.
-    bias (B, H, P + T, P + T), input_ids (B, T)
+
+def prompt_vectors(
+    x: Tensor, points: Tensor | None, labels: Tensor | None, boxes: Tensor | None, size: int, table: Tensor,
+    kinds: tuple[Tensor, ...],
+) -> Tensor:  # fmt: skip
+    """Vectors of what is asked for in images x (B, C, Y, X); where nothing is, one prompt without a vector.
+
+    kinds: vectors of points outside, inside and in neither, and of both corners of a box -> (B, P, N, C)
     """
-    length = input_ids.shape[1]
-    place = torch.arange(length, device=input_ids.device)
-    seen = place >= length - (input_ids != 0).sum(dim=1, keepdim=True)
-    seen = F.pad(seen, (bias.shape[-1] - length, 0), value=True)
-    return bias.masked_fill(~(seen[:, None, :, None] & seen[:, None, None, :]), float("-inf"))
+    found = []
+    if points is not None:
+        found.append(prompt_points(points, labels, boxes is None, size, table, kinds[:3]))
+    if boxes is not None:
+        found.append(prompt_boxes(boxes, size, table, kinds[3:]))
+    return torch.cat(found, dim=2) if found else x.new_zeros(x.shape[0], 1, 0, x.shape[1])
+
+
+def behind_tokens(tokens: Tensor, x: Tensor) -> Tensor:
+    """Learned vectors before those of each prompt. tokens (N, W), x (B, P, M, W) -> (B * P, N + M, W)"""
+    return torch.cat((tokens.expand(*x.shape[:2], -1, -1), x), dim=2).flatten(0, 1)
+
+
+def for_each_prompt(x: Tensor, prompts: Tensor) -> Tensor:
+    """What is of an image, once for each prompt. x (B or 1, ...), prompts (B, P, ...) -> (B * P, ...)"""
+    x = x.expand(prompts.shape[0], *x.shape[1:])
+    return x[:, None].expand(-1, prompts.shape[1], *[-1] * (x.dim() - 1)).flatten(0, 1)
+
+
+def read_masks(vectors: Tensor, maps: Tensor) -> Tensor:
+    """What vectors (B, M, C) find in maps (B, C, Y, X) -> (B, M, Y, X)"""
+    return (vectors @ maps.flatten(2)).unflatten(-1, maps.shape[2:])
+
+
+def best_first(masks: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Masks (B, M, Y, X) and their scores (B, M), the highest first."""
+    scores, order = scores.sort(dim=1, descending=True)
+    return masks.gather(1, order[..., None, None].expand_as(masks)), scores

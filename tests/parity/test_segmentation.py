@@ -58,3 +58,43 @@ def test_groupvit(end: int, tmp_path: Path) -> None:
         text["input_ids"][:, -2] = 60
         text["pixel_values"] = torch.randn(len(text["input_ids"]), 3, 32, 32)
     check(reference("GroupViTModel", config), tmp_path, texts)
+
+
+def prompted() -> dict[str, dict[str, torch.Tensor]]:
+    """Two images, and for each three prompts of points with every label, boxes, both, and with a mask; or none."""
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randn(2, 3, 32, 32, generator=generator)
+    points = torch.rand(2, 3, 4, 2, generator=generator) * 32
+    labels = torch.tensor([1, 0, -1, -10]).expand(2, 3, 4)
+    corners = torch.rand(2, 3, 4, generator=generator) * 32
+    mask = torch.randn(2, 1, 16, 16, generator=generator)
+    return {
+        "points": {"pixel_values": images, "input_points": points, "input_labels": labels},
+        "points inside": {"pixel_values": images[:1], "input_points": points[:1, :1]},
+        "boxes": {"pixel_values": images, "input_boxes": corners},
+        "both": {
+            "pixel_values": images,
+            "input_points": points,
+            "input_labels": labels,
+            "input_boxes": corners,
+        },
+        "a mask": {"pixel_values": images, "input_points": points, "input_masks": mask},
+    }
+
+
+@pytest.mark.parametrize("act", ["relu", "gelu"])
+def test_sam_hq(act: str, tmp_path: Path) -> None:
+    config = transformers.SamHQConfig(
+        vision_config={
+            "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 32, "patch_size": 8,
+            "mlp_dim": 44, "output_channels": 32, "num_pos_feats": 16, "window_size": 2, "global_attn_indexes": [1, 2],
+        },
+        prompt_encoder_config={
+            "hidden_size": 32, "image_size": 32, "patch_size": 8, "mask_input_channels": 8, "hidden_act": act,
+        },
+        mask_decoder_config={
+            "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "mlp_dim": 52, "vit_dim": 48,
+            "iou_head_hidden_dim": 24, "iou_head_depth": 3 if act == "relu" else 2, "hidden_act": act,
+        },
+    )  # fmt: skip
+    check(reference("SamHQModel", config), tmp_path, prompted())

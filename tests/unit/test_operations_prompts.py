@@ -1,27 +1,50 @@
-"""Learned vectors that stand before a text."""
+"""What points and boxes say of an image, and the masks that are found."""
 
 from __future__ import annotations
 
 import torch
 
-from mapper.operations import prompts, relative
+from mapper.operations import prompts
 
-IDS = torch.tensor([[0, 7, 8]])
-
-
-def test_a_prompt_stands_before_the_words_in_a_segment_with_padding():
-    assert prompts.prompted_ids(IDS, 20, 2).tolist() == [[20, 21, 0, 7, 8]]
-    assert prompts.prompted_segments(IDS, 2).tolist() == [[0, 0, 0, 2, 2]]
+TABLE = torch.tensor([[0.25, 0.0], [0.0, 0.25]])
+KINDS = tuple(torch.full((1, 4), float(number)) for number in (10, 20, 30, 40, 50))
 
 
-def test_two_segments_have_a_bucket_and_one_has_those_of_distances():
-    buckets = torch.tensor([[0, 1], [2, 0]])
-    found = prompts.segment_buckets(buckets, torch.tensor([[1, 2], [1, 1]]), 10, 4)
-    assert found.tolist() == [[[0, 16], [19, 0]], [[0, 1], [2, 0]]]
+def test_waves_of_a_map_are_those_of_the_middles_of_its_places() -> None:
+    waves = prompts.map_waves(torch.zeros(1, 4, 1, 2), TABLE)
+    assert waves.shape == (1, 2, 4)
+    assert torch.allclose(waves[0], prompts.point_waves(torch.tensor([[0.25, 0.5], [0.75, 0.5]]), TABLE))
 
 
-def test_padding_before_a_text_is_hidden_on_both_sides():
-    bias = relative.pair_bias(torch.ones(3, 2), torch.zeros(1, 5, 5, dtype=torch.long))
-    seen = prompts.hidden_before(bias, IDS)[0, 0].isfinite().tolist()
-    row = [True, True, False, True, True]
-    assert seen == [row, row, [False] * 5, row, row]
+def test_points_get_what_their_label_says() -> None:
+    points = torch.full((1, 1, 4, 2), 3.5)  # the middle of an image of 8 pixels
+    labels = torch.tensor([[[0, 1, -1, -10]]])
+    middle = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    x = prompts.prompt_points(points, labels, False, 8, TABLE, KINDS[:3])[0, 0]
+    assert torch.allclose(x, torch.stack((middle + 10, middle + 20, torch.full((4,), 30.0), torch.zeros(4))))
+    alone = prompts.prompt_points(points, None, True, 8, TABLE, KINDS[:3])[0, 0]
+    assert alone.shape == (5, 4) and torch.equal(alone[4], torch.full((4,), 30.0))
+
+
+def test_boxes_are_two_corners_behind_the_points() -> None:
+    x = torch.zeros(2, 4, 8, 8)
+    boxes, points = torch.zeros(2, 3, 4), torch.zeros(2, 3, 1, 2)
+    assert prompts.prompt_vectors(x, points, None, boxes, 8, TABLE, KINDS).shape == (2, 3, 3, 4)
+    assert prompts.prompt_vectors(x, points, None, None, 8, TABLE, KINDS).shape == (2, 3, 2, 4)
+    assert prompts.prompt_vectors(x, None, None, None, 8, TABLE, KINDS).shape == (2, 1, 0, 4)
+    corners = prompts.prompt_boxes(boxes, 8, TABLE, KINDS[3:])
+    assert torch.allclose(corners[..., 1, :] - corners[..., 0, :], torch.tensor(10.0))
+
+
+def test_what_is_of_an_image_stands_before_each_of_its_prompts() -> None:
+    asked = torch.zeros(2, 3, 1, 4)
+    assert prompts.behind_tokens(torch.ones(2, 4), asked)[:, :, 0].tolist() == [[1.0, 1.0, 0.0]] * 6
+    assert prompts.for_each_prompt(torch.tensor([[5.0], [6.0]]), asked)[:, 0].tolist() == [5, 5, 5, 6, 6, 6]
+
+
+def test_masks_are_products_and_the_likeliest_stands_first() -> None:
+    maps = torch.arange(4.0).view(1, 1, 2, 2)
+    masks = prompts.read_masks(torch.tensor([[[1.0], [2.0]]]), maps)
+    assert masks[0].tolist() == [[[0.0, 1.0], [2.0, 3.0]], [[0.0, 2.0], [4.0, 6.0]]]
+    masks, scores = prompts.best_first(masks, torch.tensor([[0.1, 0.9]]))
+    assert masks[0, 0, 1, 1] == 6 and scores[0, 0] == torch.tensor(0.9)
