@@ -223,3 +223,19 @@ def place_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: list[int]
     for row, place_id in zip(rows, ids, strict=False):
         x = torch.where((input_ids == place_id)[..., None], row.to(x.dtype), x)
     return x
+
+
+def place_vectors(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
+    """As place_codes, where every vector must have its place: RuntimeError if their numbers differ."""
+    if vectors is None:
+        return x
+    kept = vectors.flatten(0, 1) if mask is None else vectors[mask.bool()]
+    torch._check(int(places.sum()) == kept.shape[0], lambda: "not as many places as vectors")
+    return x.masked_scatter(places, kept.to(x.dtype))
+
+
+def place_latents(x: Tensor, vectors: Tensor | None, places: Tensor) -> Tensor:
+    """As place_vectors; vectors (B, T, W) of as many positions as x has are taken at their own positions."""
+    if vectors is None or vectors.shape[:2] != x.shape[:2]:
+        return place_vectors(x, vectors, None, places)
+    return torch.where(places, vectors.to(x.dtype), x)

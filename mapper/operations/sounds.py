@@ -196,3 +196,11 @@ def speaker_vectors(x: Tensor, size: int) -> Tensor:
     """The sum of the waves of the speakers, each times its number. x (B, T, S) -> (B, T, size)"""
     waves = sinusoids_interleaved(x, torch.arange(x.shape[-1], device=x.device), size)
     return x @ waves
+
+
+def duration_waves(x: Tensor, duration: float, size: int, longest: float) -> Tensor:
+    """Cosines, then sines, of a duration at frequencies from 1 to 1 / longest. -> (size,), as x"""
+    half = size // 2
+    steps = torch.arange(half, device=x.device, dtype=torch.float32) / (half - 1)
+    phases = duration / longest**steps
+    return torch.cat((phases.cos(), phases.sin())).to(x.dtype)

@@ -224,3 +224,32 @@ def test_granite_speech_asks_about_stretches(name: str, tied: bool, tmp_path: Pa
         "no sound": {"input_ids": ids, "attention_mask": real},
     }
     check(reference(f"{name}ForConditionalGeneration", config), tmp_path, cases)
+
+
+def test_phonon_tts_says_when_a_speech_ends(tmp_path: Path) -> None:
+    from transformers.models.gradium_phonon_tts import GradiumPhononTTSConfig
+
+    config = GradiumPhononTTSConfig(
+        **{key: value for key, value in TEXT.items() if key not in ("model_type", "num_key_value_heads")},
+        latent_dim=5, audio_prompt_dim=6, num_speakers=2, num_speakers_vocab_size=4, num_speakers_embedding_dim=3,
+        duration_delta=0.2, duration_delta_embedding_dim=8, layer_norm_eps=1e-4, hidden_act="gelu",
+        flow_head_config={"latent_dim": 5, "condition_dim": 32, "hidden_size": 16, "frequency_embedding_size": 8},
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(7, 99, (2, 14), generator=generator)
+    ids[:, 1:4], ids[:, 6], ids[:, 7:10] = 5, 4, 6  # a voice, the beginning, what has been said
+    ids[1, 3] = 9
+    real = torch.ones_like(ids)
+    real[1, -3:] = 0
+    voice = {
+        "audio_prompt_latents": torch.randn(2, 3, 6, generator=generator),
+        "audio_prompt_latents_mask": torch.tensor([[1, 1, 1], [1, 1, 0]]),
+    }
+    said = torch.randn(2, 3, 5, generator=generator)
+    cases = {
+        "all": {"input_ids": ids, "attention_mask": real, "audio_latents": said, **voice},
+        "left": {"input_ids": ids, "attention_mask": real.flip(1), "audio_latents": said, **voice},
+        "own places": {"input_ids": ids, "audio_latents": torch.randn(2, 14, 5, generator=generator)},
+        "words": {"input_ids": ids[:1, 10:]},
+    }
+    check(reference("GradiumPhononTTSForConditionalGeneration", config), tmp_path, cases)

@@ -191,3 +191,22 @@ def test_who_speaks_is_heard_on_the_mean_of_frames():
     assert active.tolist() == [[[True, False]]]
     vectors = sounds.speaker_vectors(torch.eye(2)[None], 4)
     assert vectors[0, 0].tolist() == [0, 1, 0, 1]  # the waves at place 0
+
+
+def test_vectors_are_placed_in_order_or_at_their_own_positions():
+    x, places = torch.zeros(1, 4, 1), torch.tensor([[False, True, False, True]])[..., None]
+    vectors = torch.tensor([[[5.0], [6.0], [7.0]]])
+    kept = torch.tensor([[1, 0, 1]])
+    assert features.place_vectors(x, vectors, kept, places).flatten().tolist() == [0, 5, 0, 7]
+    assert features.place_latents(x, vectors[:, :2], places).flatten().tolist() == [0, 5, 0, 6]
+    own = torch.arange(1.0, 5).view(1, 4, 1)
+    assert features.place_latents(x, own, places).flatten().tolist() == [0, 2, 0, 4]
+    assert features.place_latents(x, None, places) is x
+    with pytest.raises(RuntimeError, match="places"):
+        features.place_vectors(x, vectors, None, places)
+
+
+def test_no_duration_has_waves_at_their_start():
+    assert sounds.duration_waves(torch.zeros(1), 0.0, 6, 100.0).tolist() == [1, 1, 1, 0, 0, 0]
+    waves = sounds.duration_waves(torch.zeros(1), 3.0, 4, 100.0)
+    assert torch.allclose(waves, torch.tensor([3.0, 0.03, 3.0 - torch.pi / 2, 0.03 - torch.pi / 2]).cos())
