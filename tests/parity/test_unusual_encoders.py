@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import mapper
 from tests.parity.harness import check, reference, text_inputs, transformers
 from tests.parity.test_bert_likes import SIZES, boxes_of, compare
 
@@ -122,3 +123,25 @@ def test_canine(layers: int, rate: int, kernel: int, tmp_path: Path) -> None:
         hidden_act="relu",
     )
     compare("CanineModel", config, tmp_path)
+
+
+FUNNEL = {"vocab_size": 99, "d_model": 32, "n_head": 4, "d_head": 6, "d_inner": 44, "num_decoder_layers": 2}
+
+
+@pytest.mark.parametrize(("head", "blocks"), [("Model", [1, 2]), ("ForMaskedLM", [2, 1, 1])])
+def test_funnel(head: str, blocks: list[int], tmp_path: Path) -> None:
+    config = transformers.FunnelConfig(**FUNNEL, block_sizes=blocks)
+    inputs = text_inputs(99, segments=3, padding=0, positions=False)
+    made = check(reference(f"Funnel{head}", config), tmp_path, inputs)
+    with pytest.raises(ValueError, match="too few to be halved"):
+        made.built(input_ids=torch.ones(1, 2, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    "more", [{"attention_type": "factorized"}, {"block_repeats": [1, 2]}, {"base": True}]
+)
+def test_other_funnels_are_refused(more: dict[str, Any], tmp_path: Path) -> None:
+    name = "FunnelBaseModel" if more.pop("base", False) else "FunnelModel"
+    config = transformers.FunnelConfig(**FUNNEL, block_sizes=[1, 1], **more)
+    reference(name, config).save_pretrained(tmp_path)
+    assert mapper.inspect(tmp_path).architecture.reading != "exact"
