@@ -80,9 +80,19 @@ def _entry(rule: FactRule, values: Any, indices: tuple[int, ...] | None) -> Any:
         return _word(rule, values)  # the config was asked for this element alone
     if indices is None or indices[-1] >= len(values):
         raise ValueError(f"{rule.entry} has no entry for {indices}")
-    if any(values[index] != values[indices[0]] for index in indices):
+    items = [_item(rule, values[index]) for index in indices]
+    if any(item != items[0] for item in items):
         raise ValueError(f"{rule.entry} differs between equal elements")
-    return _word(rule, values[indices[0]])
+    return _word(rule, items[0])
+
+
+def _item(rule: FactRule, entry: Any) -> Any:
+    """What a rule means of an entry: one of its items where it is a list and the rule says which."""
+    if rule.item is None:
+        return entry
+    if not isinstance(entry, list) or rule.item >= len(entry):
+        raise ValueError(f"{rule.entry} has an entry without an item {rule.item}")
+    return entry[rule.item]
 
 
 def _word(rule: FactRule, value: Any) -> Any:

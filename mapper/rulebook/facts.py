@@ -30,6 +30,7 @@ class FactRule:
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
     entry: str | None = None  # the fact whose entry, for an element of `over`, is the value
+    item: int | None = None  # of an entry that is a list itself: the position of the value in it
     apart: bool = (
         False  # elements of `over` in which it differs are told apart, equal as their tensors may be
     )
@@ -134,7 +135,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
     **dict.fromkeys(("map", "holds"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
-    **dict.fromkeys(("type", "per", "entry", "at", "value", "default", "otherwise"), Fields.any),
+    **dict.fromkeys(("type", "per", "entry", "item", "at", "value", "default", "otherwise"), Fields.any),
     **dict.fromkeys(("expr", "each", "marks", "shared", "most", "divides", "length"), Fields.any),
     "when": _values,
     "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},

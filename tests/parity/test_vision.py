@@ -316,3 +316,23 @@ def test_pp_ocrv5_server_rec(biased: bool, tmp_path: Path) -> None:
     height = 24 if biased else 12
     cases = image_inputs((height, 80), own=(height, 48))
     check(reference("PPOCRV5ServerRecForTextRecognition", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("step", [2, [2, 1]])
+def test_pp_ocrv5_mobile_rec(step: Any, tmp_path: Path) -> None:
+    plain = [[[3, 8, 8, 1, False]]] * 3
+    stages = [
+        [[3, 8, 8, 1, False], [5, 8, 8, 1, True]],
+        *plain,
+        [[3, 8, 16, step, True], [3, 16, 16, 1, False]],
+    ]
+    backbone = transformers.PPLCNetV3Config(
+        block_configs=stages, scale=1.0, divisor=8, stem_channels=8, conv_symmetric_num=2, reduction=2,
+        hidden_act="hardswish" if step == 2 else "relu", out_features=["stage5"],
+    )  # fmt: skip
+    config = transformers.PPOCRV5MobileRecConfig(
+        backbone_config=backbone, hidden_size=24, num_attention_heads=4, mlp_ratio=2.0, depth=1, head_out_channels=11,
+        conv_kernel_size=[1, 3], qkv_bias=step == 2, layer_norm_eps=1e-4,
+    )  # fmt: skip
+    cases = image_inputs((12, 80), own=(12, 48))
+    check(reference("PPOCRV5MobileRecForTextRecognition", config), tmp_path, cases)

@@ -71,3 +71,10 @@ def test_an_entry_that_a_map_does_not_name_is_its_star():
     made = rule(entry="attention.layer_types", map={"0.5": True, "*": False})
     sizes = {"attention.layer_types": [2.0, 0.5]}
     assert [calculate(made, sizes, (index,)) for index in (0, 1)] == [False, True]
+
+
+def test_an_entry_may_be_a_list_of_which_one_item_counts():
+    made = rule(entry="layer.sizes", item=1)
+    assert calculate(made, {"layer.sizes": [[3, 1], [5, 2], [7, 2]]}, (1, 2)) == 2
+    with pytest.raises(ValueError, match="without an item 1"):
+        calculate(made, {"layer.sizes": [[3], [5, 2]]}, (0,))
