@@ -135,3 +135,12 @@ def attend_angles(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
 def hide_values(v: Tensor, mask: Tensor | None) -> Tensor:
     """Values of hidden keys as zeros. v (B, H, S, D), mask (1 or B, 1, 1, S) or None"""
     return v if mask is None else v * mask.transpose(-1, -2).to(v.dtype)
+
+
+def grow_by_position(q: Tensor, positions: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    """Queries times a number for each head that grows with the logarithm of their position (paper 2501.19399).
+
+    q (B, H, T, D), positions (1 or B, T), scale and bias (H,) -> like q
+    """
+    growth = (positions + 1).float().log().to(q.dtype)[:, None]
+    return q * (scale[:, None] * growth + bias[:, None])[..., None]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.parity.harness import Inputs, check, reference, transformers
+from tests.parity.harness import Inputs, check, reference, text_inputs, transformers
 from tests.parity.test_composites import PLACE, TEXT, VISION, image_text_inputs
 
 
@@ -145,3 +145,34 @@ def test_visual_words_between_marks(stride: int, tmp_path: Path) -> None:
         values["input_ids"][:, 1::12] = 92
         values["input_ids"][:, 2] = 95
     check(reference("Ovis2ForConditionalGeneration", config), tmp_path, inputs)
+
+
+def large(**more: Any) -> Any:
+    return transformers.MistralLarge4TextConfig(
+        **{**TEXT, "num_key_value_heads": 4, "num_hidden_layers": 4},
+        moe_intermediate_size=20, n_routed_experts=4, num_experts_per_tok=2, kv_lora_rank=12, qk_nope_head_dim=6,
+        qk_rope_head_dim=8, v_head_dim=10, index_topk=5, index_head_dim=16, index_n_heads=2, **more,
+    )  # fmt: skip
+
+
+def stretched(model: Any) -> Any:
+    """The model with angles that are stretched as if that were learned."""
+    for name, buffer in model.named_buffers():
+        if name.endswith("alpha"):
+            buffer.copy_(torch.linspace(-0.5, 0.5, len(buffer)))
+    return model
+
+
+def test_experts_beside_their_router_and_queries_that_grow(tmp_path: Path) -> None:
+    model = stretched(reference("MistralLarge4TextModel", large()))
+    check(model, tmp_path, text_inputs(vocab_size=99))
+
+
+def test_mistral_large4(tmp_path: Path) -> None:
+    config = transformers.MistralLarge4Config(
+        text_config=large(no_rope_layers=[1, 0, 1, 0]),
+        vision_config=transformers.PixtralVisionConfig(**VISION),
+    )
+    config.image_token_id = PLACE
+    model = stretched(reference("MistralLarge4ForConditionalGeneration", config))
+    check(model, tmp_path, sized_inputs())

@@ -46,3 +46,10 @@ def test_words_behind_a_video_are_behind_its_last_frame() -> None:
         found = function(kinds, None, None, grids, [5.0], 2)
         assert found[0, 0].tolist() == [0, 1, 1, 6, 6, last]
         assert found[2, 0].tolist() == [0, 1, 2, 1, 2, last]
+
+
+def test_rows_stand_where_their_ids_are() -> None:
+    x, rows = torch.zeros(1, 4, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    ids = torch.tensor([[7, 9, 5, 7]])
+    assert features.place_rows(x, rows, ids, [7, 9])[0].tolist() == [[1, 2], [3, 4], [0, 0], [1, 2]]
+    assert features.place_rows(x, None, ids, [7, 9]) is x

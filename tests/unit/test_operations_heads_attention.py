@@ -186,3 +186,10 @@ def test_values_of_hidden_keys_are_zeros():
 def test_parts_of_one_size_stay_of_that_size():
     x, y = torch.full((1, 4), 3.0), torch.full((1, 4), 2.0)
     torch.testing.assert_close(heads.average_in(x, y, 4), y / 2 + x * math.sqrt(0.75))
+
+
+def test_queries_grow_with_the_logarithm_of_their_position():
+    q, scale, bias = torch.ones(1, 2, 3, 4), torch.tensor([1.0, 0.0]), torch.tensor([0.5, 2.0])
+    y = attention.grow_by_position(q, torch.arange(3)[None], scale, bias)
+    assert torch.allclose(y[0, 0, :, 0], torch.tensor([1.0, 2.0, 3.0]).log() + 0.5)
+    assert torch.equal(y[0, 1], torch.full((3, 4), 2.0))
