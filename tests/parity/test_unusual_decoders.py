@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.parity.harness import check, reference, text_inputs, transformers
 
@@ -78,3 +79,25 @@ def test_streams_of_which_layers_compute_one(more: dict[str, Any], tmp_path: Pat
     inputs = text_inputs(WORDS, padding=0, left_positions=True)
     model = reference("Gemma3nForCausalLM", config)
     check(model, tmp_path, inputs, tolerance=3e-5)  # streams divided by their sizes: float32 noise grows
+
+
+TOLD = {
+    **SIZES, "num_hidden_layers": 4, "aligner_num_add_layers": 2, "aligner_ffn_mult": 2, "resampler_depth": 2, "resampler_dim_head": 6, "resampler_heads": 3,
+    "resampler_num_latents": 5, "resampler_ff_mult": 2, "rms_norm_eps": 1e-4, "bos_token_id": 1, "eos_token_id": 2,
+    "protein_encoder_config": {
+        "vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 36, "mask_token_id": 4, "pad_token_id": 1,
+    },
+}  # fmt: skip
+
+
+def test_words_told_of_a_protein(tmp_path: Path) -> None:
+    config = transformers.EvollaConfig(**TOLD)
+    inputs: dict[str, Any] = text_inputs(WORDS, positions=False)
+    letters = torch.randint(5, 40, (3, 9), generator=torch.Generator().manual_seed(2))
+    letters[0, 3] = 4  # masked: the others count for it
+    real = torch.ones_like(letters)
+    real[1, -4:] = 0
+    for name in ("no mask", "right"):
+        proteins = {"protein_input_ids": letters, "protein_attention_mask": real}
+        inputs[f"{name}, proteins"] = {**inputs[name], **proteins}
+    check(reference("EvollaForProteinText2Text", config), tmp_path, inputs)
