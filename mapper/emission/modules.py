@@ -140,12 +140,11 @@ def assign_owners(root: Folder, program: Program) -> dict[int, Folder]:
 def _assign(
     block: Block, owner: Folder, root: Folder, owners: dict[int, Folder], tower: str, called: set[int]
 ) -> None:
-    children = [
-        item
-        for value in block.roles.values()
-        for item in _items(value)
-        if isinstance(item, Block) and id(item) in called
-    ]
+    blocks = [item for value in block.roles.values() for item in _items(value) if isinstance(item, Block)]
+    children = [item for item in blocks if id(item) in called]
+    for other in blocks:
+        if id(other) not in called:  # it may hold some that a flow further out calls
+            _assign(other, owner, root, owners, tower or other.role, called)
     homes = [child.home for child in children]
     for child in children:
         inner = tower or child.role

@@ -60,15 +60,7 @@ def link(architecture: Architecture, flows: Callable[[str], Flow], options: Mapp
 def _link(
     block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece], options: Mapping[str, bool]
 ) -> Piece:
-    for value in block.roles.values():
-        items = value if isinstance(value, list) else [value]
-        linked = [
-            _link(item, flows, pieces, options)
-            for item in items
-            if isinstance(item, Block) and item.flow is not None
-        ]
-        if isinstance(value, list):
-            _share_context(linked)
+    _link_inside(block, flows, pieces, options)
     if block.flow is None:
         raise FlowError(f"no flow fits {block.role} at '{block.home}'")
     flow = flows(block.flow)
@@ -83,6 +75,21 @@ def _link(
     piece = pieces[id(block)] = Piece(block, flow, statements)
     _Linker(piece, pieces).run()
     return piece
+
+
+def _link_inside(
+    block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece], options: Mapping[str, bool]
+) -> None:
+    """Pieces of the blocks of a block; one without a flow may hold some that a flow further out calls."""
+    for value in block.roles.values():
+        items = value if isinstance(value, list) else [value]
+        blocks = [item for item in items if isinstance(item, Block)]
+        linked = [_link(item, flows, pieces, options) for item in blocks if item.flow is not None]
+        for item in blocks:
+            if item.flow is None:
+                _link_inside(item, flows, pieces, options)
+        if isinstance(value, list):
+            _share_context(linked)
 
 
 def _with_states(

@@ -108,3 +108,24 @@ def test_instructblip(text: str, tmp_path: Path) -> None:
         given.update({} if mask is None else {"qformer_attention_mask": mask})
     cases = with_images(texts, resize="interpolate_pos_encoding")
     check(reference("InstructBlipForConditionalGeneration", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("bridges", [2, 3])
+def test_bridgetower(bridges: int, tmp_path: Path) -> None:
+    config = transformers.BridgeTowerConfig(
+        text_config={
+            **TEXT,
+            "hidden_size": 64,
+            "num_hidden_layers": 4,
+            "pad_token_id": 1,
+            "hidden_act": "relu",
+        },
+        vision_config={"hidden_size": 128, "num_hidden_layers": 4, "image_size": 16, "patch_size": 8},
+        hidden_size=64,
+        num_hidden_layers=bridges,
+        num_attention_heads=4,
+    )
+    texts = text_inputs(vocab_size=99, positions=False, padding=1)
+    check(
+        reference("BridgeTowerModel", config), tmp_path, with_images(texts, resize="interpolate_pos_encoding")
+    )

@@ -163,3 +163,11 @@ def test_states_are_collected_where_the_option_says_so() -> None:
     assert (
         written(program.root.statements)[-1] == "return output(y=tower_output, hidden_states=hidden_states)"
     )
+
+
+def test_a_block_inside_of_one_without_a_flow_can_be_called_from_further_out() -> None:
+    inner = block("part", "part/x", dense=leaf("dense"))
+    root = block("root", "root/x", tower=block("tower", None, part=inner))
+    program = linked(root, part_x="return dense(x)", root_x="return output(y=tower.part(input_ids))")
+    assert program.inputs == ["input_ids"]
+    assert program.piece(inner).block is inner
