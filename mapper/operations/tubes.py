@@ -32,3 +32,11 @@ def rotate_by_axis(x: Tensor, places: Tensor) -> Tensor:
         turned = torch.stack((-part[..., 1::2], part[..., ::2]), dim=-1).flatten(-2)
         parts.append(part * angles.cos() + turned * angles.sin())
     return torch.cat((*parts, x[..., 3 * size :]), dim=-1)
+
+
+def swap_frames(x: Tensor, videos: int) -> Tensor:
+    """Sequences of places, one for each frame, as sequences of frames, one for each place; and back.
+
+    x (videos * M, N, W) -> (videos * N, M, W)
+    """
+    return x.unflatten(0, (videos, -1)).transpose(1, 2).flatten(0, 1)

@@ -336,3 +336,16 @@ def test_pp_ocrv5_mobile_rec(step: Any, tmp_path: Path) -> None:
     )  # fmt: skip
     cases = image_inputs((12, 80), own=(12, 48))
     check(reference("PPOCRV5MobileRecForTextRecognition", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("name", ["VisionModel", "ForVideoClassification"])
+def test_videoprism_vision(name: str, tmp_path: Path) -> None:
+    config = transformers.VideoPrismVisionConfig(
+        image_size=16, num_frames=3, tubelet_size=[1, 8, 8], hidden_size=32, num_attention_heads=4, intermediate_size=48,
+        num_spatial_layers=1 if name == "VisionModel" else 2, num_temporal_layers=2, attn_logit_softcapping=5.0,
+        layer_norm_eps=1e-4, hidden_act="relu",
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"two": (2, 3, 3, 16, 16), "one": (1, 3, 3, 16, 16)}
+    cases = {k: {"pixel_values_videos": torch.randn(v, generator=generator)} for k, v in shapes.items()}
+    check(reference(f"VideoPrism{name}", config), tmp_path, cases)

@@ -10,7 +10,7 @@ from mapper.operations.focal import weigh_contexts
 from mapper.operations.maps import coarsest_first, patches_as_image, sizes_above, whole_patches
 from mapper.operations.patches import append_tokens
 from mapper.operations.positions import resize_between
-from mapper.operations.tubes import at_least_frames, rotate_by_axis, tube_places
+from mapper.operations.tubes import at_least_frames, rotate_by_axis, swap_frames, tube_places
 from mapper.operations.windows import halve_map
 
 
@@ -76,3 +76,9 @@ def test_patches_of_a_video_are_turned_by_time_row_and_column() -> None:
     assert torch.equal(turned[:, :, 0], x[:, :, 0])  # the first place turns nothing
     assert torch.equal(turned[..., 18:], x[..., 18:])
     assert at_least_frames(torch.zeros(1, 1, 3, 4, 4), 2).shape[1] == 2
+
+
+def test_frames_and_places_change_their_places_and_come_back() -> None:
+    x = torch.randn(2 * 3, 5, 4)  # two videos of three frames
+    assert torch.equal(swap_frames(x, 2)[5:10, 1], x[4])
+    assert torch.equal(swap_frames(swap_frames(x, 2), 2), x)
