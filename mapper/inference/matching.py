@@ -23,7 +23,7 @@ class FamilyMatch:
 def match_family(families: Sequence[Family], names: Names, model_type: str | None) -> FamilyMatch | None:
     """The family whose names occur: one that lists the model_type, else the one with more and longer patterns.
 
-    Raises ArchitectureError where two match equally.
+    Where two match equally, neither speaks of a type that nobody lists. ArchitectureError if the config names none.
     """
     matches = [
         FamilyMatch(family, model_type in family.model_types, model_type)
@@ -34,6 +34,8 @@ def match_family(families: Sequence[Family], names: Names, model_type: str | Non
         return None
     best = max(map(_strength, matches))
     equal = [match for match in matches if _strength(match) == best]
+    if len(equal) > 1 and model_type is not None and not equal[0].by_type:
+        return None
     if len(equal) > 1:
         who = " and ".join(repr(match.family.name) for match in equal)
         raise ArchitectureError(
