@@ -73,7 +73,7 @@ def free_names(
     roles: frozenset[str],
 ) -> list[str]:
     """Names read before anything binds them, in order."""
-    walker = _FreeNames(set(takes) | set(roles) | known_names())
+    walker = _FreeNames(set(takes) | set(roles) | SPECIAL | MODULES)
     walker.block(statements)
     return walker.free
 
@@ -106,6 +106,11 @@ class _FreeNames:
             self.read(node.value)
 
     def read(self, node: ast.expr) -> None:
+        called = {id(child.func) for child in ast.walk(node) if isinstance(child, ast.Call)}
         for child in ast.walk(node):
-            if isinstance(child, ast.Name) and child.id not in self.bound and child.id not in self.free:
+            if not isinstance(child, ast.Name) or child.id in self.bound or child.id in self.free:
+                continue
+            if (
+                id(child) not in called or child.id not in operation_names()
+            ):  # an input may be called as one is
                 self.free.append(child.id)

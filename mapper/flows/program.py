@@ -10,7 +10,7 @@ from mapper.architecture import Architecture, Block, Leaf
 from mapper.errors import FlowError
 from mapper.flows.flow import Flow, known_names
 from mapper.flows.hidden import STATES, collect_states, give_states
-from mapper.flows.language import MODULES, dotted, is_optional, targets
+from mapper.flows.language import MODULES, SPECIAL, dotted, is_optional, targets
 from mapper.flows.references import Item, Reference, chain, has_role, refer
 from mapper.flows.specialise import specialise
 from mapper.operations.registry import operation_names, operation_signature
@@ -128,7 +128,7 @@ class _Linker:
 
     def __init__(self, piece: Piece, pieces: dict[int, Piece]):
         self.piece, self.pieces = piece, pieces
-        self.bound = set(piece.takes) | known_names() | MODULES
+        self.bound = set(piece.takes) | SPECIAL | MODULES
         self.loops: Loops = {}
 
     def run(self) -> None:

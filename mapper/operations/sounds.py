@@ -204,3 +204,25 @@ def duration_waves(x: Tensor, duration: float, size: int, longest: float) -> Ten
     steps = torch.arange(half, device=x.device, dtype=torch.float32) / (half - 1)
     phases = duration / longest**steps
     return torch.cat((phases.cos(), phases.sin())).to(x.dtype)
+
+
+def frames_of_samples(mask: Tensor | None, hop: int) -> Tensor | None:
+    """Which frames begin with a real sample, behind a first that is as the next. mask (B, samples) -> (B, 1 + T)"""
+    if mask is None:
+        return None
+    frames = mask[:, ::hop] != 0
+    return torch.cat((frames[:, :1], frames), dim=1)
+
+
+def frame_keys(frames: Tensor | None) -> Tensor | None:
+    """Hides padded frames from every query. frames (B, T) -> (B, 1, 1, T)"""
+    return None if frames is None else frames[:, None, None]
+
+
+def norm_sounds(x: Tensor, frames: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Each sound at mean 0 and variance 1 over its real frames and all channels; padding becomes 0. x (B, T, W)"""
+    real = torch.ones_like(x[..., :1]) if frames is None else frames.unsqueeze(-1).to(x.dtype)
+    count = real.sum(dim=1, keepdim=True) * x.shape[-1]
+    centred = x - (x * real).sum(dim=(1, 2), keepdim=True) / count
+    variance = (centred.square() * real).sum(dim=(1, 2), keepdim=True) / count
+    return (centred * torch.rsqrt(variance + eps) * weight + bias) * real

@@ -54,6 +54,12 @@ def test_a_name_that_nobody_above_assigns_is_an_input_of_the_root() -> None:
     assert program.inputs == ["input_ids", "mask"]
 
 
+def test_an_input_may_be_called_as_an_operation_is() -> None:
+    root = block("root", "root/x", tower=block("tower", "tower/x", dense=leaf("dense")))
+    program = linked(root, root_x=ROOT, tower_x="return dense(merge_heads(input_ids)) + padding_mask")
+    assert program.inputs == ["input_ids", "padding_mask"]
+
+
 def test_a_name_is_passed_down_from_where_it_is_assigned() -> None:
     tower = block("tower", "tower/x", layers=layers("layer/x"))
     body = "mask = padding_mask(attention_mask)\nx = ids\nfor layer in layers:\n  x = layer(x)\nreturn x"

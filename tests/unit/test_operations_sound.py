@@ -210,3 +210,22 @@ def test_no_duration_has_waves_at_their_start():
     assert sounds.duration_waves(torch.zeros(1), 0.0, 6, 100.0).tolist() == [1, 1, 1, 0, 0, 0]
     waves = sounds.duration_waves(torch.zeros(1), 3.0, 4, 100.0)
     assert torch.allclose(waves, torch.tensor([3.0, 0.03, 3.0 - torch.pi / 2, 0.03 - torch.pi / 2]).cos())
+
+
+def test_sounds_are_normed_over_their_real_frames():
+    x, weight, bias = torch.randn(2, 4, 3), torch.rand(3), torch.rand(3)
+    frames = torch.tensor([[True] * 4, [True, True, False, False]])
+    normed = sounds.norm_sounds(x, frames, weight, bias, 1e-5)
+    alone = torch.nn.functional.group_norm(x[1:, :2].transpose(1, 2), 1, weight, bias, 1e-5).transpose(1, 2)
+    assert torch.allclose(normed[1:, :2], alone, atol=1e-6)
+    assert normed[1, 2:].abs().max() == 0
+    assert torch.allclose(sounds.norm_sounds(x[:1], None, weight, bias, 1e-5), normed[:1])
+
+
+def test_a_frame_is_real_where_its_first_sample_is():
+    mask = torch.tensor([[1, 1, 1, 1, 0, 0]])
+    frames = sounds.frames_of_samples(mask, 2)
+    assert frames.tolist() == [[True, True, True, False]]
+    assert sounds.frame_keys(frames).shape == (1, 1, 1, 4)
+    assert sounds.frames_of_samples(None, 2) is None
+    assert sounds.frame_keys(None) is None
