@@ -99,6 +99,9 @@ def _stem(place: Folder) -> Folder:
 
 def _word(place: Folder, sizes: Counter[Folder], vocabulary: Vocabulary) -> str:
     common = _common(list(sizes))
+    said = [vocabulary.folders.get(normal(part)) for part in place[common:] if isinstance(part, str)]
+    if any(said):  # what a family says of a folder goes before the words around it
+        return next(filter(None, said))
     for at in range(common, len(place)):
         name = vocabulary.tower(place[at])
         if name:

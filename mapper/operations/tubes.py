@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -40,3 +41,21 @@ def swap_frames(x: Tensor, videos: int) -> Tensor:
     x (videos * M, N, W) -> (videos * N, M, W)
     """
     return x.unflatten(0, (videos, -1)).transpose(1, 2).flatten(0, 1)
+
+
+def closed_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Earlier real positions, of a text with one more position behind it; without a mask all see all (VideoPrism).
+
+    attention_mask (B, T) -> (B, 1, T + 1, T + 1)
+    """
+    if attention_mask is None:
+        return None
+    real = F.pad(attention_mask != 0, (0, 1), value=True)
+    size = real.shape[1]
+    earlier = torch.ones(size, size, dtype=torch.bool, device=real.device).tril()
+    return real[:, None, None] & earlier
+
+
+def unit_length(x: Tensor, eps: float) -> Tensor:
+    """Vectors scaled to length 1, or less where they are small."""
+    return x * torch.rsqrt((x * x).sum(dim=-1, keepdim=True) + eps)

@@ -349,3 +349,22 @@ def test_videoprism_vision(name: str, tmp_path: Path) -> None:
     shapes = {"two": (2, 3, 3, 16, 16), "one": (1, 3, 3, 16, 16)}
     cases = {k: {"pixel_values_videos": torch.randn(v, generator=generator)} for k, v in shapes.items()}
     check(reference(f"VideoPrism{name}", config), tmp_path, cases)
+
+
+def test_videoprism(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "layer_norm_eps": 1e-4}
+    vision = transformers.VideoPrismVisionConfig(
+        image_size=16, num_frames=3, tubelet_size=[1, 8, 8], num_spatial_layers=2, num_temporal_layers=1,
+        num_auxiliary_layers=1, attn_logit_softcapping=5.0, **sizes,
+    )  # fmt: skip
+    text = transformers.VideoPrismTextConfig(
+        vocab_size=99, num_hidden_layers=2, max_position_embeddings=20, attn_logit_softcapping=4.0,
+        **{**sizes, "num_attention_heads": 2, "layer_norm_eps": 1e-3},
+    )  # fmt: skip
+    config = transformers.VideoPrismConfig(vision_config=vision.to_dict(), text_config=text.to_dict())
+    videos = torch.randn(3, 3, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+    cases = {
+        name: {**case, "pixel_values_videos": videos[: len(case["input_ids"])]}
+        for name, case in text_inputs(99, positions=False).items()
+    }
+    check(reference("VideoPrismClipModel", config), tmp_path, cases)

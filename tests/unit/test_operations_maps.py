@@ -10,7 +10,14 @@ from mapper.operations.focal import weigh_contexts
 from mapper.operations.maps import coarsest_first, patches_as_image, sizes_above, whole_patches
 from mapper.operations.patches import append_tokens
 from mapper.operations.positions import resize_between
-from mapper.operations.tubes import at_least_frames, rotate_by_axis, swap_frames, tube_places
+from mapper.operations.tubes import (
+    at_least_frames,
+    closed_mask,
+    rotate_by_axis,
+    swap_frames,
+    tube_places,
+    unit_length,
+)
 from mapper.operations.windows import halve_map
 
 
@@ -82,3 +89,14 @@ def test_frames_and_places_change_their_places_and_come_back() -> None:
     x = torch.randn(2 * 3, 5, 4)  # two videos of three frames
     assert torch.equal(swap_frames(x, 2)[5:10, 1], x[4])
     assert torch.equal(swap_frames(swap_frames(x, 2), 2), x)
+
+
+def test_a_closed_mask_shows_earlier_real_positions_and_itself() -> None:
+    assert closed_mask(None) is None
+    mask = closed_mask(torch.tensor([[0, 1, 1]]))
+    assert mask[0, 0].int().tolist() == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 1]]
+
+
+def test_vectors_get_unit_length() -> None:
+    x = torch.randn(3, 8) * 10
+    torch.testing.assert_close(unit_length(x, 1e-6).norm(dim=-1), torch.ones(3))
