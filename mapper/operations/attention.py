@@ -138,7 +138,7 @@ def hide_values(v: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def grow_by_position(q: Tensor, positions: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-    """Queries times a number for each head that grows with the logarithm of their position (paper 2501.19399).
+    """Queries times a number for each head that grows with the log of their position (paper 2501.19399).
 
     q (B, H, T, D), positions (1 or B, T), scale and bias (H,) -> like q
     """

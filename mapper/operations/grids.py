@@ -273,7 +273,7 @@ def merge_blocks(x: Tensor, grid: Tensor, merge: int) -> Tensor:
 
 
 def positions_nearest(table: Tensor, x: Tensor, grid: Tensor) -> Tensor:
-    """The place in a square table on which each patch of an image of any shape falls. table (N * N, C) -> (1, T, C)"""
+    """The place in a square table on which each patch of an image falls. table (N * N, C) -> (1, T, C)"""
     side = math.isqrt(table.shape[0])
     row, column = patch_places(x, grid, 1)
     image, _ = patch_images(x, grid)

@@ -86,7 +86,7 @@ def spread_positions(table: Tensor, patches: Tensor, seen: Tensor | None) -> Ten
 
 
 def spread_places(seen: Tensor, side: int) -> Tensor:
-    """Places on a line of `side` for those of a line of another length, seen (B, T), of which some are read."""
+    """Places on a line of `side` for those of a line of another length, of which seen (B, T) are read."""
     edges = torch.arange(1 / side, 1.0, 1 / side, device=seen.device)
     step = 1.0 / seen.sum(dim=1, keepdim=True)
     shares = torch.arange(seen.shape[1], device=seen.device).float() * step

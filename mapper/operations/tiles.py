@@ -14,11 +14,13 @@ from torch import Tensor
 def best_size(size: list[int], sizes: list[list[int]]) -> list[int]:
     """The entry of `sizes` that shows most of an image's pixels, of several such the smallest."""
 
-    def kept(height: int, width: int) -> int:
-        scale = min(width / size[1], height / size[0])
-        return min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1])
+    return max(sizes, key=lambda entry: (shown_pixels(size, entry), -entry[0] * entry[1]))
 
-    return max(sizes, key=lambda entry: (kept(*entry), kept(*entry) - entry[0] * entry[1]))
+
+def shown_pixels(size: list[int], entry: list[int]) -> int:
+    """How many pixels of an image are shown where it is scaled to fit into `entry`, at most its own."""
+    scale = min(entry[1] / size[1], entry[0] / size[0])
+    return min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1])
 
 
 def tile_grids(
@@ -39,7 +41,7 @@ def tile_grids(
 
 
 def image_tiles(pixels: Tensor, grids: list[tuple[int, int]]) -> Tensor:
-    """The whole and the tiles of every image in one batch, without padding. (N, P, C, Y, X) -> (tiles, C, Y, X)"""
+    """The whole and the tiles of every image, without padding. (N, P, C, Y, X) -> (tiles, C, Y, X)"""
     if pixels.ndim == 4:
         return pixels
     counts = [rows * columns + 1 for rows, columns in grids]
@@ -75,7 +77,7 @@ def join_tiles(
 ) -> Tensor:
     """The vectors of all images: of the whole, then of its tiles row by row, each row with a line's end.
 
-    x (tiles * T, W), line_end (W,), side: patches along a side of a tile; most: tiles as large as a map may be.
+    x (tiles * T, W), line_end (W,), side: patches along that of a tile; most: tiles as large as a map may be.
     -> (vectors, W)
     """
     counts = [rows * columns + 1 for rows, columns in grids]
