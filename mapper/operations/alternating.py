@@ -1,4 +1,4 @@
-"""Alternating updates: several streams of one width, of which a layer computes one and corrects all (paper 2301.13310)."""
+"""Alternating updates: of several streams, a layer computes one and corrects all (paper 2301.13310)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def predict_streams(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def correct_streams(x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    """Streams and what y is more than the first of them, weighed. y (B, T, W), weights (B, T, N) -> (N, B, T, W)"""
+    """Streams and what y is more than the first of them, weighed.
+
+    x (N, B, T, W), y (B, T, W), weights (B, T, N) -> (N, B, T, W)
+    """
     return x + (y - x[0]) * (weights + 1).permute(2, 0, 1)[..., None]
 
 
@@ -40,7 +43,7 @@ def add_to_others(x: Tensor, y: Tensor) -> Tensor:
 
 
 def keep_largest(x: Tensor, share: float) -> Tensor:
-    """What the values have above the bound that a share of them would not reach, were they normal. (..., W)"""
+    """What values have above the bound that a share of them would not reach, were they normal. (..., W)"""
     bound = torch.special.ndtri(torch.tensor(share, device=x.device)).to(x.dtype)
     return F.relu(x - x.mean(dim=-1, keepdim=True) - bound * x.std(dim=-1, keepdim=True, correction=0))
 

@@ -43,6 +43,11 @@ def in_best_groups(scores: Tensor, groups: int, kept: int, voters: int) -> Tenso
     return open_groups[..., None].expand_as(grouped).flatten(-2)
 
 
+def experts_of_words(input_ids: Tensor, table: Tensor) -> Tensor:
+    """The experts that a table has for each word. input_ids (B, T), table (V, count) -> (B, T, count)"""
+    return F.embedding(input_ids, table).long()
+
+
 def pick_weights(scores: Tensor, chosen: Tensor) -> Tensor:
     """The scores of the chosen experts. scores (..., E), chosen (..., count) -> (..., count)"""
     return scores.gather(-1, chosen)

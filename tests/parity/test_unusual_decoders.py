@@ -101,3 +101,27 @@ def test_words_told_of_a_protein(tmp_path: Path) -> None:
         proteins = {"protein_input_ids": letters, "protein_attention_mask": real}
         inputs[f"{name}, proteins"] = {**inputs[name], **proteins}
     check(reference("EvollaForProteinText2Text", config), tmp_path, inputs)
+
+
+PACKED = {
+    "vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 16, "q_lora_rank": 24,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "sliding_window": 4, "o_groups": 2, "o_lora_rank": 6,
+    "index_n_heads": 2, "index_head_dim": 8, "index_topk": 2, "hc_mult": 3, "hc_sinkhorn_iters": 4, "swiglu_limit": 0.5,
+    "compress_rates": {"heavily_compressed_attention": 3, "compressed_sparse_attention": 2},
+}  # fmt: skip
+PACKS, CHOOSES = "heavily_compressed_attention", "compressed_sparse_attention"
+
+
+@pytest.mark.parametrize("kinds", [[PACKS, CHOOSES, NEAR], [CHOOSES, PACKS, PACKS]])
+def test_keys_packed_and_experts_by_word(kinds: list[str], tmp_path: Path) -> None:
+    experts = ["hash_moe", "moe", "moe"]
+    config = transformers.DeepseekV4Config(**PACKED, layer_types=kinds, mlp_layer_types=experts)
+    model = reference("DeepseekV4ForCausalLM", config)
+    draw = torch.Generator().manual_seed(3)
+    buffers = dict(model.named_buffers())
+    table = next(buffer for name, buffer in buffers.items() if name.endswith("tid2eid"))
+    table.copy_(torch.rand(WORDS, 4, generator=draw).argsort(dim=1)[:, :2])
+    for name, buffer in buffers.items():
+        if name.endswith("e_score_correction_bias"):
+            buffer.copy_(torch.randn(4, generator=draw))
+    check(model, tmp_path, text_inputs(WORDS, left_positions=True))

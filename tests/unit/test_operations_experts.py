@@ -122,3 +122,8 @@ def test_rows_sorted_by_expert_go_back_to_their_positions():
 def test_experts_of_the_best_groups_are_marked():
     scores = torch.tensor([[0.9, 0.0, 0.6, 0.5, 0.1, 0.2]])
     assert experts.in_best_groups(scores, 3, 1, 2).tolist() == [[False, False, True, True, False, False]]
+
+
+def test_words_have_experts_in_a_table():
+    table = torch.tensor([[0, 1], [2, 0], [1, 2]], dtype=torch.int32)
+    assert experts.experts_of_words(torch.tensor([[2, 0]]), table).tolist() == [[[1, 2], [0, 1]]]

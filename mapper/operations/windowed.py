@@ -1,0 +1,72 @@
+"""Stretches of keys packed into one each, which attention sees behind the latest keys (DeepSeek-V4)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mapper.operations.rotary import rotate_interleaved
+
+
+def rotate_last(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates the last R channels, neighbours paired, and keeps those before. cos and sin (B, 1, T, R / 2)"""
+    plain, rest = x.split([x.shape[-1] - 2 * cos.shape[-1], 2 * cos.shape[-1]], dim=-1)
+    return torch.cat((plain, rotate_interleaved(rest, cos, sin)), dim=-1)
+
+
+def window_starts(x: Tensor, rate: int) -> Tensor:
+    """The first position of every full window of `rate` positions. x (B, T, ...) -> (1, T // rate)"""
+    return (torch.arange(x.shape[1] // rate, device=x.device) * rate)[None]
+
+
+def pack_windows(values: Tensor, gates: Tensor, bias: Tensor) -> Tensor:
+    """Mean of each full window's values, weighed by softmaxed gates, channel by channel.
+
+    values and gates (B, T, D), bias (rate, D) -> (B, T // rate, D)
+    """
+    values, gates = in_windows(values, bias.shape[0]), in_windows(gates, bias.shape[0]) + bias
+    return (values * gates.softmax(dim=2, dtype=torch.float32).to(values.dtype)).sum(dim=2)
+
+
+def pack_overlapping(values: Tensor, gates: Tensor, bias: Tensor) -> Tensor:
+    """The same of each window's second half of the channels and the window before's first half.
+
+    values and gates (B, T, 2 * D), bias (rate, 2 * D) -> (B, T // rate, D)
+    """
+    values, gates = in_windows(values, bias.shape[0]), in_windows(gates, bias.shape[0]) + bias
+    (before, own), (gates_before, gates_own) = values.chunk(2, dim=-1), gates.chunk(2, dim=-1)
+    before = F.pad(before, (0, 0, 0, 0, 1, 0))[:, : values.shape[1]]
+    gates_before = F.pad(gates_before, (0, 0, 0, 0, 1, 0), value=float("-inf"))[:, : values.shape[1]]
+    weights = torch.cat((gates_before, gates_own), dim=2).softmax(dim=2, dtype=torch.float32)
+    return (torch.cat((before, own), dim=2) * weights.to(values.dtype)).sum(dim=2)
+
+
+def in_windows(x: Tensor, rate: int) -> Tensor:
+    """Positions in full windows of `rate`, the rest dropped. (B, T, D) -> (B, T // rate, rate, D)"""
+    return x[:, : x.shape[1] // rate * rate].unflatten(1, (x.shape[1] // rate, rate))
+
+
+def windows_before(positions: Tensor, packed: Tensor, rate: int) -> Tensor:
+    """Whether a window has ended at or before a position.
+
+    positions (B, T), packed (B, 1, N, D) -> (B, 1, T, N)
+    """
+    index = torch.arange(packed.shape[2], device=packed.device)
+    return (index < ((positions + 1) // rate)[..., None])[:, None]
+
+
+def join_seen(near: Tensor, far: Tensor) -> Tensor:
+    """One mask for latest keys and packed ones, which may have a row for each of a batch or one for all.
+
+    near (B, 1, T, S), far (B, 1, T, N) -> (B, 1, T, S + N)
+    """
+    rows = max(near.shape[0], far.shape[0])
+    return torch.cat((near.expand(rows, -1, -1, -1), far.expand(rows, -1, -1, -1)), dim=-1)
+
+
+def map_groups(x: Tensor, weight: Tensor, groups: int) -> Tensor:
+    """Each group of channels by a map of its own. x (B, T, G * I), weight (G * O, I) -> (B, T, G * O)"""
+    return torch.einsum(
+        "btgi,goi->btgo", x.unflatten(-1, (groups, -1)), weight.unflatten(0, (groups, -1))
+    ).flatten(2)
