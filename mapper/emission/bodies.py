@@ -152,13 +152,13 @@ class Body:
             start = Place(place[: len(start)])
         if is_numbered(reference.items[0]):
             order = sorted(reference.items, key=element_indices)
-            return f"({', '.join(self.bodies.paths.spell(base, start, place_of(item)) for item in order)})"
+            return _tuple([self.bodies.paths.spell(base, start, place_of(item)) for item in order])
         folder = self.bodies.paths.root.find(list_folder(place, start))
         folder = folder.elements() or folder
         meant = sum(len(place_of(item)[len(folder.place)]) for item in reference.items)
         if meant == sum(len(key) for key in folder.children):
             return self.bodies.paths.elements(base, start, folder)
-        return f"({', '.join(self._one_by_one(reference, base, start, len(folder.place)))})"
+        return _tuple(list(self._one_by_one(reference, base, start, len(folder.place))))
 
     def _one_by_one(self, reference: Reference, base: str, start: Place, at: int) -> Iterator[str]:
         """The elements by name, in order: their folder holds others too."""
@@ -170,6 +170,10 @@ class Body:
         )
         for index, place in every:
             yield self.bodies.paths.spell(base, start, Place((*place[:at], (index,), *place[at + 1 :])))
+
+
+def _tuple(parts: list[str]) -> str:
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def is_numbered(item: Item) -> bool:

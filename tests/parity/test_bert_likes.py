@@ -103,6 +103,12 @@ def test_esm_with_other_options(kind: str, tmp_path: Path) -> None:
     compare("EsmForMaskedLM", config, tmp_path, as_it_is=True)
 
 
+def test_one_layer_beside_something_else_is_still_a_list(tmp_path: Path) -> None:
+    """The reference saves what all its layers share under `layer.*`, with a star in the name."""
+    config = transformers.EsmConfig(**{**SIZES, "num_hidden_layers": 1}, mask_token_id=40)
+    compare("EsmForMaskedLM", config, tmp_path, as_it_is=True)
+
+
 MOBILE: dict[str, Any] = {**SIZES, "embedding_size": 24, "intra_bottleneck_size": 24, "hidden_size": 40}
 HEADS = ("Model", *COMMON, "ForPreTraining", "ForNextSentencePrediction")
 
