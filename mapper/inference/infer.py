@@ -302,10 +302,11 @@ class _Reading:
         return not lacking
 
     def drop_uncalled(self) -> None:
-        """No flow for a block that the one around it only reaches into, to `embeddings.token` say."""
+        """No flow for a block that the one around it only reaches into, to `embeddings.token` say, nor for its parts."""
         for scope in self.root.below():
             outer = scope.parent
-            if outer is not None and id(outer) in self.flows and not self.is_called(scope):
+            is_part = next(scope.block.leaves(), None) is None
+            if outer is not None and (is_part or id(outer) in self.flows) and not self.is_called(scope):
                 self.flows.pop(id(scope), None)
                 scope.block.flow = None
 
