@@ -24,5 +24,8 @@ def restore_colours(x: Tensor, pixels: Tensor, mean: tuple[float, ...], scale: f
 
 
 def shuffle_pixels(x: Tensor, factor: int) -> Tensor:
-    """Channels as the pixels of finer rows and columns. (B, C * factor ** 2, Y, X) -> (B, C, Y * factor, X * factor)"""
+    """Channels as the pixels of finer rows and columns.
+
+    (B, C * factor ** 2, Y, X) -> (B, C, Y * factor, X * factor)
+    """
     return F.pixel_shuffle(x, factor)

@@ -1,4 +1,6 @@
-"""Series apart into a slow trend and what moves around it, and attention by delays (Autoformer, 2106.13008)."""
+"""Series apart into a slow trend and what moves around it, and attention by delays (Autoformer,
+2106.13008).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def series_apart(
 def attend_delays(q: Tensor, k: Tensor, v: Tensor, factor: int) -> Tensor:
     """Values of later times, by how alike queries are to keys so much later, over factor * log(T) delays.
 
-    All heads share a sequence's delays; the j-th of B * H rows takes those of sequence j mod B, as the published
+    All heads share a sequence's delays; the j-th of B * H rows takes those of sequence j mod B, as the
+    published
     code does. q (B, H, T, D), k, v (B, H, S, D) -> (B, H, T, D)
     """
     (batch, heads, length, _), short = q.shape, q.shape[2] - k.shape[2]

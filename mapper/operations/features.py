@@ -35,7 +35,9 @@ def place_features_at(x: Tensor, features: Tensor, mask: Tensor | None) -> Tenso
 
 
 def place_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """As place_features, where every feature (N, W) must have its place: RuntimeError if their numbers differ."""
+    """As place_features, where every feature (N, W) must have its place:
+    RuntimeError if their numbers differ.
+    """
     if features is None:
         return x
     places = input_ids == place_id
@@ -186,7 +188,10 @@ def add_at_places(x: Tensor, features: Tensor | None, input_ids: Tensor, place_i
 
 
 def gather_patches(x: Tensor, index: Tensor) -> Tensor:
-    """A few patches for each place, zeros where the index is below 0. x (B, P, W), index (N, K) -> (N, K, W)"""
+    """A few patches for each place, zeros where the index is below 0.
+
+    x (B, P, W), index (N, K) -> (N, K, W)
+    """
     return x.flatten(0, 1)[index.clamp(min=0)] * (index >= 0).unsqueeze(-1)
 
 
@@ -205,7 +210,8 @@ def pooled_mask(index: Tensor) -> Tensor:
 def pooled_tokens(x: Tensor, index: Tensor, grids: Tensor | None) -> Tensor:
     """The vectors of places that have a patch. ValueError where rows and columns in grids say another number.
 
-    x (N, W), index (N, K), grids (images, 4): of an image in low resolution and in high, or (videos, 3): with frames
+    x (N, W), index (N, K), grids (images, 4): of an image in low resolution and in high, or (videos, 3): with
+    frames
     """
     kept = x[(index >= 0).any(dim=-1)]
     if grids is not None:

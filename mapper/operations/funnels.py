@@ -1,6 +1,8 @@
-"""Sequences that get half as long from block to block, their first position apart (Funnel-Transformer, 2006.03236).
+"""Sequences that get half as long from block to block, their first position apart (Funnel-Transformer,
+2006.03236).
 
-The first position and the others in pairs: of T positions (T + 1) // 2 are left. Block 0 is as long as the input.
+The first position and the others in pairs: of T positions (T + 1) // 2 are left. Block 0 is as long as the
+input.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from mapper.operations.positions import sinusoids_split
 
 
 def halve_states(x: Tensor, block: int) -> Tensor:
-    """The mean of each pair, for all blocks but the first. x (B, T, W). Raises ValueError for two positions or one"""
+    """The mean of each pair, for all blocks but the first.
+
+    x (B, T, W). Raises ValueError for two positions or one
+    """
     if block == 0:
         return x
     if x.shape[1] < 3:
@@ -53,7 +58,8 @@ def distance_scores_halved(q: Tensor, k: Tensor, relative_key: Tensor, block: in
 
 
 def segment_scores_halved(q: Tensor, table: Tensor, segments: Tensor, of_keys: Tensor) -> Tensor:
-    """Scores of queries with keys of another segment (row 0) and of their own (row 1); segment 2 is everyone's.
+    """Scores of queries with keys of another segment (row 0) and of their own (row 1);
+    segment 2 is everyone's.
 
     q (B, H, T, D), table (2, H, D), segments (B, T), of_keys (B, S) -> (B, H, T, S)
     """
@@ -69,7 +75,10 @@ def without_first(scores: Tensor) -> Tensor:
 
 
 def widen_states(x: Tensor, target: Tensor, times: int) -> Tensor:
-    """The first position, then each other so many times, zeros behind the last. x (B, T', W) -> like target (B, T, W)"""
+    """The first position, then each other so many times, zeros behind the last.
+
+    x (B, T', W) -> like target (B, T, W)
+    """
     length = target.shape[1] - 1
     rest = x[:, 1:].repeat_interleave(times, dim=1)
     return torch.cat((x[:, :1], F.pad(rest, (0, 0, 0, times - 1))[:, :length]), dim=1)

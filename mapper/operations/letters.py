@@ -1,4 +1,5 @@
-"""Letters instead of words: hashes of their numbers, blocks that see each other, several read as one (CANINE).
+"""Letters instead of words: hashes of their numbers, blocks that see each other,
+several read as one (CANINE).
 
 Paper 2103.06874.
 """

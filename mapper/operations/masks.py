@@ -188,10 +188,12 @@ def grouped_mask(
     attention_mask: Tensor | None,
     count: int,
 ) -> Tensor:
-    """A mask that shows the groups of neighbours with the best scores, `count` keys in all, and the latest positions.
+    """A mask that shows the groups of neighbours with the best scores, `count` keys in all,
+    and the latest positions.
 
-    Groups of G are counted from the first real position; their keys are weighted sums, by gates. A group is seen
-    when its last position is; what is behind the last whole group is always seen. Padding sees everything.
+    Groups of G are counted from the first real position; their keys are weighted sums, by gates. A group is
+    seen when its last position is; what is behind the last whole group is always seen. Padding sees
+    everything.
     q (B, H, T, D), k and gates (B, T, D), places (G, D), weights (B, T, H) -> (B, 1, T, T)
     """
     length, size = k.shape[1], places.shape[0]

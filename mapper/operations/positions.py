@@ -98,7 +98,8 @@ def resize_between(
 ) -> Tensor:
     """Fits positions of patches, which stand between others, to another image by bicubic interpolation.
 
-    table (..., before + patches + after, W) for an image of sides (Y, X), pixels (B, C, y, x), size the side of a
+    table (..., before + patches + after, W) for an image of sides (Y, X), pixels (B, C, y, x), size the side
+    of a
     patch -> (..., before + y // size * (x // size) + after, W)
     """
     rows = table.flatten(0, -3)

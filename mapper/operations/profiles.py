@@ -41,5 +41,8 @@ def each_expert(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def sum_of_experts(x: Tensor, weight: Tensor) -> Tensor:
-    """What the experts' matrices make of their own vectors, added up. x (..., E, I), weight (E, O, I) -> (..., O)"""
+    """What the experts' matrices make of their own vectors, added up.
+
+    x (..., E, I), weight (E, O, I) -> (..., O)
+    """
     return torch.einsum("...ei,eoi->...o", x, weight)

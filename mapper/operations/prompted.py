@@ -1,4 +1,6 @@
-"""Learned vectors that stand before a text (CPM-Ant), with the biases and masks of what is read behind them."""
+"""Learned vectors that stand before a text (CPM-Ant), with the biases and masks of what is read behind
+them.
+"""
 
 from __future__ import annotations
 

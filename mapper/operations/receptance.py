@@ -1,4 +1,5 @@
-"""Linear attention without queries (RWKV, paper 2305.13048): means of what came before, weighed by keys that fade.
+"""Linear attention without queries (RWKV, paper 2305.13048): means of what came before,
+weighed by keys that fade.
 
 One position after another: the running maximum that keeps exponents small depends on all keys before.
 """

@@ -1,7 +1,7 @@
 """Sounds of different lengths in one row, cut into chunks that are read apart from each other.
 
-lengths (N,): frames of each sound. A chunk has as many as it may, the last of a sound what is left; a convolution
-then halves the frames of each.
+lengths (N,): frames of each sound. A chunk has as many as it may, the last of a sound what is left; a
+convolution then halves the frames of each.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 
 def pack_frames(features: Tensor, mask: Tensor) -> Tensor:
-    """The frames of all sounds that are no padding, in one row. features (N, M, F), mask (N, F) -> (M, frames)"""
+    """The frames of all sounds that are no padding, in one row.
+
+    features (N, M, F), mask (N, F) -> (M, frames)
+    """
     return features.transpose(1, 2)[mask.bool()].t()
 
 

@@ -22,7 +22,9 @@ def fold_spectrogram(x: Tensor, side: int, bands: int) -> Tensor:
 
 
 def read_alike(x: Tensor, is_longer: Tensor | None) -> Tensor:
-    """x as it is: a model without finer parts takes the word for a longer sound and reads it like any other."""
+    """x as it is: a model without finer parts takes the word for a longer sound and reads it like any
+    other.
+    """
     return x
 
 
@@ -76,8 +78,8 @@ def sound_windows(input_ids: Tensor, place_id: int, counts: Tensor) -> Tensor:
 def turn_by_time(x: Tensor, windows: Tensor, seconds: float, base: float, share: float) -> Tensor:
     """Turns a share of x (N, T, W) by the time of each vector, `seconds` after the one before it.
 
-    The angles of the first half of that share also grow with the part of its sound that a row is, windows (N,),
-    those of the second half with the place in the row, both over `base` (MusicFlamingo).
+    The angles of the first half of that share also grow with the part of its sound that a row is, windows
+    (N,), those of the second half with the place in the row, both over `base` (MusicFlamingo).
     """
     size = int(x.shape[-1] * share)
     places = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)
@@ -91,7 +93,10 @@ def turn_by_time(x: Tensor, windows: Tensor, seconds: float, base: float, share:
 
 
 def cut_pieces(x: Tensor, size: int) -> Tensor:
-    """Pieces of `size` frames of each spectrogram, as images. x (B, bands, P * size) -> (B * P, 1, bands, size)"""
+    """Pieces of `size` frames of each spectrogram, as images.
+
+    x (B, bands, P * size) -> (B * P, 1, bands, size)
+    """
     return x.unflatten(2, (-1, size)).transpose(1, 2).flatten(0, 1)[:, None]
 
 
@@ -114,7 +119,8 @@ def pack_pieces(x: Tensor, seen: Tensor) -> Tensor:
 
 
 def same_stretch_mask(seen: Tensor, pieces: int) -> Tensor:
-    """Shows each of the real vectors those of its own stretch: so many of the longest piece, from a sound's start.
+    """Shows each of the real vectors those of its own stretch: so many of the longest piece,
+    from a sound's start.
 
     seen (B, P, T) -> (1, 1, N, N)
     """
@@ -157,7 +163,10 @@ def distance_bias(q: Tensor, table: Tensor) -> Tensor:
 
 
 def frames_behind(x: Tensor, frames: Tensor | None) -> Tensor | None:
-    """Which frames behind a layer are real, one of two where it gives half as many. x (B, T, W), frames (B, ...)"""
+    """Which frames behind a layer are real, one of two where it gives half as many.
+
+    x (B, T, W), frames (B, ...)
+    """
     if frames is None or frames.shape[1] == x.shape[1]:
         return frames
     return (frames[:, : 2 * x.shape[1]].unflatten(1, (-1, 2)) != 0).all(dim=2)
@@ -188,7 +197,10 @@ def norm_bands(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def active_speakers(logits: Tensor, count: int, threshold: float) -> Tensor:
-    """Who is heard, on the mean of each `count` frames, with more than `threshold`. (B, T * count, S) -> (B, T, S)"""
+    """Who is heard, on the mean of each `count` frames, with more than `threshold`.
+
+    (B, T * count, S) -> (B, T, S)
+    """
     return logits.sigmoid().unflatten(1, (-1, count)).mean(dim=2) > threshold
 
 
@@ -207,7 +219,10 @@ def duration_waves(x: Tensor, duration: float, size: int, longest: float) -> Ten
 
 
 def frames_of_samples(mask: Tensor | None, hop: int) -> Tensor | None:
-    """Which frames begin with a real sample, behind a first that is as the next. mask (B, samples) -> (B, 1 + T)"""
+    """Which frames begin with a real sample, behind a first that is as the next.
+
+    mask (B, samples) -> (B, 1 + T)
+    """
     if mask is None:
         return None
     frames = mask[:, ::hop] != 0
@@ -220,7 +235,10 @@ def frame_keys(frames: Tensor | None) -> Tensor | None:
 
 
 def norm_sounds(x: Tensor, frames: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Each sound at mean 0 and variance 1 over its real frames and all channels; padding becomes 0. x (B, T, W)"""
+    """Each sound at mean 0 and variance 1 over its real frames and all channels; padding becomes 0.
+
+    x (B, T, W)
+    """
     real = torch.ones_like(x[..., :1]) if frames is None else frames.unsqueeze(-1).to(x.dtype)
     count = real.sum(dim=1, keepdim=True) * x.shape[-1]
     centred = x - (x * real).sum(dim=(1, 2), keepdim=True) / count

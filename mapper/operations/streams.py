@@ -1,4 +1,5 @@
-"""Hyper-connections: the residual of a layer in several streams, mixed by weights that they give (paper 2512.24880).
+"""Hyper-connections: the residual of a layer in several streams,
+mixed by weights that they give (paper 2512.24880).
 
 x (B, T, N, W): N streams of a row of positions.
 """
@@ -33,7 +34,10 @@ def stream_weights(
 
 
 def balance(scores: Tensor, iterations: int, eps: float) -> Tensor:
-    """Weights whose rows and columns sum to 1, by dividing by both sums in turn (Sinkhorn and Knopp). (..., N, N)"""
+    """Weights whose rows and columns sum to 1, by dividing by both sums in turn (Sinkhorn and Knopp).
+
+    (..., N, N)
+    """
     weights = scores.softmax(dim=-1) + eps
     weights = weights / (weights.sum(dim=-2, keepdim=True) + eps)
     for _ in range(iterations - 1):

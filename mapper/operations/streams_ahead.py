@@ -13,7 +13,8 @@ from mapper.operations.relative import relative_buckets_causal
 
 
 def streams_beside(x: Tensor, ahead: Tensor, streams: Tensor) -> Tensor:
-    """A main stream and, behind it, vectors of the others at the next position; the first has the last vector.
+    """A main stream and, behind it, vectors of the others at the next position;
+    the first has the last vector.
 
     x (B, T, W), ahead (1, T, W), streams (N, W) -> (B, (1 + N) * T, W)
     """
@@ -26,9 +27,9 @@ def attend_streams(
 ) -> Tensor:
     """Each stream sees the main one as far as it is ahead, and of itself its own position.
 
-    Stream n of N sees what stands n or more before, and always the first position. Biases by distance are what
-    rows (B, (1 + N) * T, buckets * H) say for their query, those of the streams in another order, as the published
-    code reads them. q, k, v (B, H, (1 + N) * T, D), mask (B, 1, 1, T) or None
+    Stream n of N sees what stands n or more before, and always the first position. Biases by distance are
+    what rows (B, (1 + N) * T, buckets * H) say for their query, those of the streams in another order, as the
+    published code reads them. q, k, v (B, H, (1 + N) * T, D), mask (B, 1, 1, T) or None
     """
     heads, length = q.shape[1], q.shape[2] // (1 + streams)
     place = torch.arange(length, device=q.device)

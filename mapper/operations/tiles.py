@@ -1,7 +1,8 @@
 """Images cut into square tiles of one size, behind a small copy of the whole (LLaVA-NeXT; paper 2408.03326).
 
-`sizes` are the heights and widths in pixels to which an image may be scaled, `side` that of a tile. image_sizes
-(N, 2) are heights and widths of the images as they came; an image keeps its shape and gets a border.
+`sizes` are the heights and widths in pixels to which an image may be scaled, `side` that of a tile.
+image_sizes (N, 2) are heights and widths of the images as they came; an image keeps its shape and gets a
+border.
 """
 
 from __future__ import annotations
