@@ -9,7 +9,7 @@ import pytest
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
 
-os.environ.setdefault("OMP_NUM_THREADS", "2")  # results do not depend on it, the time of small tests does
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many workers run as there are cores; small tests gain nothing
 
 
 @pytest.fixture(autouse=True)
