@@ -87,7 +87,12 @@ def main() -> int:
     types = {name for family in rulebook.families for name in family.model_types}
     timm = [family for family in rulebook.families if family.name.startswith("timm")]
     listed = {name for family in timm for name in family.model_types}
-    print(f"{len(rulebook.families)} families list {len(types)} model types, ", end="")
+    files = {family.file for family in rulebook.families}
+    print(
+        f"{len(files)} files of families, with {len(rulebook.families) - len(files)} variants in them, ",
+        end="",
+    )
+    print(f"list {len(types)} model types, ", end="")
     print(f"{len(timm)} of them {len(listed)} networks of timm\n")
     print("| | all | serve two types and more | one | none seen |\n| --- | --- | --- | --- | --- |")
     print(row("flows", set(rulebook.flows), flows))

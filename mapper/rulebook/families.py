@@ -67,34 +67,58 @@ class Family:
     file: str
     line: int = 1
     extends: str | None = None
+    variants: tuple[Family, ...] = ()  # types of the same file that differ from the others in names too
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
         """Read when first asked for: only checks need them."""
         fields = fields_of(self.document.whole())
-        return tuple(_example(fields, at, item) for at, item in enumerate(fields.sequence("examples")))
+        every = enumerate(fields.sequence("examples"))
+        return tuple(
+            _example(fields, at, item) for at, item in every if _whose(fields, at, item) == self.name
+        )
 
 
 def read_families(documents: Iterable[Document]) -> list[Family]:
     """Every family, in the order of the files, with what it inherits filled in."""
     families: dict[str, Family] = {}
     for document in documents:
-        family = read_family(document)
-        if family.name in families:
-            raise document.error(
-                f"the family {family.name!r} is already in {families[family.name].file}", "family"
-            )
-        families[family.name] = family
+        first = read_family(document)
+        for family in (first, *first.variants):
+            if family.name in families:
+                where = ("family",) if family is first else ("variants", family.name)
+                raise document.error(
+                    f"the family {family.name!r} is already in {families[family.name].file}", *where
+                )
+            families[family.name] = family
     return [_inherited(family, families) for family in families.values()]
 
 
 def read_family(document: Document) -> Family:
     """One family file as it stands; RuleError with file and line."""
     fields = fields_of(document)
+    family = _family(fields, fields.text("family"), document, fields.line("family"))
+    said = fields.mapping("variants")
+    fields.sequence("examples")
+    fields.done()
+    return replace(family, variants=tuple(_variant(fields, name, said[name], family) for name in said))
+
+
+def _variant(fields: Fields, name: str, said: Any, family: Family) -> Family:
+    """What of a file holds for some of its types alone: a family that extends that of the file."""
+    inner = fields.inner(said, "variants", name)
+    if "extends" in inner.data:
+        inner.fail(f"it already extends {family.name!r}, the family of its file", "extends")
+    variant = _family(inner, name, family.document, inner.line(), family.name)
+    inner.done()
+    return variant
+
+
+def _family(fields: Fields, name: str, document: Document, line: int, extends: str | None = None) -> Family:
     recognise, shapes = _recognise(fields)
     unused, unused_beside = _unused(fields)
     family = Family(
-        name=fields.text("family"),
+        name=name,
         model_types=fields.words("model_types"),
         source=fields.words("source"),
         recognise=recognise,
@@ -124,11 +148,9 @@ def read_family(document: Document) -> Family:
         },
         document=document,
         file=document.label,
-        line=fields.line("family"),
-        extends=fields.any("extends"),
+        line=line,
+        extends=extends or fields.any("extends"),
     )
-    fields.sequence("examples")
-    fields.done()
     if not family.recognise and not family.extends:
         fields.fail("the field 'recognise' is missing")
     return family
@@ -190,8 +212,19 @@ def _flows(fields: Fields, key: str, value: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
+def _whose(fields: Fields, at: int, item: Any) -> str:
+    """The name of the family, or of the variant in its file, that an example is of."""
+    inner, first = fields.inner(item, "examples", at), fields.text("family")
+    name = inner.text("of", first)
+    known = (first, *fields.mapping("variants"))
+    if name not in known:
+        inner.fail(f"{name!r} is no variant here; there are {', '.join(known)}", "of")
+    return name
+
+
 def _example(fields: Fields, at: int, item: Any) -> Example:
     inner = fields.inner(item, "examples", at)
+    inner.any("of")
     config = inner.any("config")
     if config is not None and not isinstance(config, dict):
         inner.fail("expected a mapping", "config")

@@ -95,6 +95,56 @@ def test_a_family_inherits_and_overrides() -> None:
     assert two.recognise == ("a",)
 
 
+VARIED = """family: one
+model_types: [one]
+recognise: [a]
+facts: {x: {value: 1}, y: {value: 2}}
+variants:
+  two:
+    model_types: [two]
+    absent: [c]
+    recognise: [a, b]
+    facts: {x: {value: 3}}
+examples:
+  - {name: first, tensors: {}, expect: {}}
+  - {name: second, of: two, tensors: {}, expect: {}}
+"""
+
+
+def test_a_variant_is_a_family_of_its_own_that_extends_that_of_its_file() -> None:
+    one, two = read_families([parse_yaml(VARIED, "one.yaml")])
+    assert (two.name, two.model_types, two.extends, two.line) == ("two", ("two",), "one", 6)
+    assert {name: rules[0].value for name, rules in two.facts.items()} == {"x": 3, "y": 2}
+    assert (one.recognise, two.recognise, one.absent, two.absent) == (("a",), ("a", "b"), (), ("c",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("    absent:", "    abcent:", r"one.yaml:8: variants.two.abcent: unknown field"),
+        (
+            "    absent: [c]",
+            "    extends: three",
+            r"one.yaml:8: variants.two.extends: .* already extends 'one'",
+        ),
+        ("  two:", "  one:", r"one.yaml:6: the family 'one' is already in one.yaml"),
+    ],
+)
+def test_a_wrong_variant_is_refused_at_its_line(old: str, new: str, message: str) -> None:
+    with pytest.raises(RuleError, match=message):
+        read_families([parse_yaml(VARIED.replace(old, new), "one.yaml")])
+
+
+def test_an_example_is_of_its_file_or_of_the_variant_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text(VARIED)
+    families = read_families([parse_yaml(VARIED, "one.yaml", path)])
+    assert [[example.name for example in family.examples] for family in families] == [["first"], ["second"]]
+    (one, _) = read_families([parse_yaml(VARIED.replace("of: two", "of: three"), "one.yaml", path)])
+    with pytest.raises(RuleError, match=r"examples.1.of: 'three' is no variant here; there are one, two"):
+        _ = one.examples
+
+
 def test_a_key_is_explained_with_the_line_that_decided() -> None:
     found = explain_key("encoder.layer.0.attention.self.query.weight", Rulebook())
     assert (found.kind, found.role) == ("Linear", "tower.layers.attention.query")
