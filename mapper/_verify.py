@@ -110,13 +110,7 @@ def verify(
     file = Path(source) if isinstance(source, (str, Path)) and str(source).endswith(".py") else None
     place = source if file is None else weights if weights is not None else file.parent
     architecture = describe(place, hints, purpose="weights", revision=revision, rules=rules)
-    if architecture.checkpoint.read is None:
-        raise SourceError(
-            f"{architecture.checkpoint.source}: a manifest has no weights, so there is nothing to compare"
-        )
-    if architecture.reading == "skeleton" and file is None:
-        why = architecture.missing[0] if architecture.missing else "no flow fits its names"
-        raise SourceError(f"{architecture.checkpoint.source}: a skeleton does not run: {why}")
+    _refuse_what_cannot_run(architecture, file is None)
     candidate = (
         build_architecture(architecture, dtype=torch.float32)
         if file is None
@@ -129,6 +123,15 @@ def verify(
     else:
         _check(found, candidate, architecture)
     return found
+
+
+def _refuse_what_cannot_run(architecture: Architecture, is_built: bool) -> None:
+    name = architecture.checkpoint.source
+    if architecture.checkpoint.read is None:
+        raise SourceError(f"{name}: a manifest has no weights, so there is nothing to compare")
+    if architecture.reading == "skeleton" and is_built:
+        why = architecture.missing[0] if architecture.missing else "no flow fits its names"
+        raise SourceError(f"{name}: a skeleton does not run: {why}")
 
 
 def load_file(file: Path, architecture: Architecture) -> nn.Module:

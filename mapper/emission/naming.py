@@ -9,6 +9,7 @@ from mapper.emission.modules import Folder
 from mapper.emission.names import camel
 from mapper.emission.text import comment
 from mapper.flows.program import Program
+from mapper.naming.words import unnumbered
 
 _CALLED = {
     "layers": "layer",
@@ -60,14 +61,8 @@ def base_name(folder: Folder) -> str:
         return "_".join(words[-2:]) if words[-1] in _TOO_SHORT else words[-1]
     if block.flow and block.flow.startswith("tower/"):
         return _tower_name(block.flow.partition("/")[2])
-    role = _unnumbered(block.role)
+    role = unnumbered(block.role)
     return _CALLED.get(role, role)
-
-
-def _unnumbered(role: str) -> str:
-    """`convolution_2`, the second of a layer, is a convolution."""
-    stem = role.rstrip("0123456789")
-    return stem[:-1] if stem != role and stem.endswith("_") else role
 
 
 def _tower_name(flow: str) -> str:

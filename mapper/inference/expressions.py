@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from mapper.errors import RuleError
+from mapper.flows.language import dotted
 
 Value = Any  # int, float, or a list of them, element by element
 _LARGEST = 2.0**64  # no size and no factor of a model is near it
@@ -66,13 +67,8 @@ def _check(node: ast.expr, text: str) -> None:
 
 def _name(node: ast.expr) -> str | None:
     """`a.b` as text; a leading `fact.` is dropped."""
-    words: list[str] = []
-    while isinstance(node, ast.Attribute):
-        words.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    return ".".join([node.id, *reversed(words)]).removeprefix("fact.")
+    name = dotted(node)
+    return None if name is None else name.removeprefix("fact.")
 
 
 def names(node: ast.expr) -> Iterator[str]:

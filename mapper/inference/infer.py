@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from mapper._collector import collection_paused
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
@@ -73,20 +72,8 @@ def infer(
 
     Raises ArchitectureError where it contradicts itself, HintError for a hint that names no fact or contradicts it.
     """
-    with _collector_off():
+    with collection_paused():  # a hundred thousand names become as many objects, all of them kept
         return _infer(checkpoint, rulebook, hints, use_families)
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """A hundred thousand names become as many objects, all of them kept: the collector would walk them for nothing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _infer(
@@ -172,8 +159,9 @@ class _Reading:
             self.place(leaves, vocabulary)
             self.findings = found
             self.count_layers()
-        unused = [(leaf, why) for leaf in leaves if (why := why_unused(leaf, vocabulary))]
-        read = [leaf for leaf in leaves if not why_unused(leaf, vocabulary)]
+        reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
+        unused = [(leaf, why) for leaf, why in reasons if why]
+        read = [leaf for leaf, why in reasons if not why]
         check_scopes(self.facts.given, self.root)
         self.find_gaps(read)
         self.gap(lacking_tensors(leaves))

@@ -9,7 +9,7 @@ from typing import Any
 
 from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node
-from mapper.naming.words import normal, parts
+from mapper.naming.words import normal, parts, unnumbered
 from mapper.rulebook.vocabulary import SECTIONS, Entry, Region, VocabularyFile
 
 ANY = "*"  # as a part: a folder of any name, decided by what it holds
@@ -218,12 +218,6 @@ class Vocabulary:
     def decide(self, section: str, spot: Spot, kind: str | None = None) -> Match | None:
         """The entry that wins here."""
         return next(self.matches(section, spot, kind), None)
-
-
-def unnumbered(role: str) -> str:
-    """`attention_2`, the second attention of a layer, without its number."""
-    stem = role.rstrip("0123456789")
-    return stem[:-1] if stem != role and stem.endswith("_") else role
 
 
 def fits(match: Match, spot: Spot, kind: str | None) -> bool:

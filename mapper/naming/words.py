@@ -30,3 +30,9 @@ def parts(word: str) -> frozenset[str]:
     pieces = [piece for piece in normal(word).split("_") if piece]
     pieces += [f"{one}_{two}" for one, two in pairwise(pieces)]
     return frozenset(pieces) | frozenset(piece.rstrip("0123456789") for piece in pieces) - {""}
+
+
+def unnumbered(role: str) -> str:
+    """`attention_2`, the second attention of a layer, without its number."""
+    stem = role.rstrip("0123456789")
+    return stem[:-1] if stem != role and stem.endswith("_") else role

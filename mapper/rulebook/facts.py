@@ -124,11 +124,6 @@ class ActivationRule:
     line: int
 
 
-def _values(fields: Fields, key: str) -> dict[str, tuple[Any, ...]]:
-    """Name -> the values that are meant; one value stands for a list of one."""
-    return {name: tuple(v) if isinstance(v, list) else (v,) for name, v in fields.mapping(key).items()}
-
-
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("config", "has", "lacks"), Fields.words),
     **dict.fromkeys(("nullable", "apart"), Fields.flag),
@@ -137,7 +132,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "at", "value", "default", "otherwise"), Fields.any),
     **dict.fromkeys(("expr", "each", "marks", "shared", "most", "divides", "length"), Fields.any),
-    "when": _values,
+    "when": Fields.choices,
     "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
     "towers": lambda fields, key: {
         tower: fields.inner(fields.data[key], key).words(tower) for tower in fields.mapping(key)
@@ -210,12 +205,9 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
             inner.done()
         _merge(found.tasks, {suffix: str(task) for suffix, task in fields.mapping("tasks").items()})
         headless = headless or fields.any("headless")
-        _merge(found.transposed, _values(fields, "transposed"))
+        _merge(found.transposed, fields.choices("transposed"))
         irrelevant.update(fields.words("irrelevant"))
-        harmless = fields.mapping("harmless")
-        _merge(
-            found.harmless, {key: tuple(v) if isinstance(v, list) else (v,) for key, v in harmless.items()}
-        )
+        _merge(found.harmless, fields.choices("harmless"))
         _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
         quantised_fields.update(dict.fromkeys(fields.words("quantised_fields")))
         unpacked.update(dict.fromkeys(fields.words("unpacked")))

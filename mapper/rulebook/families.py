@@ -126,26 +126,24 @@ def _family(fields: Fields, name: str, document: Document, line: int, extends: s
         absent=fields.words("absent"),
         requires=fields.words("requires"),
         requires_roles=fields.words("requires_roles"),
-        requires_of={key: _flows(fields, key, value) for key, value in fields.mapping("requires_of").items()},
-        brings={key: _flows(fields, key, value) for key, value in fields.mapping("brings").items()},
-        promises={key: _flows(fields, key, value) for key, value in fields.mapping("promises").items()},
+        requires_of=_lists(fields, "requires_of"),
+        brings=_lists(fields, "brings"),
+        promises=_lists(fields, "promises"),
         unbiased=fields.words("unbiased") if "unbiased" in fields.data else None,
         towers=_towers(fields),
-        folders={key: _flows(fields, key, value) for key, value in fields.mapping("folders").items()},
+        folders=_lists(fields, "folders"),
         varies=fields.words("varies"),
         by_type_only=fields.flag("by_type_only"),
         names=_texts(fields, "names"),
         kinds=_texts(fields, "kinds"),
         transposed=fields.words("transposed"),
         forms=_texts(fields, "forms"),
-        flows={key: _flows(fields, key, value) for key, value in fields.mapping("flows").items()},
+        flows=_lists(fields, "flows"),
         facts=FactTable(fields, "facts"),
         unused=unused,
         unused_beside=unused_beside,
         irrelevant=fields.words("irrelevant"),
-        harmless={
-            k: tuple(v) if isinstance(v, list) else (v,) for k, v in fields.mapping("harmless").items()
-        },
+        harmless=fields.choices("harmless"),
         document=document,
         file=document.label,
         line=line,
@@ -205,11 +203,13 @@ def _texts(fields: Fields, key: str) -> dict[str, str]:
     return found
 
 
-def _flows(fields: Fields, key: str, value: Any) -> tuple[str, ...]:
-    items = value if isinstance(value, list) else [value]
-    if not items or not all(isinstance(item, str) for item in items):
-        fields.fail("expected the name of a flow, or a list of names tried in order", "flows", key)
-    return tuple(items)
+def _lists(fields: Fields, key: str) -> dict[str, tuple[str, ...]]:
+    """Name -> texts (of `flows`, tried in order); one text stands for a list of one."""
+    found = fields.choices(key)
+    for name, items in found.items():
+        if not items or not all(isinstance(item, str) for item in items):
+            fields.fail("expected a text, or a list of texts", key, name)
+    return found
 
 
 def _whose(fields: Fields, at: int, item: Any) -> str:

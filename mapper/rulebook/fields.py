@@ -68,6 +68,10 @@ class Fields:
             self.fail("expected a mapping", key)
         return dict(value)
 
+    def choices(self, key: str) -> dict[str, tuple[Any, ...]]:
+        """Name -> the values that are meant; one value stands for a list of one."""
+        return {name: tuple(v) if isinstance(v, list) else (v,) for name, v in self.mapping(key).items()}
+
     def sequence(self, key: str) -> list[Any]:
         value = self.any(key, [])
         if not isinstance(value, list):

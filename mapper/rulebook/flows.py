@@ -69,10 +69,10 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
         takes=fields.words("takes", () if topic in TOPICS_WITHOUT_INPUT else ("x",)),
         needs=fields.words("needs"),
         options=fields.words("options"),
-        when=_values(fields, "when"),
+        when=fields.choices("when"),
         shapes={role: _extents(fields, role, value) for role, value in fields.mapping("shapes").items()},
         leaves={role: _arguments(fields, role, value) for role, value in fields.mapping("leaves").items()},
-        values=_values(fields, "values"),
+        values=fields.choices("values"),
         body=fields.text("forward"),
         file=file,
         line=fields.line("forward") + 1,  # a block scalar begins below its key
@@ -122,13 +122,6 @@ def aligned(extents: tuple[str, ...], rank: int) -> tuple[str, ...]:
     if extents[:1] != ("...",):
         return extents
     return (ANY,) * (rank + 1 - len(extents)) + extents[1:]
-
-
-def _values(fields: Fields, key: str) -> dict[str, tuple[Any, ...]]:
-    return {
-        fact: tuple(value) if isinstance(value, list) else (value,)
-        for fact, value in fields.mapping(key).items()
-    }
 
 
 def _extents(fields: Fields, role: str, value: Any) -> tuple[str, ...]:

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mapper import limits
 from mapper.errors import FormatError, shorten
 from mapper.sources.files import SNIFFED, base_name, open_regular, refuse_impostor
-
-
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """No cyclic garbage collection inside: on a big header it takes half of the time and finds nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def parse(data: bytes, name: str, **options: Any) -> dict[str, Any]:

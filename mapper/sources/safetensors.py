@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from mapper import limits
+from mapper._collector import collection_paused
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, listed, shorten
-from mapper.sources.documents import collection_paused, parse
+from mapper.sources.documents import parse
 from mapper.sources.files import SNIFFED, refuse_impostor, refuse_later
 from mapper.sources.shards import Shard, check_names, check_shape
 
