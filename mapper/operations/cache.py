@@ -90,9 +90,7 @@ def extend(past: list[Tensor] | None, k: Tensor, v: Tensor, slots: Tensor) -> tu
 
 
 def for_source(past: list[list[Tensor]] | None, encoded: Tensor | None) -> list[list[Tensor]] | None:
-    """Caches that hold nothing of an earlier source, unless the caller has what the encoder made of
-    this one.
-    """
+    """Caches that hold nothing of an earlier source, unless the caller has what was made of this one."""
     if past is not None and encoded is None:
         for memory in past:
             del memory[2:]

@@ -21,11 +21,3 @@ def restore_colours(x: Tensor, pixels: Tensor, mean: tuple[float, ...], scale: f
     """Undoes centre_colours, and cuts to `factor` times the size of pixels."""
     image = x / scale + torch.tensor(mean, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
     return image[:, :, : pixels.shape[2] * factor, : pixels.shape[3] * factor]
-
-
-def shuffle_pixels(x: Tensor, factor: int) -> Tensor:
-    """Channels as the pixels of finer rows and columns.
-
-    (B, C * factor ** 2, Y, X) -> (B, C, Y * factor, X * factor)
-    """
-    return F.pixel_shuffle(x, factor)

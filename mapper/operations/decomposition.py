@@ -1,6 +1,4 @@
-"""Series apart into a slow trend and what moves around it, and attention by delays (Autoformer,
-2106.13008).
-"""
+"""Series apart into a slow trend and what moves around it, and attention by delays (paper 2106.13008)."""
 
 from __future__ import annotations
 
@@ -37,8 +35,7 @@ def attend_delays(q: Tensor, k: Tensor, v: Tensor, factor: int) -> Tensor:
     """Values of later times, by how alike queries are to keys so much later, over factor * log(T) delays.
 
     All heads share a sequence's delays; the j-th of B * H rows takes those of sequence j mod B, as the
-    published
-    code does. q (B, H, T, D), k, v (B, H, S, D) -> (B, H, T, D)
+    published code does. q (B, H, T, D), k, v (B, H, S, D) -> (B, H, T, D)
     """
     (batch, heads, length, _), short = q.shape, q.shape[2] - k.shape[2]
     if short > 0:
@@ -51,7 +48,6 @@ def attend_delays(q: Tensor, k: Tensor, v: Tensor, factor: int) -> Tensor:
     scores, delays = scores.topk(int(factor * math.log(v.shape[2])), dim=1)
     weights = scores.softmax(dim=-1).repeat(heads, 1)
     places = torch.arange(length, device=q.device) + delays.repeat(heads, 1)[..., None]  # (B * H, N, T)
-    rows = v.repeat(1, 1, 2, 1).flatten(0, 1)[
-        torch.arange(batch * heads, device=q.device)[:, None, None], places
-    ]
+    row = torch.arange(batch * heads, device=q.device)[:, None, None]
+    rows = v.repeat(1, 1, 2, 1).flatten(0, 1)[row, places]
     return torch.einsum("bn,bntd->btd", weights, rows).unflatten(0, (batch, heads))

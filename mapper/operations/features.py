@@ -35,9 +35,7 @@ def place_features_at(x: Tensor, features: Tensor, mask: Tensor | None) -> Tenso
 
 
 def place_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """As place_features, where every feature (N, W) must have its place:
-    RuntimeError if their numbers differ.
-    """
+    """As place_features; RuntimeError where there are not as many places as features (N, W)."""
     if features is None:
         return x
     places = input_ids == place_id

@@ -1,6 +1,4 @@
-"""Weights in four-bit floats with a common scale for each block of 32 (MXFP4,
-OCP Microscaling Formats 1.0).
-"""
+"""Weights in four-bit floats, a scale for each block of 32 (MXFP4, OCP Microscaling Formats 1.0)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Sequences that get half as long from block to block, their first position apart (Funnel-Transformer,
-2006.03236).
+"""Sequences that get half as long from block to block, their first position apart (paper 2006.03236).
 
-The first position and the others in pairs: of T positions (T + 1) // 2 are left. Block 0 is as long as the
-input.
+The others are read in pairs: of T positions (T + 1) // 2 are left. Block 0 is as long as the input.
 """
 
 from __future__ import annotations
@@ -58,8 +56,7 @@ def distance_scores_halved(q: Tensor, k: Tensor, relative_key: Tensor, block: in
 
 
 def segment_scores_halved(q: Tensor, table: Tensor, segments: Tensor, of_keys: Tensor) -> Tensor:
-    """Scores of queries with keys of another segment (row 0) and of their own (row 1);
-    segment 2 is everyone's.
+    """Scores of queries with keys of another segment (row 0) and of their own (row 1); 2 is everyone's.
 
     q (B, H, T, D), table (2, H, D), segments (B, T), of_keys (B, S) -> (B, H, T, S)
     """

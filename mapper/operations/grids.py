@@ -82,20 +82,20 @@ def positions_at_corners(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> 
 
 def positions_cubic(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:
     """A square table stretched over each image by bicubic interpolation. table (N * N, C) -> (1, T, C)"""
-    row, column = patch_places(x, grid, merge)
-    image, _ = patch_images(x, grid)
-    size = grid[image, 1:]
-    points = torch.stack(((column + 0.5) / size[:, 1], (row + 0.5) / size[:, 0]), dim=-1) * 2 - 1
-    return sample_table(table, points, "bicubic", corners=False).to(x.dtype)
+    return sample_table(table, patch_centres(x, grid, merge), "bicubic", corners=False).to(x.dtype)
 
 
 def positions_linear(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:
     """A square table stretched over each image, linear between its rows. table (N * N, C) -> (1, T, C)"""
+    return sample_table(table, patch_centres(x, grid, merge), "bilinear", corners=False).to(x.dtype)
+
+
+def patch_centres(x: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """Where the middle of each patch is in its image, -1 to 1. x (1, T, C) -> (T, 2): across, down"""
     row, column = patch_places(x, grid, merge)
     image, _ = patch_images(x, grid)
     size = grid[image, 1:]
-    points = torch.stack(((column + 0.5) / size[:, 1], (row + 0.5) / size[:, 0]), dim=-1) * 2 - 1
-    return sample_table(table, points, "bilinear", corners=False).to(x.dtype)
+    return torch.stack(((column + 0.5) / size[:, 1], (row + 0.5) / size[:, 0]), dim=-1) * 2 - 1
 
 
 def sample_table(table: Tensor, points: Tensor, mode: str, corners: bool) -> Tensor:

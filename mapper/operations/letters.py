@@ -1,8 +1,4 @@
-"""Letters instead of words: hashes of their numbers, blocks that see each other,
-several read as one (CANINE).
-
-Paper 2103.06874.
-"""
+"""Letters instead of words: hashed, seen block by block, several read as one (paper 2103.06874)."""
 
 from __future__ import annotations
 

@@ -188,26 +188,22 @@ def grouped_mask(
     attention_mask: Tensor | None,
     count: int,
 ) -> Tensor:
-    """A mask that shows the groups of neighbours with the best scores, `count` keys in all,
-    and the latest positions.
+    """A mask that shows the latest positions, and groups of neighbours with the best scores: `count` keys.
 
     Groups of G are counted from the first real position; their keys are weighted sums, by gates. A group is
-    seen when its last position is; what is behind the last whole group is always seen. Padding sees
-    everything.
+    seen when its last position is; what is behind the last whole group always is. Padding sees everything.
     q (B, H, T, D), k and gates (B, T, D), places (G, D), weights (B, T, H) -> (B, 1, T, T)
     """
     length, size = k.shape[1], places.shape[0]
     real = torch.ones_like(k[..., 0]).bool() if attention_mask is None else attention_mask.bool()
     index = torch.arange(length, device=k.device)
-    group = (index - real.long().argmax(-1, keepdim=True)).div(
-        size, rounding_mode="floor"
-    )  # below 0: padding
+    behind = index - real.long().argmax(-1, keepdim=True)  # the first real position; below 0: padding
+    group = behind.div(size, rounding_mode="floor")
     groups = length // size  # what is left over is no whole group
-    member = (group[:, None] == torch.arange(groups, device=k.device)[:, None]) & real[
-        :, None
-    ]  # (B, groups, T)
+    member = group[:, None] == torch.arange(groups, device=k.device)[:, None]
+    member = member & real[:, None]  # (B, groups, T)
     whole = member.sum(-1) == size
-    place = places[(index - real.long().argmax(-1, keepdim=True)) % size]
+    place = places[behind % size]
     logits = (gates.float() + place.float())[:, None].masked_fill(~member[..., None], float("-inf"))
     keys = (logits.softmax(dim=2).nan_to_num().to(k.dtype) * k[:, None]).sum(dim=2)  # (B, groups, D)
     scores = (q.float() @ keys.float().transpose(-1, -2)[:, None] * q.shape[-1] ** -0.5).relu()

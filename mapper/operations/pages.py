@@ -11,13 +11,12 @@ from torch import Tensor
 def join_page(
     words: Tensor, patches: Tensor, bbox: Tensor, attention_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Words with the patches that they stand on, then the patches where no word is,
-    and where all of them are.
+    """Words with the patches that they stand on, then the patches where no word is; where all of them are.
 
     Words without a place (all four numbers 0, or 1) have no patch; zeros follow the last patch, hidden if
     there is a mask. words (B, T, W), patches (B, N * N, W), bbox (B, T, 4), left, top, right, bottom as
-    shares of the page,
-    attention_mask (B, T) or None -> (B, T + N * N, W), (B, T + N * N, 4) float64, (B, T + N * N) or None
+    shares of the page, attention_mask (B, T) or None
+    -> (B, T + N * N, W), (B, T + N * N, 4) float64, (B, T + N * N) or None
     """
     side = math.isqrt(patches.shape[1])
     middle = ((bbox[..., :2] + bbox[..., 2:]) / 2.0 * side).floor().long().clamp(0, side - 1)

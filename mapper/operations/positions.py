@@ -99,16 +99,14 @@ def resize_between(
     """Fits positions of patches, which stand between others, to another image by bicubic interpolation.
 
     table (..., before + patches + after, W) for an image of sides (Y, X), pixels (B, C, y, x), size the side
-    of a
-    patch -> (..., before + y // size * (x // size) + after, W)
+    of a patch -> (..., before + y // size * (x // size) + after, W)
     """
     rows = table.flatten(0, -3)
     patches = rows[:, before : rows.shape[1] - after].transpose(1, 2)
     patches = patches.unflatten(2, (sides[0] // size, sides[1] // size))
     grid = (pixels.shape[2] // size, pixels.shape[3] // size)
-    patches = (
-        F.interpolate(patches, size=grid, mode="bicubic", align_corners=False).flatten(2).transpose(1, 2)
-    )
+    patches = F.interpolate(patches, size=grid, mode="bicubic", align_corners=False)
+    patches = patches.flatten(2).transpose(1, 2)
     rows = torch.cat((rows[:, :before], patches, rows[:, rows.shape[1] - after :]), dim=1)
     return rows.unflatten(0, table.shape[:-2])
 

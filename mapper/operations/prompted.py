@@ -1,6 +1,4 @@
-"""Learned vectors that stand before a text (CPM-Ant), with the biases and masks of what is read behind
-them.
-"""
+"""Learned vectors that stand before a text, with biases and masks of what is read behind (CPM-Ant)."""
 
 from __future__ import annotations
 

@@ -21,13 +21,6 @@ def fold_spectrogram(x: Tensor, side: int, bands: int) -> Tensor:
     return x.unflatten(2, (folds, side)).transpose(3, 4).flatten(2, 3)
 
 
-def read_alike(x: Tensor, is_longer: Tensor | None) -> Tensor:
-    """x as it is: a model without finer parts takes the word for a longer sound and reads it like any
-    other.
-    """
-    return x
-
-
 def unfold_spectrogram(x: Tensor, folds: int) -> Tensor:
     """Undoes the folds, behind layers that made the image coarser.
 
@@ -57,10 +50,14 @@ def real_frames(x: Tensor, mask: Tensor | None, halvings: int, joined: int) -> T
 
 def real_counts(mask: Tensor, halvings: int, joined: int) -> Tensor:
     """How many vectors real_frames keeps of each sound. mask (B, frames) -> (B,)"""
-    lengths = mask.sum(dim=-1)
+    return halved(mask.sum(dim=-1), halvings) // joined
+
+
+def halved(lengths: Tensor, halvings: int) -> Tensor:
+    """What so many convolutions of stride 2 leave of lengths. Any shape"""
     for _ in range(halvings):
         lengths = (lengths - 1) // 2 + 1
-    return lengths // joined
+    return lengths
 
 
 def sound_windows(input_ids: Tensor, place_id: int, counts: Tensor) -> Tensor:
@@ -107,9 +104,7 @@ def piece_mask(x: Tensor, mask: Tensor | None, halvings: int) -> Tensor:
     """
     if mask is None:
         return torch.ones(x.shape[:3], dtype=torch.bool, device=x.device)
-    lengths = mask.unflatten(1, (x.shape[1], -1)).sum(dim=-1)
-    for _ in range(halvings):
-        lengths = (lengths - 1) // 2 + 1
+    lengths = halved(mask.unflatten(1, (x.shape[1], -1)).sum(dim=-1), halvings)
     return torch.arange(x.shape[2], device=x.device) < lengths[..., None]
 
 
@@ -119,17 +114,14 @@ def pack_pieces(x: Tensor, seen: Tensor) -> Tensor:
 
 
 def same_stretch_mask(seen: Tensor, pieces: int) -> Tensor:
-    """Shows each of the real vectors those of its own stretch: so many of the longest piece,
-    from a sound's start.
+    """Shows each of the real vectors those of its own stretch: `pieces` of the longest, from a sound's start.
 
     seen (B, P, T) -> (1, 1, N, N)
     """
     real = seen.flatten(1)
     size = (seen.sum(dim=-1).max() * pieces).clamp(min=1)
-    stretch = (real.cumsum(dim=1) - 1) // size + torch.arange(len(real), device=real.device)[
-        :, None
-    ] * real.shape[1]
-    stretch = stretch[real]
+    first = torch.arange(len(real), device=real.device)[:, None] * real.shape[1]
+    stretch = (first + (real.cumsum(dim=1) - 1) // size)[real]
     return (stretch[:, None] == stretch)[None, None]
 
 
@@ -230,7 +222,7 @@ def frames_of_samples(mask: Tensor | None, hop: int) -> Tensor | None:
 
 
 def frame_keys(frames: Tensor | None) -> Tensor | None:
-    """Hides padded frames from every query. frames (B, T) -> (B, 1, 1, T)"""
+    """padding_mask of what is bool, for flows with an input of that name. frames (B, T) -> (B, 1, 1, T)"""
     return None if frames is None else frames[:, None, None]
 
 

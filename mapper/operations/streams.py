@@ -1,5 +1,4 @@
-"""Hyper-connections: the residual of a layer in several streams,
-mixed by weights that they give (paper 2512.24880).
+"""Hyper-connections: a layer's residual in several streams, mixed by what they give (paper 2512.24880).
 
 x (B, T, N, W): N streams of a row of positions.
 """

@@ -13,8 +13,7 @@ from mapper.operations.relative import relative_buckets_causal
 
 
 def streams_beside(x: Tensor, ahead: Tensor, streams: Tensor) -> Tensor:
-    """A main stream and, behind it, vectors of the others at the next position;
-    the first has the last vector.
+    """A main stream, and behind it vectors of the others at the next position; the first has the last.
 
     x (B, T, W), ahead (1, T, W), streams (N, W) -> (B, (1 + N) * T, W)
     """
@@ -35,9 +34,8 @@ def attend_streams(
     place = torch.arange(length, device=q.device)
     rows = rows.unflatten(-1, (-1, heads)).unflatten(1, (1 + streams, -1))  # (B, 1 + N, T, buckets, H)
     main = rows[:, :1].permute(0, 1, 4, 2, 3)  # (B, 1, H, T, buckets)
-    ahead = (
-        rows[:, 1:].permute(0, 2, 1, 4, 3).reshape(-1, streams, *main.shape[2:])
-    )  # as if it stood in this order
+    ahead = rows[:, 1:].permute(0, 2, 1, 4, 3)  # read as if it stood in this order
+    ahead = ahead.reshape(-1, streams, *main.shape[2:])
     rows = torch.cat((main, ahead), dim=1)
     main_k, main_v = k[:, :, :length], v[:, :, :length]
     seen = torch.ones_like(place, dtype=torch.bool) if mask is None else mask

@@ -1,8 +1,7 @@
 """Images cut into square tiles of one size, behind a small copy of the whole (LLaVA-NeXT; paper 2408.03326).
 
 `sizes` are the heights and widths in pixels to which an image may be scaled, `side` that of a tile.
-image_sizes (N, 2) are heights and widths of the images as they came; an image keeps its shape and gets a
-border.
+image_sizes (N, 2) are heights and widths of the images as they came; one keeps its shape and gets a border.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from torch import Tensor
 
 def best_size(size: list[int], sizes: list[list[int]]) -> list[int]:
     """The entry of `sizes` that shows most of an image's pixels, of several such the smallest."""
-
     return max(sizes, key=lambda entry: (shown_pixels(size, entry), -entry[0] * entry[1]))
 
 

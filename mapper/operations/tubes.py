@@ -44,8 +44,7 @@ def swap_frames(x: Tensor, videos: int) -> Tensor:
 
 
 def closed_mask(attention_mask: Tensor | None) -> Tensor | None:
-    """Earlier real positions, of a text with one more position behind it;
-    without a mask all see all (VideoPrism).
+    """Earlier real positions, of a text with one more behind it; without a mask all see all (VideoPrism).
 
     attention_mask (B, T) -> (B, 1, T + 1, T + 1)
     """
