@@ -12,21 +12,6 @@ def quick_gelu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
-def relu_squared(x: Tensor) -> Tensor:
-    """relu(x) squared (Primer, paper 2109.08668)."""
-    return F.relu(x).square()
-
-
-def gelu_clipped(x: Tensor) -> Tensor:
-    """GELU limited to [-10, 10] (gelu_10, paper 2004.09602)."""
-    return F.gelu(x).clamp(-10, 10)
-
-
-def laplace(x: Tensor) -> Tensor:
-    """Cumulative normal with mean 0.707107 and deviation 0.282095 (Mega, paper 2209.10655)."""
-    return 0.5 * (1.0 + torch.erf((x - 0.707107) / (0.282095 * 2.0**0.5)))
-
-
 def xielu(x: Tensor, alpha_p: Tensor, alpha_n: Tensor, beta: Tensor, eps: Tensor) -> Tensor:
     """Squares above zero, exponentials below, both bent by learned amounts (paper 2411.13010)."""
     above = F.softplus(alpha_p) * x * x

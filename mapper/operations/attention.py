@@ -58,11 +58,6 @@ def attend_causal_softcap(
     return attend_softcap(q, k, v, mask, scale, cap)
 
 
-def attend_unscaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Dot-product attention without a scale (T5 folds it into its weights). Shapes as in attend."""
-    return attend_scaled(q, k, v, mask, 1.0)
-
-
 def attend_biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
     """Scaled attention with a float bias added to the scores. bias broadcasts to (B, H, T, S)"""
     return attend_scaled_biased(q, k, v, bias, mask, q.shape[-1] ** -0.5)

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mapper.operations.activations import scale_rounded
 from mapper.operations.convolution import weight_norm
 
 
@@ -108,17 +107,6 @@ class RMSNormGamma(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.gamma.shape, self.gamma, self.eps)
-
-
-class ScaledEmbedding(nn.Embedding):
-    """Embedding times a constant that is rounded to the weight's dtype first (Gemma). (B, T) -> (B, T, W)"""
-
-    def __init__(self, rows: int, size: int, scale: float):
-        super().__init__(rows, size)
-        self.scale = scale
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return scale_rounded(super().forward(ids), self.scale)
 
 
 class FrozenBatchNorm(nn.Module):

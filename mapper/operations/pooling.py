@@ -29,14 +29,6 @@ def pool_last(x: Tensor, input_ids: Tensor, padding_id: int) -> Tensor:
     return pool_at(x, (index * (input_ids != padding_id)).argmax(dim=-1))
 
 
-def pool_last_seen(x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The last position whose mask is 1. x (B, T, W), attention_mask (B, T) or None -> (B, W)"""
-    if attention_mask is None:
-        return x[:, -1]
-    index = torch.arange(x.shape[1], device=x.device)
-    return pool_at(x, (index * (attention_mask != 0)).argmax(dim=-1))
-
-
 def pool_highest_id(x: Tensor, input_ids: Tensor) -> Tensor:
     """The first position with the highest id, where CLIP's end token is the last of its vocabulary.
 

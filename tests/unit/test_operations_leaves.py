@@ -63,14 +63,6 @@ def test_the_offset_norm_is_the_references(dtype):
     torch.testing.assert_close(gamma(x.float()), expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_scaled_embedding_rounds_its_scale_first(dtype):
-    leaf = filled(leaves.ScaledEmbedding(5, 8, 48**0.5)).to(dtype)
-    ids = torch.tensor([[0, 4, 2]])
-    expected = leaf.weight[ids] * torch.tensor(48**0.5, dtype=dtype)
-    torch.testing.assert_close(leaf(ids), expected, rtol=0, atol=0)
-
-
 def test_a_frozen_batch_norm_is_batch_norm_in_eval():
     reference = filled(nn.BatchNorm2d(3))
     leaf = leaves.FrozenBatchNorm(3)
@@ -135,18 +127,9 @@ def test_same_padding_gives_the_rounded_up_size(kernel, stride, side):
     assert out.shape[2:] == (-(-side // stride), -(-(side + 1) // stride))
 
 
-@pytest.mark.parametrize(
-    ("name", "function"),
-    [
-        ("quick_gelu", activations.quick_gelu),
-        ("relu2", activations.relu_squared),
-        ("gelu_10", activations.gelu_clipped),
-        ("laplace", activations.laplace),
-    ],
-)
-def test_activations_are_the_references(name, function):
+def test_a_quick_gelu_is_the_references():
     x = torch.linspace(-12, 12, 101)
-    torch.testing.assert_close(function(x), ACT2FN[name](x))
+    torch.testing.assert_close(activations.quick_gelu(x), ACT2FN["quick_gelu"](x))
 
 
 def test_a_soft_cap_keeps_values_below_the_cap():
@@ -158,17 +141,12 @@ X = torch.arange(30.0).view(2, 5, 3)
 
 
 def test_pooling_takes_the_position_it_names():
-    left, right = (
-        torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]),
-        torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]]),
-    )
+    left = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     ids = torch.tensor([[7, 2, 9, 2, 0], [2, 9, 9, 0, 0]])
     torch.testing.assert_close(pooling.pool_mean(X, None), X.mean(1))
     torch.testing.assert_close(pooling.pool_mean(X, left)[0], X[0, 2:].mean(0))
     assert torch.equal(pooling.pool_last(X, ids, 0), torch.stack((X[0, 3], X[1, 2])))
     assert torch.equal(pooling.pool_last(X, ids.flip(1), 0), torch.stack((X[0, 4], X[1, 4])))
-    assert torch.equal(pooling.pool_last_seen(X, right), torch.stack((X[0, 1], X[1, 3])))
-    assert torch.equal(pooling.pool_last_seen(X, None), X[:, -1])
     assert torch.equal(pooling.pool_highest_id(X, ids), torch.stack((X[0, 2], X[1, 1])))
     assert torch.equal(pooling.pool_first_id(X, ids, 2), torch.stack((X[0, 1], X[1, 0])))
     assert torch.equal(pooling.pool_last_id(X, ids, 2), torch.stack((X[0, 3], X[1, 0])))

@@ -175,7 +175,7 @@ class Pooled(Block):
         last = (
             pooling.pool_last(y, ids, 0) + pooling.pool_first_id(y, ids, 2) + pooling.pool_highest_id(y, ids)
         )
-        return last + pooling.pool_mean(y, attention_mask) + pooling.pool_last_seen(y, attention_mask)
+        return last + pooling.pool_mean(y, attention_mask)
 
 
 BLOCKS = [
