@@ -89,6 +89,12 @@ def test_the_schema_of_a_vocabulary_is_strict(tmp_path, text, message):
 FAMILY = "family: mine\nrecognise: [my_query]\nfacts: {attention.heads: {config: [my_heads]}}\nexamples:\n  - {name: one, tensors: {my_query: [2]}}\n"
 
 
+def test_a_list_of_texts_in_a_family_is_named_where_it_holds_something_else(tmp_path):
+    write(tmp_path / "given", FAMILY + "promises: {use_bias: [3]}\n", "families/mine.yaml")
+    with pytest.raises(RuleError, match=r"promises\.use_bias: expected a text, or a list of texts"):
+        Rulebook([tmp_path / "given"]).families
+
+
 def test_a_cached_family_has_the_same_facts_and_examples(tmp_path):
     write(tmp_path / "given", FAMILY, "families/mine.yaml")
     first, second = (
