@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 19c9f049a5b4.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules ff21c89b3421.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -92,10 +92,10 @@ class Config:
     features_image_id: int = 262144  # config: image_token_index
     window: int = 1024  # config: text_config.sliding_window
     rotary_dim: int = 256  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_base: float = 1000000.0  # default: families/gemma3_text.yaml
+    rotary_base: float = 1000000.0  # default: families/gemma2.yaml
     rotary_factor: float = 8.0  # config: text_config.rope_scaling.factor
     rotary_local_dim: int = 256  # rule: vocabulary/config.yaml: rotary.dim
-    rotary_local_base: float = 10000.0  # default: families/gemma3_text.yaml
+    rotary_local_base: float = 10000.0  # default: families/gemma2.yaml
 
 
 @dataclass
@@ -495,12 +495,14 @@ class Model(nn.Module):
         self,
         input_ids: Tensor,
         pixel_values: Tensor | None = None,
+        image_sizes: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Output:
-        """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
-        length), token_type_ids (batch, length), position_ids (batch, length)
+        """input_ids (batch, length), pixel_values (batch, channels, height, width), image_sizes (batch,
+        2), attention_mask (batch, length), token_type_ids (batch, length), position_ids (batch,
+        length); image_sizes is not read
         """
         image_features = None
         if pixel_values is not None:

@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 19c9f049a5b4.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules ff21c89b3421.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -391,11 +391,12 @@ class Model(nn.Module):
         self,
         input_ids: Tensor,
         pixel_values: Tensor | None = None,
+        image_sizes: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Output:
-        """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
-        length), position_ids (batch, length)
+        """input_ids (batch, length), pixel_values (batch, channels, height, width), image_sizes (batch,
+        2), attention_mask (batch, length), position_ids (batch, length); image_sizes is not read
         """
         image_features = None
         if pixel_values is not None:

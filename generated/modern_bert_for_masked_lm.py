@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 19c9f049a5b4.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules ff21c89b3421.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -181,7 +181,9 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """model.layers.*.mlp: one linear map gives a gate and what it gates, one behind the other."""
+    """model.layers.*.mlp: one linear map gives a gate and what it gates, one behind the other, mostly the
+    gate first.
+    """
 
     def __init__(self, config: Config):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 19c9f049a5b4.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules ff21c89b3421.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -148,29 +148,16 @@ def frame_intervals(video_grids: Tensor | None, seconds: Tensor | None, rate: fl
     return [rate] * len(video_grids) if seconds is None else (seconds * rate).tolist()
 
 
-def image_grids(pixels: Tensor, sizes: Tensor | None, patch: int) -> Tensor:
-    """Frames (one), rows and columns of patches of every image; without sizes all are as large as the batch.
-
-    pixels (B, C, Y, X), sizes (B, 2) in pixels -> (B, 3)
-    """
-    if sizes is None:
-        sizes = torch.tensor(pixels.shape[2:], device=pixels.device).expand(pixels.shape[0], 2)
-    return F.pad(sizes.to(pixels.device).long() // patch, (1, 0), value=1)
-
-
-def grid_positions(
+def count_positions(
     token_types: Tensor | None,
     attention_mask: Tensor | None,
     image_grids: Tensor | None,
     video_grids: Tensor | None,
     intervals: list[float] | None,
     merge_size: int,
+    past_times: bool,
 ) -> Tensor | None:
-    """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
-
-    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
-    columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
-    """
+    """grid_positions, or, past the times of frames, timed_positions."""
     grids = {1: image_grids, 2: video_grids}
     if token_types is None or (image_grids is None and video_grids is None):
         return None
@@ -190,9 +177,27 @@ def grid_positions(
             times = (torch.arange(frames, device=types.device) * step).long()
             sides = [torch.arange(side // merge_size, device=types.device) for side in (rows, columns)]
             found.append(start + torch.cartesian_prod(times, *sides).T)
-            start += max(rows, columns) // merge_size
+            start = int(found[-1].max()) + 1 if past_times else start + max(rows, columns) // merge_size
         positions[:, row, real] = torch.cat(found, dim=1)
     return positions
+
+
+def grid_positions(
+    token_types: Tensor | None,
+    attention_mask: Tensor | None,
+    image_grids: Tensor | None,
+    video_grids: Tensor | None,
+    intervals: list[float] | None,
+    merge_size: int,
+) -> Tensor | None:
+    """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
+
+    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
+    columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
+    """
+    return count_positions(
+        token_types, attention_mask, image_grids, video_grids, intervals, merge_size, past_times=False
+    )
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -549,8 +554,8 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the next token of a text in which images and videos stand, each by its frames, rows and
-    columns.
+    """The model: the next token of a text in which images and videos stand, mostly each by its frames,
+    rows and columns.
     """
 
     def __init__(self, config: Config = Config()):
@@ -586,7 +591,6 @@ class Model(nn.Module):
             video_features = self.visual(pixel_values_videos, video_grid_thw)[1]
         intervals = None
         intervals = frame_intervals(video_grid_thw, second_per_grid_ts, self.features_frame_rate)
-        position_ids = position_ids
         if position_ids is None:
             position_ids = grid_positions(
                 mm_token_type_ids,

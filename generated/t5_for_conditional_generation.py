@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules 19c9f049a5b4.
+"""google-t5/t5-small: written by mapper 0.1.0, rules ff21c89b3421.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -9,7 +9,9 @@ import pytest
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many workers run as there are cores; small tests gain nothing
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # as many workers run as there are cores; small tests gain nothing
 
 
 @pytest.fixture(autouse=True)

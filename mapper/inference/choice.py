@@ -62,11 +62,11 @@ def _first(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
 
 
 def _most_specific(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
-    misfit = {rule.name: list(misfits(scope, rule, facts)) for rule in rules}
-    fitting = sorted((rule for rule in rules if not misfit[rule.name]), key=specificity, reverse=True)
+    fitting = [rule for rule in rules if not any(misfits(scope, rule, facts))]
+    fitting.sort(key=specificity, reverse=True)
     fitting = [rule for rule in fitting if has_its_ranks(scope, rule)] or fitting
     if not fitting:
-        nearest = sorted(misfit.values(), key=len)[:2]
+        nearest = sorted((list(misfits(scope, rule, facts)) for rule in rules), key=len)[:2]
         return Choice(
             reasons=[reason for reasons in nearest for reason in reasons]
             or [f"there is no flow for {scope.topic}"],
@@ -124,8 +124,10 @@ def untaken(scope: Scope, rule: FlowRule, facts: Facts) -> Iterator[str]:
 def open_conditions(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> Iterator[tuple[str, object]]:
     """Facts, each with a value, that alone keep a flow of the block's topic from being chosen: nobody knows them."""
     for rule in rules:
+        if rule.topic != scope.topic:
+            continue
         names = [name for name in rule.when if facts.get(scope, facts.full_name(scope, name)) is None]
-        if rule.topic == scope.topic and names and not list(misfits(scope, rule, facts, names)):
+        if names and not any(misfits(scope, rule, facts, names)):
             for name in names:
                 yield from ((name, value) for value in rule.when[name])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mapper.architecture import Block, Leaf, Place
 from mapper.inference.known import Known
@@ -49,7 +50,7 @@ class Scope:
             return "stage"
         return self.block.kind if self.block.kind != "other" else self.block.role
 
-    @property
+    @cached_property
     def tower_name(self) -> str | None:
         """Role of the outermost tower; None outside of towers."""
         names = [scope.block.role for scope in self.up() if is_tower(scope.block)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from mapper.errors import RuleError
@@ -46,11 +47,11 @@ class FlowRule:
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Public inputs that are otherwise here than vocabulary/inputs.yaml says: `shape`, `dtype` or `optional`."""
 
-    @property
+    @cached_property
     def topic(self) -> str:
         return self.name.partition("/")[0]
 
-    @property
+    @cached_property
     def roles(self) -> tuple[str, ...]:
         """Every role it can use, the needed ones first."""
         return self.needs + self.options + self.lends + self.parts

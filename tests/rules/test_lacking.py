@@ -40,7 +40,8 @@ def without(checkpoint: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
         folded = re.sub(r"(?<=\.)\d+(?=\.|$)", "N", key)
         for name in (folded, folded.rpartition(".")[0]):
             groups.setdefault(name, set()).add(key)
-    for name, keys in groups.items():
+    once = {frozenset(keys): name for name, keys in groups.items()}  # a module of one tensor is the tensor
+    for keys, name in once.items():
         rest = {key: info for key, info in checkpoint.tensors.items() if key not in keys}
         if name and rest and not all(map(is_optional, keys)):
             yield name, replace(checkpoint, tensors=rest)

@@ -1,0 +1,411 @@
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules ff21c89b3421.
+
+Reading: exact (family blip).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: repository (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 30524  # shape: text_decoder.bert.embeddings.word_embeddings.weight [30524, 768]
+    hidden_size: int = 768  # shape: text_decoder.bert.embeddings.word_embeddings.weight [30524, 768]
+    text_positions: int = 512  # shape: text_decoder.bert.embeddings.position_embeddings.weight [512, 768]
+    text_norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
+    channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
+    patch_size: int = 16  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
+    vision_positions: int = 577  # shape: vision_model.embeddings.position_embedding [1, 577, 768]
+    head_hidden_size: int = 768  # shape: text_decoder.cls.predictions.transform.dense.weight [768, 768]
+    lm_head_norm_eps: float = 1e-12  # config: text_config.layer_norm_eps
+    heads: int = 12  # config: text_config.num_attention_heads
+    # config: text_decoder.bert.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head...
+    head_dim: int = 64
+    # shape: text_decoder.bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
+    intermediate_size: int = 3072
+    # config: text_decoder.bert.encoder.layer.{0..11}.attention.self.key.weight [768, 768] = kv_heads * hea...
+    kv_heads: int = 12
+    # shape: text_decoder.bert.encoder.layer.{0..11}.crossattention.self.key.weight [768, 768]
+    cross_attention_source_size: int = 768
+    layers: int = 12  # name: text_decoder.bert.encoder.layer.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    image_embeds: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = (index <= index[:, None])[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
+    return None if attention_mask is None else causal_mask(x, attention_mask)
+
+
+def flatten_patches(x: Tensor) -> Tensor:
+    """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
+    return x.flatten(2).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def prepend_token(token: Tensor, x: Tensor) -> Tensor:
+    """One learned vector before each sequence. token (..., W), x (B, T, W) -> (B, 1 + T, W)"""
+    return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
+
+
+def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
+
+    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
+    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    if side * side != table.shape[0] - kept:
+        return table[None]
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
+    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class TextEmbeddings(nn.Module):
+    """text_decoder.bert.embeddings: word embeddings, with learned positions and segments where they are
+    stored, then the norm.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.position_embeddings = nn.Embedding(config.text_positions, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps)
+        self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
+        x = self.word_embeddings(input_ids)
+        x = x + self.position_embeddings(position_indices(input_ids, position_ids))
+        return self.LayerNorm(x)
+
+
+class VisionEmbeddings(nn.Module):
+    """vision_model.embeddings: the patches of an image in a row, with learned positions where they are
+    stored.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_embedding = nn.Conv2d(
+            config.channels, config.hidden_size, kernel_size=config.patch_size, stride=config.patch_size
+        )
+        self.class_embedding = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
+        self.position_embedding = nn.Parameter(torch.zeros(1, config.vision_positions, config.hidden_size))
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
+        x = flatten_patches(patches)
+        x = prepend_token(self.class_embedding, x)
+        return x + resize_positions(self.position_embedding, 1, patches.shape[2], patches.shape[3])
+
+
+class LmHead(nn.Module):
+    """text_decoder.cls.predictions: a score for each word, by a map of its own."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.transform = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
+                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.lm_head_norm_eps),
+            },
+        )
+        self.decoder = nn.Linear(config.head_hidden_size, config.vocab_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.transform.LayerNorm(F.gelu(self.transform.dense(x)))
+        return F.linear(x, self.decoder.weight, self.bias)
+
+
+class VisionAttention(nn.Module):
+    """vision_model.encoder.layers.*.self_attn: every position sees every other; query, key and value come
+    from one map.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim)
+        self.projection = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = split_heads(q, self.head_dim), split_heads(k, self.head_dim), split_heads(v, self.head_dim)
+        return self.projection(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class FeedForward(nn.Module):
+    """vision_model.encoder.layers.*.mlp: two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class TextAttention(nn.Module):
+    """text_decoder.bert.encoder.layer.*.attention: every position sees itself and those before; queries
+    may share keys and values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
+            },
+        )
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(x), self.head_dim)
+        v = split_heads(self.self.value(x), self.head_dim)
+        return self.output.dense(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class CrossAttention(nn.Module):
+    """text_decoder.bert.encoder.layer.*.crossattention: every position sees all of what a tower of a width
+    of its own made.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.cross_attention_source_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.cross_attention_source_size, config.heads * config.head_dim),
+            },
+        )
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, encoded: Tensor) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(encoded), self.head_dim)
+        v = split_heads(self.self.value(encoded), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class VisionLayer(nn.Module):
+    """vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layer_norm1 = nn.LayerNorm(config.hidden_size)
+        self.self_attn = VisionAttention(config)
+        self.layer_norm2 = nn.LayerNorm(config.hidden_size)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.self_attn(self.layer_norm1(x))
+        return x + self.mlp(self.layer_norm2(x))
+
+
+class TextLayer(nn.Module):
+    """text_decoder.bert.encoder.layer.*: post-norm, with attention to what the encoder made between the
+    two usual sub-layers.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attention = TextAttention(config)
+        self.crossattention = CrossAttention(config)
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.intermediate_size, config.hidden_size),
+                "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None, encoded: Tensor) -> Tensor:
+        x = self.attention.output.LayerNorm(x + self.attention(x, mask))
+        x = self.crossattention.output.LayerNorm(x + self.crossattention(x, encoded))
+        return self.output.LayerNorm(x + self.feed_forward(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.output.dense(F.gelu(self.intermediate.dense(x)))
+
+
+class ImageEncoder(nn.Module):
+    """vision_model: the patches of an image, then layers in which every patch sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = VisionEmbeddings(config)
+        self.encoder = nn.ModuleDict(
+            {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
+        )
+        self.post_layernorm = nn.LayerNorm(config.hidden_size)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        x = self.embeddings(pixel_values)
+        for layer in self.encoder.layers:
+            x = layer(x)
+        return self.post_layernorm(x)
+
+
+class Decoder(nn.Module):
+    """text_decoder.bert: embeddings, then layers in which a position sees itself and those before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = TextEmbeddings(config)
+        self.encoder = nn.ModuleDict(
+            {"layer": nn.ModuleList(TextLayer(config) for _ in range(config.layers))}
+        )
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None, encoded: Tensor
+    ) -> Tensor:
+        x = self.embeddings(input_ids, position_ids)
+        mask = causal_mask_if_padded(x, attention_mask)
+        for layer in self.encoder.layer:
+            x = layer(x, mask, encoded)
+        return x
+
+
+class Model(nn.Module):
+    """The model: the next word of a text about an image, whose patches its layers read."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.vision_model = ImageEncoder(config)
+        self.text_decoder = nn.ModuleDict(
+            {"bert": Decoder(config), "cls": nn.ModuleDict({"predictions": LmHead(config)})}
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        pixel_values: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
+        length), position_ids (batch, length)
+        """
+        encoded = self.vision_model(pixel_values)
+        x = self.text_decoder.bert(input_ids, position_ids, attention_mask, encoded)
+        return Output(
+            logits=self.text_decoder.cls.predictions(x), image_embeds=encoded, last_hidden_state=encoded
+        )
+
+
+def tie(model: Model) -> None:
+    """One parameter where the config ties two weights and the file has them twice."""
+    if torch.equal(
+        model.text_decoder.cls.predictions.decoder.weight,
+        model.text_decoder.bert.embeddings.word_embeddings.weight,
+    ):
+        model.text_decoder.cls.predictions.decoder.weight = (
+            model.text_decoder.bert.embeddings.word_embeddings.weight
+        )
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    tie(model)
+    return model.eval()

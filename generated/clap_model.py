@@ -1,0 +1,615 @@
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules ff21c89b3421.
+
+Reading: exact (family clap).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 50265  # shape: text_model.embeddings.word_embeddings.weight [50265, 768]
+    text_hidden_size: int = 768  # shape: text_model.embeddings.word_embeddings.weight [50265, 768]
+    segments: int = 1  # shape: text_model.embeddings.token_type_embeddings.weight [1, 768]
+    positions: int = 514  # shape: text_model.embeddings.position_embeddings.weight [514, 768]
+    text_norm_eps: float = 1e-12  # default: families/bert.yaml
+    padding_index: int = 1  # default: families/roberta.yaml
+    # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.query.weight [96, 96]
+    audio_head_dim: int = 24
+    # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.relative_position_bias_table [...
+    window_size: int = 8
+    embedding_size: int = 96  # shape: audio_model.audio_encoder.patch_embed.proj.weight [96, 1, 4, 4]
+    # shape: audio_model.audio_encoder.patch_embed.fusion_model.local_att.0.weight [24, 96, 1, 1]
+    inner_size: int = 24
+    text_heads: int = 12  # default: families/roberta.yaml
+    # default: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
+    text_head_dim: int = 64
+    input_size: int = 768  # shape: audio_projection.linear1.weight [512, 768]
+    projector_size: int = 512  # shape: audio_projection.linear1.weight [512, 768]
+    output_size: int = 512  # shape: audio_projection.linear2.weight [512, 512]
+    # shape: text_model.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
+    text_intermediate_size: int = 3072
+    text_layers: int = 12  # name: text_model.encoder.layer.*
+    mel_bins: int = 64  # shape: audio_model.audio_encoder.batch_norm.weight [64]
+    patches_stride: int = 4  # default: families/clap_audio.yaml
+    patch_size: int = 4  # shape: audio_model.audio_encoder.patch_embed.proj.weight [96, 1, 4, 4]
+    frames_folds: int = 4  # default: vocabulary/config_audio.yaml: floor(image.size / mel_bins)
+    image_size: int = 256  # default: families/clap_audio.yaml
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits_per_audio: Tensor
+    logits_per_text: Tensor
+    text_embeds: Tensor
+    audio_embeds: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled_biased(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None, scale: float
+) -> Tensor:
+    """Attention with scores q @ k * scale + bias. bias broadcasts to (B, H, T, S)"""
+    bias = bias.to(q.dtype)
+    if mask is not None:  # the lowest number rather than -inf: a row without any key stays finite
+        bias = bias.masked_fill(~mask, torch.finfo(q.dtype).min)
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+
+
+def attend_biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled attention with a float bias added to the scores. bias broadcasts to (B, H, T, S)"""
+    return attend_scaled_biased(q, k, v, bias, mask, q.shape[-1] ** -0.5)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """(B, C, Y, X) -> (B, Y, X, C)"""
+    return x.permute(0, 2, 3, 1)
+
+
+def fold_spectrogram(x: Tensor, side: int, bands: int) -> Tensor:
+    """A spectrogram as a square image: parts of its time, one below the other; a short one is stretched.
+
+    x (B, C, T, bands) -> (B, C, side, side)
+    """
+    folds = side // bands
+    if x.shape[2] < folds * side:
+        x = F.interpolate(x, (folds * side, bands), mode="bicubic", align_corners=True)
+    return x.unflatten(2, (folds, side)).transpose(3, 4).flatten(2, 3)
+
+
+def join_windows(windows: Tensor, x: Tensor, size: int, shift: int) -> Tensor:
+    """Undoes partition_windows of x. windows (B * windows, size * size, C), x (B, Y, X, C) -> (B, Y, X, C)"""
+    height, width = x.shape[1], x.shape[2]
+    rows, columns = (height + size - 1) // size, (width + size - 1) // size
+    y = windows.unflatten(1, (size, size)).unflatten(0, (-1, rows, columns)).transpose(2, 3)
+    y = y.flatten(3, 4).flatten(1, 2)
+    if shift > 0:
+        y = torch.roll(y, (shift, shift), dims=(1, 2))
+    return y[:, :height, :width]
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def pad_to_multiple(x: Tensor, size: int) -> Tensor:
+    """Zeros below and to the right until both sides are multiples of size. x (B, Y, X, C)"""
+    return F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
+
+
+def merge_patches(x: Tensor) -> Tensor:
+    """Joins each 2 x 2 patches into one.
+
+    x (B, Y, X, C) -> (B, Y / 2, X / 2, 4 * C), down the first column first
+    """
+    x = pad_to_multiple(x, 2)
+    return torch.cat((x[:, ::2, ::2], x[:, 1::2, ::2], x[:, ::2, 1::2], x[:, 1::2, 1::2]), dim=-1)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def partition_windows(x: Tensor, size: int, shift: int) -> Tensor:
+    """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
+    x = pad_to_multiple(x, size)
+    if shift > 0:
+        x = torch.roll(x, (-shift, -shift), dims=(1, 2))
+    x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
+    return x.flatten(3, 4).flatten(0, 2)
+
+
+def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
+    """Counts real tokens from padding_id + 1; padding gets padding_id (RoBERTa).
+
+    input_ids (B, T) -> (B, T)
+    """
+    real = (input_ids != padding_id).long()
+    return real.cumsum(dim=1) * real + padding_id
+
+
+def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
+    """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
+    return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
+
+
+def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    """The caller's segments, or the first segment everywhere. (B, T)"""
+    return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+
+
+def side_by_side(parts: Tensor, x: Tensor, whole: Tensor) -> Tensor:
+    """The parts of each of x's images beside each other, with zeros behind them to the width of `whole`.
+
+    parts (B * N, C, Y, X), x (B, 1 + N, ...), whole (B, C, Y, W) -> (B, C, Y, W)
+    """
+    parts = parts.unflatten(0, (x.shape[0], -1)).permute(0, 2, 3, 1, 4).flatten(3)
+    return F.pad(parts, (0, whole.shape[-1] - parts.shape[-1]))
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def unfold_spectrogram(x: Tensor, folds: int) -> Tensor:
+    """Undoes the folds, behind layers that made the image coarser.
+
+    x (B, Y, X, C) -> (B, C, Y / folds, folds * X)
+    """
+    return x.permute(0, 3, 1, 2).unflatten(2, (folds, -1)).transpose(2, 3).flatten(3)
+
+
+def window_bias(table: Tensor, size: int) -> Tensor:
+    """Bias of each pair in a window by its offset.
+
+    table ((2 * size - 1) ** 2, H) -> (1, H, S, S), S size ** 2
+    """
+    index = torch.arange(size * size, device=table.device)
+    row, column = index // size, index % size
+    down, across = row[:, None] - row + size - 1, column[:, None] - column + size - 1
+    return table[down * (2 * size - 1) + across].permute(2, 0, 1)[None]
+
+
+def window_parts(side: int, size: int, shift: int, device: torch.device) -> Tensor:
+    """Which of three parts of a padded, shifted side each place belongs to. -> (windows, size)"""
+    side = (side + size - 1) // size * size
+    index = torch.arange(side, device=device)
+    return ((index >= side - size).long() + (index >= side - shift).long()).unflatten(0, (-1, size))
+
+
+def window_mask(x: Tensor, size: int, shift: int) -> Tensor | None:
+    """Keeps parts apart that only the shift brought together.
+
+    x (B, Y, X, C) -> (B * windows, 1, S, S), S size ** 2
+    """
+    if shift == 0:
+        return None
+    rows, columns = (window_parts(side, size, shift, x.device) for side in (x.shape[1], x.shape[2]))
+    parts = rows[:, None, :, None] * 3 + columns[None, :, None, :]  # (n, m, size, size)
+    parts = parts.flatten(2).flatten(0, 1)
+    mask = parts[:, None, :] == parts[:, :, None]
+    return mask[:, None].repeat(x.shape[0], 1, 1, 1)
+
+
+def window_shift(x: Tensor, size: int, shift: int) -> int:
+    """The shift, or 0 where one window spans a side of the image. x (B, Y, X, C)"""
+    return shift if min(x.shape[1], x.shape[2]) > size else 0
+
+
+class Embeddings(nn.Module):
+    """text_model.embeddings: word embeddings, with learned positions and segments where they are stored,
+    then the norm.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.padding_index = config.padding_index
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.text_hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.segments, config.text_hidden_size)
+        self.position_embeddings = nn.Embedding(config.positions, config.text_hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps)
+        self.register_buffer("position_ids", torch.zeros(1, 514, dtype=torch.int64))
+        self.register_buffer("token_type_ids", torch.zeros(1, 514, dtype=torch.int64))
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        x = self.word_embeddings(input_ids)
+        x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
+        x = x + self.position_embeddings(position_indices_of_ids(input_ids, position_ids, self.padding_index))
+        return self.LayerNorm(x)
+
+
+class AttentionSelf(nn.Module):
+    """audio_model.audio_encoder.layers.*.blocks.*.attention.self."""
+
+    def __init__(self, config: Config, hidden_size: int, heads: int):
+        super().__init__()
+        self.query = nn.Linear(hidden_size, heads * config.audio_head_dim)
+        self.key = nn.Linear(hidden_size, heads * config.audio_head_dim)
+        self.value = nn.Linear(hidden_size, heads * config.audio_head_dim)
+        self.relative_position_bias_table = nn.Parameter(
+            torch.zeros((2 * config.window_size - 1) ** 2, heads)
+        )
+        self.register_buffer("relative_position_index", torch.zeros(64, 64, dtype=torch.int64))
+
+
+class Fusion(nn.Module):
+    """audio_model.audio_encoder.patch_embed.fusion_model: the sum of two images, each place of each
+    channel weighed by what stands there and by the whole image.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.local_att = nn.ModuleDict(
+            {
+                "0": nn.Conv2d(config.embedding_size, config.inner_size, kernel_size=1),
+                "1": nn.BatchNorm2d(config.inner_size),
+                "3": nn.Conv2d(config.inner_size, config.embedding_size, kernel_size=1),
+                "4": nn.BatchNorm2d(config.embedding_size),
+            },
+        )
+        self.global_att = nn.ModuleDict(
+            {
+                "1": nn.Conv2d(config.embedding_size, config.inner_size, kernel_size=1),
+                "2": nn.BatchNorm2d(config.inner_size),
+                "4": nn.Conv2d(config.inner_size, config.embedding_size, kernel_size=1),
+                "5": nn.BatchNorm2d(config.embedding_size),
+            },
+        )
+
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        both = x + other
+        here = self.local_att["4"](
+            self.local_att["3"](F.relu(self.local_att["1"](self.local_att["0"](both))))
+        )
+        everywhere = both.mean(dim=(-2, -1), keepdim=True)
+        everywhere = self.global_att["5"](
+            self.global_att["4"](F.relu(self.global_att["2"](self.global_att["1"](everywhere))))
+        )
+        share = F.sigmoid(here + everywhere)
+        return 2 * x * share + 2 * other * (1 - share)
+
+
+class Downsampling(nn.Module):
+    """audio_model.audio_encoder.layers.*.downsample: each 2 x 2 patches become one of twice the width."""
+
+    def __init__(self, hidden_size: int):
+        super().__init__()
+        self.norm = nn.LayerNorm(4 * hidden_size)
+        self.reduction = nn.Linear(4 * hidden_size, 2 * hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.reduction(self.norm(merge_patches(x)))
+
+
+class TextAttention(nn.Module):
+    """text_model.encoder.layer.*.attention: every position sees every other that is not padding."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.text_head_dim
+        self.self = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
+                "key": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
+                "value": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
+            },
+        )
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size),
+                "LayerNorm": nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(x), self.head_dim)
+        v = split_heads(self.self.value(x), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+
+
+class AudioProjector(nn.Module):
+    """audio_projection, text_projection: vectors of one tower in the width of another, by two linear maps
+    around an activation.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.linear1 = nn.Linear(config.input_size, config.projector_size)
+        self.linear2 = nn.Linear(config.projector_size, config.output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear2(F.relu(self.linear1(x)))
+
+
+class Pooler(nn.Module):
+    """text_model.pooler: the first position through a linear map and tanh."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.text_hidden_size, config.text_hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.dense(x[:, 0]))
+
+
+class TextLayer(nn.Module):
+    """text_model.encoder.layer.*: post-norm, each norm follows its residual sum."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attention = TextAttention(config)
+        self.intermediate = nn.ModuleDict(
+            {"dense": nn.Linear(config.text_hidden_size, config.text_intermediate_size)}
+        )
+        self.output = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.text_intermediate_size, config.text_hidden_size),
+                "LayerNorm": nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps),
+            },
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.attention.output.LayerNorm(x + self.attention(x, mask))
+        return self.output.LayerNorm(x + self.feed_forward(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.output.dense(F.gelu(self.intermediate.dense(x)))
+
+
+class AudioAttention(nn.Module):
+    """audio_model.audio_encoder.layers.*.blocks.*.attention: patches of one window see each other, with a
+    learned bias for each offset.
+    """
+
+    def __init__(self, config: Config, hidden_size: int, heads: int):
+        super().__init__()
+        self.window_size = config.window_size
+        self.head_dim = config.audio_head_dim
+        self.self = AttentionSelf(config, hidden_size=hidden_size, heads=heads)
+        self.output = nn.ModuleDict({"dense": nn.Linear(heads * config.audio_head_dim, hidden_size)})
+
+    def forward(self, x: Tensor, shift: int, mask: Tensor | None) -> Tensor:
+        windows = partition_windows(x, self.window_size, shift)
+        q = split_heads(self.self.query(windows), self.head_dim)
+        k = split_heads(self.self.key(windows), self.head_dim)
+        v = split_heads(self.self.value(windows), self.head_dim)
+        y = attend_biased(
+            q, k, v, window_bias(self.self.relative_position_bias_table, self.window_size), mask
+        )
+        return join_windows(self.output.dense(merge_heads(y)), x, self.window_size, shift)
+
+
+class AudioLayer(nn.Module):
+    """audio_model.audio_encoder.layers.*.blocks.*: pre-norm, each norm stands before its sub-layer, inside
+    the residual.
+    """
+
+    def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int):
+        super().__init__()
+        self.layernorm_before = nn.LayerNorm(hidden_size)
+        self.attention = AudioAttention(config, hidden_size=hidden_size, heads=heads)
+        self.layernorm_after = nn.LayerNorm(hidden_size)
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
+        self.output = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
+
+    def forward(self, x: Tensor, shift: int, mask: Tensor | None) -> Tensor:
+        x = x + self.attention(self.layernorm_before(x), shift, mask)
+        return x + self.feed_forward(self.layernorm_after(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.output.dense(F.gelu(self.intermediate.dense(x)))
+
+
+class Encoder(nn.Module):
+    """text_model: embeddings, then layers in which every position sees every other, and a vector of all
+    positions by a pooler.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder = nn.ModuleDict(
+            {"layer": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
+        )
+        self.pooler = Pooler(config)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
+        attention_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        x = self.embeddings(input_ids, token_type_ids, position_ids)
+        mask = padding_mask(attention_mask)
+        for layer in self.encoder.layer:
+            x = layer(x, mask)
+        return x, self.pooler(x)
+
+
+class StageWithDownsampling(nn.Module):
+    """audio_model.audio_encoder.layers.*: layers over windows that every second layer shifts by half, then
+    a coarser grid where there is one.
+    """
+
+    def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int, layers: int):
+        super().__init__()
+        self.window_size = config.window_size
+        self.blocks = nn.ModuleList(
+            AudioLayer(config, hidden_size=hidden_size, heads=heads, intermediate_size=intermediate_size)
+            for _ in range(layers)
+        )
+        self.downsample = Downsampling(hidden_size=hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for index, layer in enumerate(self.blocks):
+            shift = window_shift(x, self.window_size, index % 2 * (self.window_size // 2))
+            mask = window_mask(x, self.window_size, shift)
+            x = layer(x, shift, mask)
+        return self.downsample(x)
+
+
+class Stage(nn.Module):
+    """audio_model.audio_encoder.layers.3: layers over windows that every second layer shifts by half, then
+    a coarser grid where there is one.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.window_size = config.window_size
+        self.blocks = nn.ModuleList(
+            AudioLayer(
+                config,
+                hidden_size=config.text_hidden_size,
+                heads=32,
+                intermediate_size=config.text_intermediate_size,
+            )
+            for _ in range(2)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for index, layer in enumerate(self.blocks):
+            shift = window_shift(x, self.window_size, index % 2 * (self.window_size // 2))
+            mask = window_mask(x, self.window_size, shift)
+            x = layer(x, shift, mask)
+        return x
+
+
+class StagedSpectrogram(nn.Module):
+    """audio_model.audio_encoder: a folded spectrogram through stages, each coarser than the one before,
+    unfolded, and the mean of its places.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.frames_folds = config.frames_folds
+        self.image_size = config.image_size
+        self.mel_bins = config.mel_bins
+        self.batch_norm = nn.BatchNorm2d(config.mel_bins)
+        self.patch_embed = nn.ModuleDict(
+            {
+                "proj": nn.Conv2d(
+                    1,
+                    config.embedding_size,
+                    kernel_size=config.patch_size,
+                    stride=config.patches_stride,
+                    padding=(config.patch_size - config.patches_stride) // 2,
+                ),
+                "mel_conv2d": nn.Conv2d(
+                    1,
+                    config.embedding_size,
+                    kernel_size=(4, 12),
+                    stride=(4, 12),
+                    padding=(config.patch_size - config.patches_stride) // 2,
+                ),
+                "fusion_model": Fusion(config),
+                "norm": nn.LayerNorm(config.embedding_size),
+            },
+        )
+        self.layers = nn.ModuleList(
+            [
+                StageWithDownsampling(config, hidden_size=96, heads=4, intermediate_size=384, layers=2),
+                StageWithDownsampling(config, hidden_size=192, heads=8, intermediate_size=768, layers=2),
+                StageWithDownsampling(config, hidden_size=384, heads=16, intermediate_size=1536, layers=6),
+                Stage(config),
+            ],
+        )
+        self.norm = nn.LayerNorm(config.text_hidden_size)
+
+    def forward(self, input_features: Tensor, is_longer: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.embeddings(input_features, is_longer)
+        for stage in self.layers:
+            x = stage(x)
+        x = unfold_spectrogram(self.norm(x), self.frames_folds)
+        return x, x.mean(dim=(-2, -1))
+
+    def embeddings(self, input_features: Tensor, is_longer: Tensor) -> Tensor:
+        x = self.batch_norm(input_features.transpose(1, 3)).transpose(1, 3)
+        x = fold_spectrogram(x, self.image_size, self.mel_bins)
+        whole = self.patch_embed.proj(x[:, :1])
+        parts = side_by_side(self.patch_embed.mel_conv2d(x[:, 1:].flatten(0, 1)[:, None]), x, whole)
+        x = channels_last(
+            torch.where(is_longer[:, :, None, None], self.patch_embed.fusion_model(whole, parts), whole)
+        )
+        return self.patch_embed.norm(x)
+
+
+class Model(nn.Module):
+    """The model: how well each text goes with each sound, by the cosine of their vectors."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.audio_model = nn.ModuleDict({"audio_encoder": StagedSpectrogram(config)})
+        self.text_model = Encoder(config)
+        self.audio_projection = AudioProjector(config)
+        self.text_projection = AudioProjector(config)
+        self.logit_scale_t = nn.Parameter(torch.zeros(()))
+        self.logit_scale_a = nn.Parameter(torch.zeros(()))
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        input_features: Tensor,
+        is_longer: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), input_features (batch, 4, frames, 64), is_longer (batch, 1),
+        attention_mask (batch, length), token_type_ids (batch, length), position_ids (batch, length)
+        """
+        _, sounds = self.audio_model.audio_encoder(input_features, is_longer)
+        _, words = self.text_model(input_ids, token_type_ids, position_ids, attention_mask)
+        sounds = F.normalize(self.audio_projection(sounds), dim=-1)
+        words = F.normalize(self.text_projection(words), dim=-1)
+        by_text = words @ sounds.t() * self.logit_scale_t.exp()
+        by_audio = sounds @ words.t() * self.logit_scale_a.exp()
+        return Output(
+            logits_per_audio=by_audio, logits_per_text=by_text, text_embeds=words, audio_embeds=sounds
+        )
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,434 @@
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules ff21c89b3421.
+
+Reading: exact (family depth_anything).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    channels: int = 3  # shape: backbone.embeddings.patch_embeddings.projection.weight [384, 3, 14, 14]
+    hidden_size: int = 384  # shape: backbone.layernorm.weight [384]
+    patch_size: int = 14  # shape: backbone.embeddings.patch_embeddings.projection.weight [384, 3, 14, 14]
+    positions: int = 1370  # shape: backbone.embeddings.position_embeddings [1, 1370, 384]
+    heads: int = 6  # config: backbone_config.num_attention_heads
+    # config: backbone.encoder.layer.0.attention.attention.query.weight [384, 384] = heads * head_dim
+    head_dim: int = 64
+    intermediate_size: int = 1536  # shape: backbone.encoder.layer.0.mlp.fc1.weight [1536, 384]
+    norm_eps: float = 1e-6  # default: families/dinov2.yaml
+    fusion_size: int = 64  # shape: neck.convs.0.weight [64, 48, 3, 3]
+    backbone_layers: int = 12  # name: backbone.encoder.layer.*
+    features_layer: tuple[int, ...] = (3, 6, 9, 12)  # config: backbone_config.out_indices
+    neck_layers: int = 4  # name: neck.fusion_stage.layers.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    predicted_depth: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def coarsest_first(maps: list[Tensor]) -> list[Tensor]:
+    """The same in the order from the last to the first."""
+    return maps[::-1]
+
+
+def flatten_patches(x: Tensor) -> Tensor:
+    """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
+    return x.flatten(2).transpose(1, 2)
+
+
+def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
+    """Puts the token where `masked` is true; None masks nothing.
+
+    x (B, T, W) or (B, Y, X, W), token (..., W), masked (B, T) with T = Y * X -> like x
+    """
+    return x if masked is None else torch.where(masked.bool().reshape(x.shape[:-1])[..., None], token, x)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def patches_as_image(x: Tensor, pixels: Tensor, size: int) -> Tensor:
+    """Patches behind one class token as an image of patches.
+
+    x (B, 1 + T, C), pixels (B, _, Y, X) -> (B, C, y, x)
+    """
+    grid = (pixels.shape[2] // size, pixels.shape[3] // size)
+    return x[:, 1:].transpose(1, 2).unflatten(2, grid)
+
+
+def prepend_token(token: Tensor, x: Tensor) -> Tensor:
+    """One learned vector before each sequence. token (..., W), x (B, T, W) -> (B, 1 + T, W)"""
+    return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
+
+
+def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
+
+    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
+    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    if side * side != table.shape[0] - kept:
+        return table[None]
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
+    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
+def sizes_above(maps: list[Tensor]) -> list[tuple[int, int]]:
+    """For each map, the coarsest first: the size of the next finer one; twice its own for the finest."""
+    finest = maps[0].shape
+    above = [(map.shape[2], map.shape[3]) for map in maps[:-1]]
+    return [*above[::-1], (2 * finest[2], 2 * finest[3])]
+
+
+def some_states(states: list[Tensor], layers: tuple[int, ...]) -> list[Tensor]:
+    """The outputs of several layers."""
+    return [states[layer] for layer in layers]
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def whole_patches(pixels: Tensor, size: int) -> tuple[int, int]:
+    """Height and width of an image without what is left of its sides behind whole patches."""
+    return pixels.shape[2] // size * size, pixels.shape[3] // size * size
+
+
+class Embeddings(nn.Module):
+    """backbone.embeddings: the patches of an image in a row, with learned positions where they are stored."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_embeddings = nn.ModuleDict(
+            {
+                "projection": nn.Conv2d(
+                    config.channels,
+                    config.hidden_size,
+                    kernel_size=config.patch_size,
+                    stride=config.patch_size,
+                ),
+            },
+        )
+        self.mask_token = nn.Parameter(torch.zeros(1, config.hidden_size))
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
+        self.position_embeddings = nn.Parameter(torch.zeros(1, config.positions, config.hidden_size))
+
+    def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None) -> Tensor:
+        patches = self.patch_embeddings.projection(
+            pixel_values.type_as(self.patch_embeddings.projection.weight)
+        )
+        x = flatten_patches(patches)
+        x = mask_patches(x, self.mask_token, bool_masked_pos)
+        x = prepend_token(self.cls_token, x)
+        return x + resize_positions(self.position_embeddings, 1, patches.shape[2], patches.shape[3])
+
+
+class DepthHead(nn.Module):
+    """head: the depth of each pixel, as a share of the largest or without a bound."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_size = config.patch_size
+        self.conv1 = nn.Conv2d(64, 32, kernel_size=3, padding=1)
+        self.conv2 = nn.Conv2d(32, 32, kernel_size=3, padding=1)
+        self.conv3 = nn.Conv2d(32, 1, kernel_size=1)
+
+    def forward(self, x: Tensor, pixel_values: Tensor) -> Tensor:
+        x = F.interpolate(
+            self.conv1(x),
+            size=whole_patches(pixel_values, self.patch_size),
+            mode="bilinear",
+            align_corners=True,
+        )
+        x = self.conv3(F.relu(self.conv2(x))).squeeze(1)
+        return F.relu(x)
+
+
+class Attention(nn.Module):
+    """backbone.encoder.layer.*.attention: every position sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.attention = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+            },
+        )
+        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = split_heads(self.attention.query(x), self.head_dim)
+        k = split_heads(self.attention.key(x), self.head_dim)
+        v = split_heads(self.attention.value(x), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+
+
+class FeedForward(nn.Module):
+    """backbone.encoder.layer.*.mlp: two linear maps around an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class NeckLayerWithResize(nn.Module):
+    """neck.reassemble_stage.layers.*: a map to another number of channels, and to a finer grid."""
+
+    def __init__(
+        self,
+        projection_out_channels: int,
+        resize_in_channels: int,
+        resize_out_channels: int,
+        resize_stride: int,
+        resize_kernel_size: int,
+    ):
+        super().__init__()
+        self.projection = nn.Conv2d(384, projection_out_channels, kernel_size=1)
+        self.resize = nn.ConvTranspose2d(
+            resize_in_channels, resize_out_channels, kernel_size=resize_kernel_size, stride=resize_stride
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.resize(self.projection(x))
+
+
+class NeckLayer(nn.Module):
+    """neck.reassemble_stage.layers.3: a map to another number of channels, and to a grid of half the size."""
+
+    def __init__(self):
+        super().__init__()
+        self.projection = nn.Conv2d(384, 384, kernel_size=1)
+        self.resize = nn.Conv2d(384, 384, kernel_size=3, stride=2, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.resize(self.projection(x))
+
+
+class Residual(nn.Module):
+    """neck.fusion_stage.layers.*.residual_layer2, neck.fusion_stage.layers.*.residual_layer1: two
+    convolutions over what is above zero, added to what came in.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.convolution1 = nn.Conv2d(64, 64, kernel_size=3, padding=1)
+        self.convolution2 = nn.Conv2d(64, 64, kernel_size=3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.convolution2(F.relu(self.convolution1(F.relu(x))))
+
+
+class NeckLayer2(nn.Module):
+    """neck.reassemble_stage.layers.2: a map to another number of channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.projection = nn.Conv2d(384, 192, kernel_size=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.projection(x)
+
+
+class BackboneLayer(nn.Module):
+    """backbone.encoder.layer.*: pre-norm, each sub-layer scaled channel by channel."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        self.attention = Attention(config)
+        self.layer_scale1 = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
+        self.norm2 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        self.mlp = FeedForward(config)
+        self.layer_scale2 = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x)) * self.layer_scale1.lambda1
+        return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
+
+
+class NeckLayerWithResidual1Residual2(nn.Module):
+    """neck.fusion_stage.layers.0: the coarsest map brought to a size."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.residual_layer2 = Residual()
+        self.projection = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=1)
+        self.residual_layer1 = nn.ModuleDict(
+            {
+                "convolution1": nn.Conv2d(64, 64, kernel_size=3),
+                "convolution2": nn.Conv2d(64, 64, kernel_size=3),
+            },
+        )
+
+    def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
+        return self.projection(
+            F.interpolate(self.residual_layer2(x), size=size, mode="bilinear", align_corners=True)
+        )
+
+
+class NeckLayer3(nn.Module):
+    """neck.fusion_stage.layers.*: a finer map added to what came in, and both brought to a size."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.residual_layer1 = Residual()
+        self.residual_layer2 = Residual()
+        self.projection = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=1)
+
+    def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
+        x = self.residual_layer2(x + self.residual_layer1(map))
+        return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
+
+
+class ImageMaps(nn.Module):
+    """backbone: what the patches of an image are after several layers, each as an image of patches."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.features_layer = config.features_layer
+        self.patch_size = config.patch_size
+        self.embeddings = Embeddings(config)
+        self.encoder = nn.ModuleDict(
+            {"layer": nn.ModuleList(BackboneLayer(config) for _ in range(config.backbone_layers))}
+        )
+        self.layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+
+    def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None) -> list[Tensor]:
+        x = self.embeddings(pixel_values, bool_masked_pos)
+        states = [x]
+        for layer in self.encoder.layer:
+            x = layer(x)
+            states.append(x)
+        maps = []
+        for state in some_states(states, self.features_layer):
+            maps.append(patches_as_image(self.layernorm(state), pixel_values, self.patch_size))
+        return maps
+
+
+class FusedMaps(nn.Module):
+    """neck: maps of several layers brought to sizes of their own, then joined from the coarsest to the
+    finest.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.reassemble_stage = nn.ModuleDict(
+            {
+                "layers": nn.ModuleList(
+                    [
+                        NeckLayerWithResize(
+                            projection_out_channels=48,
+                            resize_in_channels=48,
+                            resize_out_channels=48,
+                            resize_stride=4,
+                            resize_kernel_size=4,
+                        ),
+                        NeckLayerWithResize(
+                            projection_out_channels=96,
+                            resize_in_channels=96,
+                            resize_out_channels=96,
+                            resize_stride=2,
+                            resize_kernel_size=2,
+                        ),
+                        NeckLayer2(),
+                        NeckLayer(),
+                    ],
+                ),
+            },
+        )
+        self.convs = nn.ModuleList(
+            [
+                nn.Conv2d(48, config.fusion_size, kernel_size=3, padding=1, bias=False),
+                nn.Conv2d(96, config.fusion_size, kernel_size=3, padding=1, bias=False),
+                nn.Conv2d(192, config.fusion_size, kernel_size=3, padding=1, bias=False),
+                nn.Conv2d(384, config.fusion_size, kernel_size=3, padding=1, bias=False),
+            ],
+        )
+        self.fusion_stage = nn.ModuleDict(
+            {
+                "layers": nn.ModuleList(
+                    [
+                        NeckLayerWithResidual1Residual2(config),
+                        *(NeckLayer3(config) for _ in range(config.neck_layers - 1)),
+                    ],
+                ),
+            },
+        )
+
+    def forward(self, maps_of_layers: list[Tensor]) -> Tensor:
+        sized = []
+        for map, layer, projection in zip(
+            maps_of_layers, self.reassemble_stage.layers, self.convs, strict=True
+        ):
+            sized.append(projection(layer(map)))
+        x = sized[-1]
+        for layer, map, size in zip(
+            self.fusion_stage.layers, coarsest_first(sized), sizes_above(sized), strict=True
+        ):
+            x = layer(x, map, size)
+        return x
+
+
+class Model(nn.Module):
+    """The model: the depth of each pixel of an image."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.backbone = ImageMaps(config)
+        self.neck = FusedMaps(config)
+        self.head = DepthHead(config)
+
+    def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Output:
+        """pixel_values (batch, channels, height, width), bool_masked_pos (batch, patches)"""
+        return Output(
+            predicted_depth=self.head(self.neck(self.backbone(pixel_values, bool_masked_pos)), pixel_values)
+        )
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

@@ -1,0 +1,552 @@
+"""kyutai/mimi: written by mapper 0.1.0, rules ff21c89b3421.
+
+Reading: exact (family mimi).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    hidden_size: int = 512  # shape: downsample.conv.weight [512, 512, 4]
+    heads: int = 8  # default: families/mimi.yaml
+    # default: decoder_transformer.layers.{0..7}.self_attn.q_proj.weight [512, 512] = heads * head_dim
+    head_dim: int = 64
+    # default: decoder_transformer.layers.{0..7}.self_attn.k_proj.weight [512, 512] = kv_heads * head_dim
+    kv_heads: int = 8
+    # shape: quantizer.acoustic_residual_vector_quantizer.layers.{0..30}.codebook.embed_sum [2048, 256]
+    codes: int = 2048
+    # shape: quantizer.acoustic_residual_vector_quantizer.input_proj.weight [256, 512, 1]
+    code_size: int = 256
+    intermediate_size: int = 2048  # shape: decoder_transformer.layers.{0..7}.mlp.fc1.weight [2048, 512]
+    # rule: vocabulary/config_audio.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
+    wave_decoder_units_stride: int = 1
+    sound_channels: int = 1  # shape: encoder.layers.0.conv.weight [64, 1, 7]
+    layers: int = 8  # name: decoder_transformer.layers.*
+    window: int = 250  # default: families/mimi.yaml
+    rotary_dim: int = 64  # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_base: float = 10000.0  # default: families/mimi.yaml
+    down_kernel: int = 4  # shape: downsample.conv.weight [512, 512, 4]
+    group_size: int = 1  # shape: upsample.conv.weight [512, 1, 4]
+    up_kernel: int = 4  # shape: upsample.conv.weight [512, 1, 4]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    audio_values: Tensor
+    audio_codes: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def repeat_heads(x: Tensor, groups: int) -> Tensor:
+    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
+    B, K, T, D = x.shape
+    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+
+
+def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
+    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return attend(q, k, v, mask)
+
+
+def drop_last(x: Tensor, count: int) -> Tensor:
+    """x without its last samples. (B, C, T) -> (B, C, T - count)"""
+    return x[..., : x.shape[-1] - count]
+
+
+def mean_codes(sums: Tensor, counts: Tensor) -> Tensor:
+    """The codes of a book that holds, for each, the sum of what it stood for and how often.
+
+    sums (V, D), counts (V,) -> (V, D)
+    """
+    return sums / counts.clamp(min=1e-5)[:, None]
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """The closest code for every position: its number, and the code.
+
+    x (B, T, D), codes (V, D) -> (B, T), (B, T, D)
+    """
+    numbers = torch.cdist(x.flatten(0, 1)[None].float(), codes[None].float())[0].argmin(dim=-1)
+    numbers = numbers.view(x.shape[:-1])
+    return numbers, F.embedding(numbers, codes)
+
+
+def pad_before(x: Tensor, count: int, stride: int, mode: str = "constant") -> Tensor:
+    """So many samples before the first, and behind the last as many as the last step lacks.
+
+    x (B, C, T) -> (B, C, T')
+    """
+    return F.pad(x, (count, -x.shape[-1] % stride), mode)
+
+
+def positions_in_order(x: Tensor) -> Tensor:
+    """0, 1, 2, ... for every position of x. x (B, T, ...) -> (1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None]
+
+
+def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
+    """Angle per position of each pair of channels. -> (R / 2,) on the device of positions"""
+    index = torch.arange(0, rotary_dim, 2, device=positions.device)
+    return 1.0 / base ** (index.float() / rotary_dim)
+
+
+def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
+    angles = positions[:, None, :, None].float() * frequencies
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tensor:
+    """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
+    index = torch.arange(x.shape[1], device=x.device)
+    mask = ((index <= index[:, None]) & (index > index[:, None] - window))[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """encoder_transformer.layers.*.self_attn, decoder_transformer.layers.*.self_attn: every position sees
+    itself and those before; queries may share keys and values.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
+        self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        q = rotate(q, cos, sin)
+        k = rotate(k, cos, sin)
+        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+
+
+class Codebook(nn.Module):
+    """quantizer.semantic_residual_vector_quantizer.layers.0.codebook,
+    quantizer.acoustic_residual_vector_quantizer.layers.*.codebook.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.register_buffer("embed_sum", torch.zeros(config.codes, config.code_size))
+        self.register_buffer("cluster_usage", torch.zeros(config.codes))
+        self.register_buffer("initialized", torch.zeros(1))
+
+
+class FeedForward(nn.Module):
+    """encoder_transformer.layers.*.mlp, decoder_transformer.layers.*.mlp: two linear maps around an
+    activation.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class WaveEncoderUnits(nn.Module):
+    """encoder.layers.*, decoder.layers.*: two convolutions, each behind an activation, added to what comes
+    in.
+    """
+
+    def __init__(
+        self, conv_in_channels: int, conv_out_channels: int, conv_in_channels_2: int, conv_out_channels_2: int
+    ):
+        super().__init__()
+        self.kernel = 3
+        self.block = nn.ModuleDict(
+            {
+                "1": nn.ModuleDict({"conv": nn.Conv1d(conv_in_channels, conv_out_channels, kernel_size=3)}),
+                "3": nn.ModuleDict(
+                    {"conv": nn.Conv1d(conv_in_channels_2, conv_out_channels_2, kernel_size=1)}
+                ),
+            },
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.block["1"].conv(pad_before(F.elu(x), self.kernel - 1, 1))
+        return x + self.block["3"].conv(F.elu(y))
+
+
+class WaveEncoderUnitsWithConvolution(nn.Module):
+    """encoder.layers.*, decoder.layers.14: an activation, then a convolution that sees no later sample;
+    one with an even kernel goes on by half of it.
+    """
+
+    def __init__(self, conv_in_channels: int, conv_out_channels: int, units_stride: int, kernel: int):
+        super().__init__()
+        self.kernel = kernel
+        self.units_stride = units_stride
+        self.conv = nn.Conv1d(conv_in_channels, conv_out_channels, kernel_size=kernel, stride=units_stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(pad_before(F.elu(x), self.kernel - self.units_stride, self.units_stride))
+
+
+class WaveDecoderUnits(nn.Module):
+    """decoder.layers.*: an activation, then several samples for each, half a kernel of them, without those
+    that the next one has a part in.
+    """
+
+    def __init__(self, conv_in_channels: int, conv_out_channels: int, conv_stride: int, kernel: int):
+        super().__init__()
+        self.kernel = kernel
+        self.conv = nn.ConvTranspose1d(
+            conv_in_channels, conv_out_channels, kernel_size=kernel, stride=conv_stride
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return drop_last(self.conv(F.elu(x)), self.kernel // 2)
+
+
+class Layer(nn.Module):
+    """encoder_transformer.layers.*, decoder_transformer.layers.*: pre-norm, each sub-layer scaled channel
+    by channel.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_layernorm = nn.LayerNorm(config.hidden_size)
+        self.self_attn = Attention(config)
+        self.self_attn_layer_scale = nn.ParameterDict(
+            {"scale": nn.Parameter(torch.zeros(config.hidden_size))}
+        )
+        self.post_attention_layernorm = nn.LayerNorm(config.hidden_size)
+        self.mlp = FeedForward(config)
+        self.mlp_layer_scale = nn.ParameterDict({"scale": nn.Parameter(torch.zeros(config.hidden_size))})
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask) * self.self_attn_layer_scale.scale
+        return x + self.mlp(self.post_attention_layernorm(x)) * self.mlp_layer_scale.scale
+
+
+class WaveEncoder(nn.ModuleDict):
+    """encoder.layers: convolutions one after the other, none of which sees a later sample."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "0": nn.ModuleDict({"conv": nn.Conv1d(config.sound_channels, 64, kernel_size=7)}),
+                "1": WaveEncoderUnits(
+                    conv_in_channels=64, conv_out_channels=32, conv_in_channels_2=32, conv_out_channels_2=64
+                ),
+                "3": WaveEncoderUnitsWithConvolution(
+                    conv_in_channels=64, conv_out_channels=128, units_stride=4, kernel=8
+                ),
+                "4": WaveEncoderUnits(
+                    conv_in_channels=128, conv_out_channels=64, conv_in_channels_2=64, conv_out_channels_2=128
+                ),
+                "6": WaveEncoderUnitsWithConvolution(
+                    conv_in_channels=128, conv_out_channels=256, units_stride=5, kernel=10
+                ),
+                "7": WaveEncoderUnits(
+                    conv_in_channels=256,
+                    conv_out_channels=128,
+                    conv_in_channels_2=128,
+                    conv_out_channels_2=256,
+                ),
+                "9": WaveEncoderUnitsWithConvolution(
+                    conv_in_channels=256, conv_out_channels=512, units_stride=6, kernel=12
+                ),
+                "10": WaveEncoderUnits(
+                    conv_in_channels=512,
+                    conv_out_channels=256,
+                    conv_in_channels_2=256,
+                    conv_out_channels_2=512,
+                ),
+                "12": WaveEncoderUnitsWithConvolution(
+                    conv_in_channels=512, conv_out_channels=1024, units_stride=8, kernel=16
+                ),
+                "14": WaveEncoderUnitsWithConvolution(
+                    conv_in_channels=1024,
+                    conv_out_channels=512,
+                    units_stride=config.wave_decoder_units_stride,
+                    kernel=3,
+                ),
+            },
+        )
+        self.kernel = 7
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self["0"].conv(pad_before(x, self.kernel - 1, 1))
+        for unit in (
+            self["1"],
+            self["3"],
+            self["4"],
+            self["6"],
+            self["7"],
+            self["9"],
+            self["10"],
+            self["12"],
+            self["14"],
+        ):
+            x = unit(x)
+        return x
+
+
+class Codebooks(nn.Module):
+    """quantizer.semantic_residual_vector_quantizer.layers.0,
+    quantizer.acoustic_residual_vector_quantizer.layers.*: the number of the nearest code, and the code,
+    which is the mean of what it has stood for.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.codebook = Codebook(config)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return nearest_codes(x, mean_codes(self.codebook.embed_sum, self.codebook.cluster_usage))
+
+
+class WaveDecoder(nn.ModuleDict):
+    """decoder.layers: convolutions one after the other, none of which sees a later sample."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            {
+                "0": nn.ModuleDict({"conv": nn.Conv1d(512, 1024, kernel_size=7)}),
+                "2": WaveDecoderUnits(conv_in_channels=1024, conv_out_channels=512, conv_stride=8, kernel=16),
+                "3": WaveEncoderUnits(
+                    conv_in_channels=512,
+                    conv_out_channels=256,
+                    conv_in_channels_2=256,
+                    conv_out_channels_2=512,
+                ),
+                "5": WaveDecoderUnits(conv_in_channels=512, conv_out_channels=256, conv_stride=6, kernel=12),
+                "6": WaveEncoderUnits(
+                    conv_in_channels=256,
+                    conv_out_channels=128,
+                    conv_in_channels_2=128,
+                    conv_out_channels_2=256,
+                ),
+                "8": WaveDecoderUnits(conv_in_channels=256, conv_out_channels=128, conv_stride=5, kernel=10),
+                "9": WaveEncoderUnits(
+                    conv_in_channels=128, conv_out_channels=64, conv_in_channels_2=64, conv_out_channels_2=128
+                ),
+                "11": WaveDecoderUnits(conv_in_channels=128, conv_out_channels=64, conv_stride=4, kernel=8),
+                "12": WaveEncoderUnits(
+                    conv_in_channels=64, conv_out_channels=32, conv_in_channels_2=32, conv_out_channels_2=64
+                ),
+                "14": WaveEncoderUnitsWithConvolution(
+                    conv_in_channels=64,
+                    conv_out_channels=1,
+                    units_stride=config.wave_decoder_units_stride,
+                    kernel=3,
+                ),
+            },
+        )
+        self.kernel = 7
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self["0"].conv(pad_before(x, self.kernel - 1, 1))
+        for unit in (
+            self["2"],
+            self["3"],
+            self["5"],
+            self["6"],
+            self["8"],
+            self["9"],
+            self["11"],
+            self["12"],
+            self["14"],
+        ):
+            x = unit(x)
+        return x
+
+
+class Semantic(nn.Module):
+    """quantizer.semantic_residual_vector_quantizer: codes of what the codes before them have left over,
+    and the sum of what they stand for.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_proj = nn.Conv1d(config.hidden_size, config.code_size, kernel_size=1, bias=False)
+        self.layers = nn.ModuleList([Codebooks(config)])
+        self.output_proj = nn.Conv1d(config.code_size, config.hidden_size, kernel_size=1, bias=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.input_proj(x)
+        rest = x.transpose(1, 2)
+        found = torch.zeros_like(rest)
+        numbers = []
+        for codebook in self.layers:
+            number, code = codebook(rest)
+            rest, found = rest - code, found + code
+            numbers.append(number)
+        x = found.transpose(1, 2)
+        x = self.output_proj(x)
+        return torch.stack(numbers, dim=1), x
+
+
+class Acoustic(nn.Module):
+    """quantizer.acoustic_residual_vector_quantizer: codes of what the codes before them have left over,
+    and the sum of what they stand for.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.input_proj = nn.Conv1d(config.hidden_size, config.code_size, kernel_size=1, bias=False)
+        self.layers = nn.ModuleList(Codebooks(config) for _ in range(31))
+        self.output_proj = nn.Conv1d(config.code_size, config.hidden_size, kernel_size=1, bias=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.input_proj(x)
+        rest = x.transpose(1, 2)
+        found = torch.zeros_like(rest)
+        numbers = []
+        for codebook in self.layers:
+            number, code = codebook(rest)
+            rest, found = rest - code, found + code
+            numbers.append(number)
+        x = found.transpose(1, 2)
+        x = self.output_proj(x)
+        return torch.stack(numbers, dim=1), x
+
+
+class Decoder(nn.Module):
+    """encoder_transformer, decoder_transformer: layers in which a position sees itself and those before,
+    of states that another block has made.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.window = config.window
+        self.rotary_dim = config.rotary_dim
+        self.rotary_base = config.rotary_base
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+
+    def forward(self, embedded: Tensor) -> Tensor:
+        x = embedded
+        mask = sliding_mask(x, None, self.window)
+        cos, sin = self.rotary(x, positions_in_order(x))
+        for layer in self.layers:
+            x = layer(x, cos, sin, mask)
+        return x
+
+    def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
+
+
+class Model(nn.Module):
+    """The model: a waveform as codes, those of words first, and the waveform that they stand for."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.down_kernel = config.down_kernel
+        self.up_kernel = config.up_kernel
+        self.encoder = nn.ModuleDict({"layers": WaveEncoder(config)})
+        self.encoder_transformer = Decoder(config)
+        self.downsample = nn.ModuleDict(
+            {
+                "conv": nn.Conv1d(
+                    config.hidden_size,
+                    config.hidden_size,
+                    kernel_size=config.down_kernel,
+                    stride=2,
+                    bias=False,
+                ),
+            },
+        )
+        self.quantizer = nn.ModuleDict(
+            {
+                "semantic_residual_vector_quantizer": Semantic(config),
+                "acoustic_residual_vector_quantizer": Acoustic(config),
+            },
+        )
+        self.upsample = nn.ModuleDict(
+            {
+                "conv": nn.ConvTranspose1d(
+                    config.hidden_size,
+                    config.hidden_size // config.group_size,
+                    kernel_size=config.up_kernel,
+                    stride=2,
+                    groups=config.hidden_size // config.group_size,
+                    bias=False,
+                ),
+            },
+        )
+        self.decoder_transformer = Decoder(config)
+        self.decoder = nn.ModuleDict({"layers": WaveDecoder(config)})
+
+    def forward(self, input_values: Tensor) -> Output:
+        """input_values (batch, 1, samples)"""
+        x = self.encoder_transformer(self.encoder.layers(input_values).transpose(1, 2)).transpose(1, 2)
+        x = self.downsample.conv(pad_before(x, self.down_kernel // 2, self.down_kernel // 2, "replicate"))
+        first_codes, first = self.quantizer.semantic_residual_vector_quantizer(x)
+        other_codes, others = self.quantizer.acoustic_residual_vector_quantizer(x)
+        x = drop_last(self.upsample.conv(first + others), self.up_kernel // 2)
+        x = self.decoder.layers(self.decoder_transformer(x.transpose(1, 2)).transpose(1, 2))
+        codes = torch.cat((first_codes, other_codes), dim=1)
+        return Output(audio_values=x[..., : input_values.shape[-1]], audio_codes=codes)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()

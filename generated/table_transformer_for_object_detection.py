@@ -1,0 +1,512 @@
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules ff21c89b3421.
+
+Reading: exact (family detr).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+about this header: the transformers docstring names this repository, but the defaults differ in num_queries
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    encoder_hidden_size: int = 256  # shape: model.encoder.layernorm.weight [256]
+    heads: int = 8  # config: decoder_attention_heads
+    # config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [256, 256] = heads * head_dim
+    head_dim: int = 32
+    decoder_hidden_size: int = 256  # shape: model.decoder.layernorm.weight [256]
+    inner_size: int = 256  # shape: bbox_predictor.layers.0.weight [256, 256]
+    intermediate_size: int = 2048  # shape: model.decoder.layers.{0..5}.fc1.weight [2048, 256]
+    backbone_layers: int = 2  # name: model.backbone.conv_encoder.model.layer1.*
+    encoder_layers: int = 6  # name: model.encoder.layers.*
+    decoder_layers: int = 6  # name: model.decoder.layers.*
+    channels: int = 3  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
+    embedding_size: int = 64  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
+    kernel_size: int = 7  # shape: model.backbone.conv_encoder.model.conv1.weight [64, 3, 7, 7]
+    hidden_size: int = 256  # shape: model.input_projection.weight [256, 512, 1, 1]
+    queries: int = 15  # shape: model.query_position_embeddings.weight [15, 256]
+    labels: int = 3  # shape: class_labels_classifier.weight [3, 256]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    pred_boxes: Tensor
+    last_hidden_state: Tensor
+    encoder_last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+class FrozenBatchNorm(nn.Module):
+    """BatchNorm with fixed statistics, all four stored as buffers. (B, C, Y, X) -> (B, C, Y, X)"""
+
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, size: int, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("weight", torch.empty(size))
+        self.register_buffer("bias", torch.empty(size))
+        self.register_buffer("running_mean", torch.empty(size))
+        self.register_buffer("running_var", torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, var = self.running_mean, self.running_var
+        return F.batch_norm(x, mean, var, self.weight, self.bias, False, 0.0, self.eps)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def place_sinusoids(x: Tensor, seen: Tensor, temperature: float) -> Tensor:
+    """Sines and cosines of where a place stands among the real rows and columns (paper 2005.12872).
+
+    x (B, C, Y, X), seen (B, Y, X) -> (B, Y * X, C): rows first, then columns
+    """
+    size = x.shape[1] // 2
+    down, across = seen.cumsum(1, dtype=torch.float32), seen.cumsum(2, dtype=torch.float32)
+    down = down / (down[:, -1:] + 1e-6) * 2 * math.pi
+    across = across / (across[:, :, -1:] + 1e-6) * 2 * math.pi
+    index = torch.arange(size // 2, dtype=torch.float32, device=x.device)
+    wave = temperature ** (2 * index / size)
+    angles = torch.stack((down, across), dim=-1)[..., None] / wave  # (B, Y, X, 2, size / 2)
+    waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
+    return waves.flatten(3).flatten(1, 2).to(x.dtype)
+
+
+def places_seen(x: Tensor, pixel_mask: Tensor | None) -> Tensor:
+    """Which places of a map hold pixels. x (B, C, Y, X), pixel_mask (B, rows, columns) -> (B, Y, X)"""
+    if pixel_mask is None:
+        return torch.ones_like(x[:, 0], dtype=torch.bool)
+    return F.interpolate(pixel_mask[None].float(), size=x.shape[-2:])[0].bool()
+
+
+def repeat_rows(rows: Tensor, x: Tensor) -> Tensor:
+    """The same rows for each of a batch. rows (N, W), x (B, ...) -> (B, N, W)"""
+    return rows.expand(x.shape[0], -1, -1)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class BackboneLayer(nn.Module):
+    """model.backbone.conv_encoder.model.layer1.*, model.backbone.conv_encoder.model.layer2.1 and 2 more:
+    two convolutions, added to what came in.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn1 = FrozenBatchNorm(out_channels)
+        self.conv2 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn2 = FrozenBatchNorm(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.convolution_1(x))
+        return F.relu(x + self.convolution_2(y))
+
+    def convolution_1(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv1(x))
+
+    def convolution_2(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv2(x))
+
+
+class EncoderAttention(nn.Module):
+    """model.encoder.layers.*.self_attn: every position sees every other; queries and keys know where they
+    stand, values do not.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.encoder_hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.encoder_hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.encoder_hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.encoder_hidden_size)
+
+    def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x + positions), self.head_dim)
+        k = split_heads(self.k_proj(x + positions), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+
+
+class DecoderAttention(nn.Module):
+    """model.decoder.layers.*.self_attn: every position sees every other; queries and keys know where they
+    stand, values do not.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.decoder_hidden_size)
+
+    def forward(self, x: Tensor, positions: Tensor, mask: None) -> Tensor:
+        q = split_heads(self.q_proj(x + positions), self.head_dim)
+        k = split_heads(self.k_proj(x + positions), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+
+
+class CrossAttention(nn.Module):
+    """model.decoder.layers.*.encoder_attn: every position sees what the encoder made; queries and keys
+    know where they stand, values do not.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.decoder_hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.decoder_hidden_size)
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        encoded: Tensor,
+        encoded_positions: Tensor,
+        encoded_mask: Tensor | None,
+    ) -> Tensor:
+        q = split_heads(self.q_proj(x + positions), self.head_dim)
+        k = split_heads(self.k_proj(encoded + encoded_positions), self.head_dim)
+        v = split_heads(self.v_proj(encoded), self.head_dim)
+        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=encoded_mask)))
+
+
+class Shortcut(nn.ModuleList):
+    """model.backbone.conv_encoder.model.layer2.0.downsample,
+    model.backbone.conv_encoder.model.layer3.0.downsample and 1 more: a convolution and its norm.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__(
+            [
+                nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=2, padding=0, bias=False),
+                FrozenBatchNorm(out_channels),
+            ],
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1](self[0](x))
+
+
+class FeedForward(nn.ModuleList):
+    """bbox_predictor.layers: two or three linear maps, the largest of each value and 0 between them."""
+
+    def __init__(self, config: Config):
+        super().__init__(
+            [nn.Linear(256, config.inner_size), nn.Linear(config.inner_size, 256), nn.Linear(256, 4)]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self[1](F.relu(self[0](x)))
+        return self[2](F.relu(x))
+
+
+class DecoderLayer(nn.Module):
+    """model.decoder.layers.*: pre-norm, with attention to what the encoder made between the two usual
+    sub-layers.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.self_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.self_attn = DecoderAttention(config)
+        self.encoder_attn_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.encoder_attn = CrossAttention(config)
+        self.final_layer_norm = nn.LayerNorm(config.decoder_hidden_size)
+        self.fc1 = nn.Linear(config.decoder_hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.decoder_hidden_size)
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        mask: None,
+        encoded: Tensor,
+        encoded_positions: Tensor,
+        encoded_mask: Tensor | None,
+    ) -> Tensor:
+        x = x + self.self_attn(self.self_attn_layer_norm(x), positions, mask)
+        x = x + self.encoder_attn(
+            self.encoder_attn_layer_norm(x), positions, encoded, encoded_positions, encoded_mask
+        )
+        return x + self.feed_forward(self.final_layer_norm(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.relu(self.fc1(x)))
+
+
+class BackboneLayerWithShortcut(nn.Module):
+    """model.backbone.conv_encoder.model.layer2.0, model.backbone.conv_encoder.model.layer3.0 and 1 more:
+    two convolutions, added to what a third makes of the image.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        input_size: int,
+        hidden_size: int,
+        convolution_2_in_channels: int,
+    ):
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, bias=False)
+        self.bn1 = FrozenBatchNorm(out_channels)
+        self.downsample = Shortcut(in_channels=input_size, out_channels=hidden_size)
+        self.conv2 = nn.Conv2d(
+            convolution_2_in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False
+        )
+        self.bn2 = FrozenBatchNorm(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.convolution_1(x))
+        return F.relu(self.downsample(x) + self.convolution_2(y))
+
+    def convolution_1(self, x: Tensor) -> Tensor:
+        return self.bn1(self.conv1(x))
+
+    def convolution_2(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv2(x))
+
+
+class EncoderLayer(nn.Module):
+    """model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.self_attn_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
+        self.self_attn = EncoderAttention(config)
+        self.final_layer_norm = nn.LayerNorm(config.encoder_hidden_size)
+        self.fc1 = nn.Linear(config.encoder_hidden_size, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, config.encoder_hidden_size)
+
+    def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self.self_attn(self.self_attn_layer_norm(x), positions, mask)
+        return x + self.feed_forward(self.final_layer_norm(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.fc2(F.relu(self.fc1(x)))
+
+
+class Stage(nn.ModuleList):
+    """model.backbone.conv_encoder.model.layer1: layers one after another, on a coarser grid where there is
+    one.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__(
+            BackboneLayer(in_channels=64, out_channels=64) for _ in range(config.backbone_layers)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class PositionedEncoder(nn.Module):
+    """model.encoder: the places of an image, each of which sees every other."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.layernorm = nn.LayerNorm(config.encoder_hidden_size)
+
+    def forward(self, places: Tensor, encoded_positions: Tensor, encoded_mask: Tensor | None) -> Tensor:
+        x = places
+        positions = encoded_positions
+        mask = encoded_mask
+        for layer in self.layers:
+            x = layer(x, positions, mask)
+        return self.layernorm(x)
+
+
+class QueryDecoder(nn.Module):
+    """model.decoder: learned queries, which see each other and what the encoder made."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.layernorm = nn.LayerNorm(config.decoder_hidden_size)
+
+    def forward(
+        self,
+        queries: Tensor,
+        query_places: Tensor,
+        encoded: Tensor,
+        encoded_positions: Tensor,
+        encoded_mask: Tensor | None,
+    ) -> Tensor:
+        x = queries
+        positions = query_places
+        mask = None
+        for layer in self.layers:
+            x = layer(x, positions, mask, encoded, encoded_positions, encoded_mask)
+        return self.layernorm(x)
+
+
+class StageWithShortcut(nn.ModuleList):
+    """model.backbone.conv_encoder.model.layer2, model.backbone.conv_encoder.model.layer3 and 1 more:
+    layers one after another, on a coarser grid where there is one.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        input_size: int,
+        hidden_size: int,
+        layers_convolution_2_in_channels: int,
+    ):
+        super().__init__(
+            [
+                BackboneLayerWithShortcut(
+                    in_channels=in_channels,
+                    out_channels=out_channels,
+                    input_size=input_size,
+                    hidden_size=hidden_size,
+                    convolution_2_in_channels=layers_convolution_2_in_channels,
+                ),
+                BackboneLayer(in_channels=layers_convolution_2_in_channels, out_channels=out_channels),
+            ],
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class StagesAlone(nn.Module):
+    """model.backbone.conv_encoder.model: an image through stages, each coarser than the one before."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.conv1 = nn.Conv2d(
+            config.channels,
+            config.embedding_size,
+            kernel_size=config.kernel_size,
+            stride=2,
+            padding=config.kernel_size // 2,
+            bias=False,
+        )
+        self.bn1 = FrozenBatchNorm(config.embedding_size)
+        self.layer1 = Stage(config)
+        self.layer2 = StageWithShortcut(
+            in_channels=64,
+            out_channels=128,
+            input_size=64,
+            hidden_size=128,
+            layers_convolution_2_in_channels=128,
+        )
+        self.layer3 = StageWithShortcut(
+            in_channels=128,
+            out_channels=256,
+            input_size=128,
+            hidden_size=256,
+            layers_convolution_2_in_channels=256,
+        )
+        self.layer4 = StageWithShortcut(
+            in_channels=256,
+            out_channels=512,
+            input_size=256,
+            hidden_size=512,
+            layers_convolution_2_in_channels=512,
+        )
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        x = self.embeddings(pixel_values)
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = stage(x)
+        return x
+
+    def embeddings(self, pixel_values: Tensor) -> Tensor:
+        x = self.conv1(pixel_values.type_as(self.conv1.weight))
+        return F.max_pool2d(F.relu(self.bn1(x)), 3, stride=2, padding=1)
+
+
+class Model(nn.Module):
+    """The model: for each of learned queries what it found in an image, and where."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.model = nn.ModuleDict(
+            {
+                "backbone": nn.ModuleDict({"conv_encoder": nn.ModuleDict({"model": StagesAlone(config)})}),
+                "input_projection": nn.Conv2d(512, config.hidden_size, kernel_size=1),
+                "encoder": PositionedEncoder(config),
+                "query_position_embeddings": nn.Embedding(config.queries, config.hidden_size),
+                "decoder": QueryDecoder(config),
+            },
+        )
+        self.bbox_predictor = nn.ModuleDict({"layers": FeedForward(config)})
+        self.class_labels_classifier = nn.Linear(config.hidden_size, config.labels)
+
+    def forward(self, pixel_values: Tensor, pixel_mask: Tensor | None = None) -> Output:
+        """pixel_values (batch, channels, height, width), pixel_mask (batch, height, width)"""
+        x = self.model.input_projection(self.model.backbone.conv_encoder.model(pixel_values))
+        seen = places_seen(x, pixel_mask)
+        encoded_positions = place_sinusoids(x, seen, 10000.0)
+        encoded_mask = padding_mask(seen.flatten(1))
+        places = x.flatten(2).transpose(1, 2)
+        encoded = self.model.encoder(places, encoded_positions, encoded_mask)
+        query_places = repeat_rows(self.model.query_position_embeddings.weight, x)
+        queries = torch.zeros_like(query_places)
+        x = self.model.decoder(queries, query_places, encoded, encoded_positions, encoded_mask)
+        boxes = self.bbox_predictor.layers(x).sigmoid()
+        return Output(
+            logits=self.class_labels_classifier(x),
+            pred_boxes=boxes,
+            last_hidden_state=x,
+            encoder_last_hidden_state=encoded,
+        )
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
