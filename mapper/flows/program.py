@@ -173,12 +173,14 @@ class _Linker:
         self.use(reference)
         for item in reference.items:
             if isinstance(item, Block) and not reference.rest:
-                self.callee(item, keywords)
+                self.callee(item, len(node.args), keywords)
 
-    def callee(self, block: Block, keywords: set[str | None]) -> None:
+    def callee(self, block: Block, given: int, keywords: set[str | None]) -> None:
+        """What a block reads that its call does not hand over is looked for under the same name here and further out."""
         if id(block) not in self.pieces:
             raise FlowError(f"no flow fits {block.role} at '{block.home}'")
-        for name in self.pieces[id(block)].context:
+        piece = self.pieces[id(block)]
+        for name in (*piece.takes[given:], *piece.context):
             if name not in keywords:
                 self.need(name)
 

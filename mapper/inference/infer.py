@@ -193,7 +193,7 @@ class _Reading:
             self.gap(lacking_names(part.family, part.names, model_type))
             every = () if part.folder else (self.root, *self.root.below())
             self.gap(lacking_kept_roles(part.family, every))
-            self.gap(lacking_biases(part.family, part.leaves, settled))
+            self.gap(lacking_biases(part.family, part.leaves, settled if part.folder else ()))
             own = self.facts.config.part(part.folder)
             lacking, extra = broken_promises(part.family, own, part.names)
             self.gap(lacking)
