@@ -29,7 +29,7 @@ def choose(scope: Scope, flows: Mapping[str, FlowRule], families: Families, fact
     if named:
         return _first(scope, named, facts)
     for topic in (scope.block.role, scope.topic):  # cross_attention/* before attention/*
-        rules = [rule for rule in flows.values() if rule.topic == topic]
+        rules = [rule for rule in flows.values() if rule.topic == topic and not rule.by_name_only]
         if rules:
             return _most_specific(scope, rules, facts)
     return _most_specific(scope, [], facts)
@@ -124,7 +124,7 @@ def untaken(scope: Scope, rule: FlowRule, facts: Facts) -> Iterator[str]:
 def open_conditions(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> Iterator[tuple[str, object]]:
     """Facts, each with a value, that alone keep a flow of the block's topic from being chosen: nobody knows them."""
     for rule in rules:
-        if rule.topic != scope.topic:
+        if rule.topic != scope.topic or rule.by_name_only:
             continue
         names = [name for name in rule.when if facts.get(scope, facts.full_name(scope, name)) is None]
         if names and not any(misfits(scope, rule, facts, names)):

@@ -75,7 +75,7 @@ def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
 
 def _by_heads(root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
     named = named_flows(root, flows, families)
-    rules = named or [rule for rule in flows.values() if rule.topic == "root"]
+    rules = named or [rule for rule in flows.values() if rule.topic == "root" and not rule.by_name_only]
     reasons = {rule.name: list(misfits(root, rule, facts, (TASK,))) for rule in rules}
     fitting = [rule for rule in rules if not reasons[rule.name]]
     if not fitting:

@@ -44,6 +44,8 @@ class FlowRule:
     """Roles that may be there and that this computation does not read -> why."""
     signs: tuple[str, ...] = ()
     """Role paths that speak for a root where several tasks fit the heads and nobody says which."""
+    by_name_only: bool = False
+    """Whether its roles and shapes do not tell it from another flow: taken only where a family names it."""
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Public inputs that are otherwise here than vocabulary/inputs.yaml says: `shape`, `dtype` or `optional`."""
 
@@ -84,6 +86,7 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
         inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},
         lends=fields.words("lends"),
         after=fields.any("after"),
+        by_name_only=fields.flag("by_name_only"),
     )
     fields.done()
     if rule.after is None:
