@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules ff21c89b3421.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 7bec6bd24325.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -391,9 +391,7 @@ def tie(model: Model) -> None:
         model.text_decoder.cls.predictions.decoder.weight,
         model.text_decoder.bert.embeddings.word_embeddings.weight,
     ):
-        model.text_decoder.cls.predictions.decoder.weight = (
-            model.text_decoder.bert.embeddings.word_embeddings.weight
-        )
+        model.text_decoder.cls.predictions.decoder.weight = model.text_decoder.bert.embeddings.word_embeddings.weight
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:

@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules ff21c89b3421.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 7bec6bd24325.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -202,7 +202,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return (
-            x + self.output.dense(F.relu(self.intermediate.dense(x)))
+            x
+            + self.output.dense(F.relu(self.intermediate.dense(x)))
         ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
 
 
@@ -259,7 +260,8 @@ class Layer(nn.Module):
 
     def last_feed_forward(self, x: Tensor) -> Tensor:
         return (
-            x + self.output.dense(F.relu(self.intermediate.dense(x)))
+            x
+            + self.output.dense(F.relu(self.intermediate.dense(x)))
         ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
 
 

@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules ff21c89b3421.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 7bec6bd24325.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules ff21c89b3421.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 7bec6bd24325.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -77,8 +77,7 @@ class Config:
         "windows",
         "full_attention",
     )
-    # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_dim: int = 80
+    vision_rotary_dim: int = 80  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
     vision_rotary_base: float = 10000.0  # default: families/qwen2_vl_vision.yaml
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 2048]
     text_layers: int = 36  # name: model.layers.*

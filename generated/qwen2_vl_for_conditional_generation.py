@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules ff21c89b3421.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 7bec6bd24325.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -41,8 +41,7 @@ class Config:
     frames_per_patch: int = 2  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     patch_size: int = 14  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     vision_layers: int = 32  # name: visual.blocks.*
-    # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_dim: int = 80
+    vision_rotary_dim: int = 80  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
     vision_rotary_base: float = 10000.0  # default: families/qwen2_vl_vision.yaml
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 1536]
     text_layers: int = 28  # name: model.layers.*

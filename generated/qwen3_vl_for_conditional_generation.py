@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules ff21c89b3421.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 7bec6bd24325.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -43,8 +43,7 @@ class Config:
     positions: int = 2304  # shape: model.visual.pos_embed.weight [2304, 1024]
     vision_layers: int = 24  # name: model.visual.blocks.*
     merger_layers: tuple[int, ...] = (5, 11, 17)  # config: vision_config.deepstack_visual_indexes
-    # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_dim: int = 64
+    vision_rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
     vision_rotary_base: float = 10000.0  # default: families/qwen3_vl_vision.yaml
     vocab_size: int = 151936  # shape: model.language_model.embed_tokens.weight [151936, 2048]
     text_layers: int = 28  # name: model.language_model.layers.*
