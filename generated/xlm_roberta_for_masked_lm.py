@@ -1,4 +1,4 @@
-"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 7bec6bd24325.
+"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 776283effcad.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -101,6 +101,8 @@ def read_family(document: Document) -> Family:
     said = fields.mapping("variants")
     fields.sequence("examples")
     fields.done()
+    if not family.recognise and not family.extends:
+        fields.fail("the field 'recognise' is missing")
     return replace(family, variants=tuple(_variant(fields, name, said[name], family) for name in said))
 
 
@@ -117,7 +119,7 @@ def _variant(fields: Fields, name: str, said: Any, family: Family) -> Family:
 def _family(fields: Fields, name: str, document: Document, line: int, extends: str | None = None) -> Family:
     recognise, shapes = _recognise(fields)
     unused, unused_beside = _unused(fields)
-    family = Family(
+    return Family(
         name=name,
         model_types=fields.words("model_types"),
         source=fields.words("source"),
@@ -149,9 +151,6 @@ def _family(fields: Fields, name: str, document: Document, line: int, extends: s
         line=line,
         extends=extends or fields.any("extends"),
     )
-    if not family.recognise and not family.extends:
-        fields.fail("the field 'recognise' is missing")
-    return family
 
 
 def _recognise(fields: Fields) -> tuple[tuple[str, ...], dict[str, tuple[Any, ...]]]:

@@ -41,7 +41,10 @@ transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5  # of max(1, largest value): float32, other kernels
 NOT_COMPARED = ("hidden_states", "attentions", "past_key_values", "loss", "cross_attentions", "cache_params")
 COMPARED = "compared"  # no input: the mask of an output whose positions are not those of a mask that is given
-CONFIGS = {"querier": ("qformer_config", "projector_config")}  # tower: other names of its config
+CONFIGS = {
+    "querier": ("qformer_config", "projector_config"),
+    "resampler": ("perceiver_config",),
+}  # tower: other names of its config
 Inputs = Mapping[str, Any]  # what is no tensor is a keyword of the reference alone
 
 
