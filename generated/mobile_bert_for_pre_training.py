@@ -202,8 +202,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return (
-            x
-            + self.output.dense(F.relu(self.intermediate.dense(x)))
+            x + self.output.dense(F.relu(self.intermediate.dense(x)))
         ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
 
 
@@ -260,8 +259,7 @@ class Layer(nn.Module):
 
     def last_feed_forward(self, x: Tensor) -> Tensor:
         return (
-            x
-            + self.output.dense(F.relu(self.intermediate.dense(x)))
+            x + self.output.dense(F.relu(self.intermediate.dense(x)))
         ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
 
 
