@@ -85,8 +85,8 @@ def test_nothing_of_the_catalogue_is_left_without_a_role() -> None:
     assert not [key for read in exact for key in read.unmapped]
 
 
-# streams that every layer mixes anew by twenty rounds of scaling: what rounding differs by grows from layer to layer
-BOUNDS = dict.fromkeys(("glm5_next", "glm5_next_text", "glm5_next_vision"), 5e-5)
+# several streams are mixed or scaled again in every layer, so that what rounding differs by grows
+BOUNDS = {"glm5_next": 5e-5, "glm5_next_text": 5e-5, "glm5_next_vision": 5e-5, "gemma3n_text": 3e-5}
 
 
 def test_every_model_type_that_a_family_vouches_for_has_a_passing_record() -> None:
