@@ -391,9 +391,7 @@ def tie(model: Model) -> None:
         model.text_decoder.cls.predictions.decoder.weight,
         model.text_decoder.bert.embeddings.word_embeddings.weight,
     ):
-        model.text_decoder.cls.predictions.decoder.weight = (
-            model.text_decoder.bert.embeddings.word_embeddings.weight
-        )
+        model.text_decoder.cls.predictions.decoder.weight = model.text_decoder.bert.embeddings.word_embeddings.weight
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:

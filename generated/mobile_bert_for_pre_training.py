@@ -202,7 +202,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return (
-            x + self.output.dense(F.relu(self.intermediate.dense(x)))
+            x
+            + self.output.dense(F.relu(self.intermediate.dense(x)))
         ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
 
 
@@ -259,7 +260,8 @@ class Layer(nn.Module):
 
     def last_feed_forward(self, x: Tensor) -> Tensor:
         return (
-            x + self.output.dense(F.relu(self.intermediate.dense(x)))
+            x
+            + self.output.dense(F.relu(self.intermediate.dense(x)))
         ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
 
 
