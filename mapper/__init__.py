@@ -25,8 +25,12 @@ if TYPE_CHECKING:
         FormatError,
         HintError,
         MapperError,
+        MissingSourceError,
         RuleError,
         SourceError,
+        StructureError,
+        StructureUnavailable,
+        UnsupportedLeaf,
     )
     from mapper.report import Report
 
@@ -38,9 +42,13 @@ __all__ = [
     "FormatError",
     "HintError",
     "MapperError",
+    "MissingSourceError",
     "Report",
     "RuleError",
     "SourceError",
+    "StructureError",
+    "StructureUnavailable",
+    "UnsupportedLeaf",
     "__version__",
     "build",
     "generate",

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mapper.weights.report import LoadReport
+
 
 class MapperError(Exception):
     """Base of every error that a user or a file can cause; the text is one line: what, where, what to do."""
@@ -9,6 +14,13 @@ class MapperError(Exception):
 
 class SourceError(MapperError):
     """The source cannot be found or reached, or lacks what was asked of it (weights, a config)."""
+
+
+class MissingSourceError(SourceError, FileNotFoundError):
+    """Nothing is at the path, or under the name, that was given."""
+
+    def __str__(self) -> str:  # OSError's own prints an errno
+        return str(self.args[0]) if self.args else ""
 
 
 class FormatError(MapperError, ValueError):
@@ -29,6 +41,33 @@ class HintError(MapperError):
 
 class ArchitectureError(MapperError):
     """The checkpoint contradicts itself, or a fact that the model needs is unknown."""
+
+
+class StructureError(MapperError, RuntimeError):
+    """Two structures do not agree: `path` is the first offender, `report` all of them, one line each in the text."""
+
+    def __init__(self, message: str, path: str = "", report: LoadReport | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.report = report
+
+    def __reduce__(self) -> Any:
+        return type(self), (*self.args, self.path, self.report)
+
+
+class UnsupportedLeaf(MapperError, TypeError):
+    """A value that cannot be stored; `path` says which, as in `aux['opt']['hooks'][1]`."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return type(self), (*self.args, self.path)
+
+
+class StructureUnavailable(MapperError):
+    """A saved file holds states and no architecture: the model must be given."""
 
 
 def shorten(text: str, limit: int = 80) -> str:

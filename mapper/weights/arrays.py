@@ -1,0 +1,76 @@
+"""What counts as an array, and any array as a torch tensor with the same bits."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+
+# Types that NumPy has from ml_dtypes alone; torch has the same bits under the same names.
+EXTENDED = (
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+)
+_NUMERIC = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_NUMERIC |= {np.dtype(word) for word in ("?", "f2", "f4", "f8", "c8", "c16")}
+
+
+def is_array(value: Any) -> bool:
+    """Whether `value` is a tensor, or a NumPy or jax array or scalar of numbers that torch has too."""
+    if isinstance(value, torch.Tensor):
+        return True
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _torch_has(value.dtype)
+    return is_jax(value) and _torch_has(np.dtype(value.dtype))
+
+
+def is_jax(value: Any) -> bool:
+    """Whether `value` is a jax array; jax is never imported for that."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, getattr(jax, "Array", ()))
+
+
+def _torch_has(dtype: np.dtype[Any]) -> bool:
+    return dtype.newbyteorder("=") in _NUMERIC if dtype.kind in "?biufc" else dtype.name in EXTENDED
+
+
+def as_tensor(value: Any) -> torch.Tensor:
+    """An array as a detached tensor: itself, the same memory where torch can share it, or a copy of the same bits."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    return from_numpy(np.asarray(value))
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """A NumPy array of any byte order, memory order and of the types of ml_dtypes as a tensor."""
+    if array.dtype.name in EXTENDED:
+        bits = _shareable(array.view(f"u{array.dtype.itemsize}"))
+        return torch.from_numpy(bits).view(getattr(torch, array.dtype.name))
+    return torch.from_numpy(_shareable(array))
+
+
+def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """In the machine's byte order, without steps backwards, writable: what torch can share; else a copy of it."""
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    backwards = any(step < 0 or step % array.itemsize for step in array.strides)
+    return array.copy() if backwards or not array.flags.writeable or not array.flags.aligned else array
+
+
+def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor of any dense type, in row order, as a flat uint8 tensor on the CPU."""
+    whole = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    return whole.view(-1).view(torch.uint8) if whole.numel() else torch.empty(0, dtype=torch.uint8)
+
+
+def from_raw(raw: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...] | list[int]) -> torch.Tensor:
+    """The tensor whose `raw_bytes` are `raw`. They are copied: a view in place need not be aligned."""
+    return (
+        raw.clone().view(dtype).view(tuple(shape)) if raw.numel() else torch.empty(tuple(shape), dtype=dtype)
+    )
