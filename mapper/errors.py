@@ -23,6 +23,13 @@ class MissingSourceError(SourceError, FileNotFoundError):
         return str(self.args[0]) if self.args else ""
 
 
+class OverwriteError(SourceError, FileExistsError):
+    """Something stands where an output is to go, and may not be replaced."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
 class FormatError(MapperError, ValueError):
     """A file is not what it claims to be, is cut short, or passes a limit of `mapper.limits`."""
 
