@@ -48,6 +48,9 @@ class Checkpoint:
         default_factory=list
     )  # what a reader must know: "reconstructed header", "from the bundled catalogue"
     weights: list[str] = field(default_factory=list)  # local files that hold the tensors, in reading order
+    foreign: list[str] = field(
+        default_factory=list
+    )  # what a pickle asks to call besides tensors; never called
 
     @property
     def parameters(self) -> int:

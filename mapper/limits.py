@@ -14,6 +14,7 @@ EXTENT = 2**48  # of one dimension: a product of extents stays within 64 bits wh
 LAYERS = 100_000  # for which a fact is calculated one by one; a config may claim any number
 PICKLE_OPCODES = 50_000_000
 PICKLE_DEPTH = 256
+PICKLE_FOREIGN = 100  # functions and classes it asks for besides tensors that are kept to be named
 PICKLE_INTEGER_BYTES = 32  # of one integer; the largest that torch writes, a magic number, has 10
 PICKLE_LINE_BYTES = 4_096  # of one argument in text; protocols 0 and 1
 SHARDS = 20_000  # the largest public checkpoints have a few hundred

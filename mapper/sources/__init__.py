@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.checkpoint import Checkpoint
-from mapper.errors import SourceError, shorten
+from mapper.errors import MissingSourceError, SourceError, shorten
 from mapper.sources.directory import directory_name, open_directory, open_file
 from mapper.sources.files import SHOWN
 
@@ -34,7 +34,8 @@ def open_source(
 
     `purpose` is "headers" (nothing but names, shapes and config is fetched) or "weights". A hub id, `name` or
     `owner/name`, optionally `@revision`, is looked for in the cache, then on the hub, then, where `catalogue`
-    allows it, among the bundled headers. Raises SourceError and FormatError.
+    allows it, among the bundled headers. Raises MissingSourceError where nothing is found, SourceError
+    and FormatError otherwise.
 
     >>> open_source({"lm_head.weight": [50257, 768]}, purpose="headers").parameters
     38597376
@@ -51,7 +52,7 @@ def open_source(
     if _exists(text):
         return open_directory(text, directory_name(text)) if os.path.isdir(text) else open_file(text)
     if not isinstance(source, str) or _is_path(text):
-        raise SourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
+        raise MissingSourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
     return _open_id(text, purpose, revision, catalogue)
 
 
@@ -92,7 +93,7 @@ def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool) -> 
         )
     revision = given if at else revision
     if not hub.is_id(name) or (revision is not None and not hub.is_revision(revision)):
-        raise SourceError(
+        raise MissingSourceError(
             f"{shorten(text, SHOWN)}: no such file or directory, and not the id of a model on the "
             "hub (owner/name)"
         )

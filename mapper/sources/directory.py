@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from mapper.checkpoint import Checkpoint
-from mapper.errors import SourceError, listed, shorten
+from mapper.errors import FormatError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources import safetensors, sharded
 from mapper.sources.documents import read_config
 from mapper.sources.files import (
@@ -17,8 +17,10 @@ from mapper.sources.files import (
     base_name,
     open_regular,
     printable,
+    reading,
     refuse_impostor,
     refuse_later,
+    stamp,
 )
 from mapper.sources.manifest import GZIP, open_manifest
 from mapper.sources.shards import Shard, joined
@@ -76,7 +78,7 @@ def choose(names: Iterable[str], source: str) -> Choice:
         if "config.json" in present
         else "expected model.safetensors"
     )
-    raise SourceError(
+    raise MissingSourceError(
         f"{source}: no weights ({hint}); give a directory with .safetensors, .bin, .pt or .pth files"
     )
 
@@ -105,6 +107,8 @@ def open_directory(path: str | Path, source: str) -> Checkpoint:
     """The checkpoint in the directory at `path`, with its config.json if it has one."""
     try:
         names = os.listdir(path)
+    except FileNotFoundError:
+        raise MissingSourceError(f"{source}: no such directory; check the path") from None
     except OSError as error:
         raise SourceError(f"{source}: the directory cannot be read: {str(error.strerror).lower()}") from error
     choice = choose(names, source)
@@ -144,16 +148,18 @@ def open_file(path: str | Path) -> Checkpoint:
 
 def _looks_like_json(path: str | Path) -> bool:
     file, _ = open_regular(path)
-    with file:
+    with file, reading(base_name(path)):
         start = file.read(SNIFFED)
     return start.startswith(GZIP) or (start.lstrip()[:1] == b"{" and not safetensors.has_header(start))
 
 
 def open_shard(path: str | Path) -> Shard:
     """The table of one weight file."""
+    name = base_name(path)
     file, size = open_regular(path)
-    with file:
-        shard = read_table(file, size, base_name(path))
+    with file, reading(name):
+        shard = read_table(file, size, name)
+        shard.stamp = stamp(file)
     shard.path = os.fspath(path)
     return shard
 
@@ -174,6 +180,6 @@ def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) ->
     refuse_later(start, name)
     if start[:1] == b"\x80":
         hint = "save a state dict with torch or safetensors"
-        raise SourceError(f"{name}: a pickle that torch.save did not write; {hint}")
+        raise FormatError(f"{name}: a pickle that torch.save did not write; {hint}")
     seen = shorten(start[:8].decode("latin-1"))
-    raise SourceError(f"{name}: no known container of weights; it starts with {seen}")
+    raise FormatError(f"{name}: no known container of weights; it starts with {seen}")

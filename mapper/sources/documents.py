@@ -8,7 +8,7 @@ from typing import Any
 
 from mapper import limits
 from mapper.errors import FormatError, shorten
-from mapper.sources.files import SNIFFED, base_name, open_regular, refuse_impostor
+from mapper.sources.files import SNIFFED, base_name, open_regular, reading, refuse_impostor
 
 
 def parse(data: bytes, name: str, **options: Any) -> dict[str, Any]:
@@ -20,10 +20,10 @@ def parse(data: bytes, name: str, **options: Any) -> dict[str, Any]:
         raise
     except UnicodeDecodeError as error:
         raise FormatError(f"{name}: not UTF-8 text at byte {error.start:,}") from error
-    except RecursionError:
+    except RecursionError as error:
         raise FormatError(
             f"{name}: nested too deeply; at most {limits.CONFIG_DEPTH} levels are read"
-        ) from None
+        ) from error
     except json.JSONDecodeError as error:
         raise FormatError(
             f"{name}: not JSON: {error.msg.lower()} at line {error.lineno}, column {error.colno}"
@@ -51,7 +51,7 @@ def read_document(path: str | Path, limit: int = limits.CONFIG_BYTES) -> dict[st
     """The JSON object in the file at `path`, of at most `limit` bytes."""
     name = base_name(path)
     file, size = open_regular(path)
-    with file:
+    with file, reading(name):
         if size > limit:
             raise FormatError(f"{name}: {size:,} bytes of JSON, at most {limit:,} are read")
         data = file.read(limit + 1)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from mapper.errors import FormatError, SourceError, shorten
+from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, shorten
 
 SHOWN = 200  # characters of a name in an error or a report
 SNIFFED = 512  # bytes that tell what a file is
@@ -46,11 +48,29 @@ def open_regular(path: str | Path) -> tuple[BinaryIO, int]:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
     except FileNotFoundError:
         hint = "is a link to a file that is gone" if os.path.islink(path) else "does not exist"
-        raise SourceError(f"{shorten(name)} {hint}") from None
+        raise MissingSourceError(f"{shorten(name)} {hint}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SourceError(f"{shorten(name)} cannot be opened: {reason.lower()}") from error
     return file, os.fstat(file.fileno()).st_size
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """What the system says against reading the file `name`, as one line."""
+    try:
+        yield
+    except MapperError:
+        raise
+    except OSError as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SourceError(f"{shorten(name)} cannot be read: {reason.lower()}") from error
+
+
+def stamp(file: BinaryIO) -> tuple[int, ...]:
+    """What changes where an open file is written to, or another takes its place."""
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def refuse_impostor(start: bytes, size: int, name: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from mapper import limits
 from mapper.checkpoint import Checkpoint
-from mapper.errors import MapperError, SourceError, listed, shorten
+from mapper.errors import MapperError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources import sharded
 from mapper.sources.cache import MAIN, cache_folder, find_snapshot
 from mapper.sources.directory import Choice, choose, directory_name, open_directory, read_table
@@ -104,10 +104,10 @@ def endpoint() -> str:
 
 
 def _require_connection(name: str, cached: str) -> None:
-    """Raise SourceError within seconds if the hub is switched off or out of reach."""
+    """Raise MissingSourceError within seconds if the hub is switched off or out of reach."""
     remedy = "give a local directory, or fetch it once with a connection"
     if reason := _out_of_reach():
-        raise SourceError(f"{name}: no local path, {cached}, and {reason}; {remedy}")
+        raise MissingSourceError(f"{name}: no local path, {cached}, and {reason}; {remedy}")
 
 
 def _out_of_reach() -> str | None:
@@ -159,10 +159,12 @@ def _client_errors(name: str, revision: str | None) -> Iterator[None]:
         hint = f"ask for access at {endpoint()}/{name}, then log in with `hf auth login` or set HF_TOKEN"
         raise SourceError(f"{name}: the model is gated; {hint}") from error
     except errors.RevisionNotFoundError as error:
-        raise SourceError(f"{name}: the hub has no revision {shorten(revision or MAIN)} of it") from error
+        raise MissingSourceError(
+            f"{name}: the hub has no revision {shorten(revision or MAIN)} of it"
+        ) from error
     except errors.RepositoryNotFoundError as error:
         hint = "check the name, or log in with `hf auth login` if it is private"
-        raise SourceError(f"{name}: no local path, and the hub has no such model; {hint}") from error
+        raise MissingSourceError(f"{name}: no local path, and the hub has no such model; {hint}") from error
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _CLIENTS:
             raise
@@ -244,7 +246,7 @@ def _headers(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
         absent = [file for file in parts if file not in repo.files]
         if absent:
             seen = f"{len(absent)} of {len(parts)} shards of {choice.listing}"
-            raise SourceError(f"{repo.name}: the hub lacks {seen}: {listed(absent)}")
+            raise MissingSourceError(f"{repo.name}: the hub lacks {seen}: {listed(absent)}")
     with ThreadPoolExecutor(min(CONNECTIONS, len(parts))) as pool:
         shards = list(pool.map(lambda file: _remote_shard(repo, file), parts))
     for shard, keys in zip(shards, parts.values(), strict=True):

@@ -17,7 +17,7 @@ from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
 from mapper.errors import FormatError, SourceError, shorten
 from mapper.sources.documents import check_config, parse
-from mapper.sources.files import SNIFFED, base_name, open_regular, printable, refuse_impostor
+from mapper.sources.files import SNIFFED, base_name, open_regular, printable, reading, refuse_impostor
 from mapper.sources.shards import check_names, check_shape
 
 GZIP = b"\x1f\x8b"
@@ -50,7 +50,7 @@ def open_manifest(path: str | Path) -> Checkpoint:
 
 def _content(path: str | Path, name: str) -> bytes:
     file, size = open_regular(path)
-    with file:
+    with file, reading(name):
         data = file.read(limits.HEADER_BYTES + 1)
     refuse_impostor(data[:SNIFFED], size, name)
     if data.startswith(GZIP):
@@ -105,7 +105,7 @@ def _info(entry: Any, key: str, name: str) -> TensorInfo:
 
 def dtype_name(dtype: object, key: str, name: str) -> str:
     """The safetensors name of `dtype`, which may be spelled as torch does."""
-    text = str(dtype).removeprefix("torch.")
+    text = str(getattr(dtype, "name", dtype)).removeprefix("torch.")  # NumPy writes '>f4' for float32
     text = DTYPE_NAMES.get(text, text)
     if text not in DTYPE_BYTES:
         raise FormatError(

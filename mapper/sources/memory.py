@@ -57,6 +57,6 @@ def open_tensors(tensors: Mapping[str, Any], source: str) -> Checkpoint:
 
 
 def _from_array(array: Any) -> Any:
-    import torch
+    from mapper.weights.arrays import as_tensor
 
-    return torch.from_numpy(array)
+    return as_tensor(array)

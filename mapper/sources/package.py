@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mapper import limits
 from mapper.checkpoint import Checkpoint
-from mapper.errors import SourceError, listed, shorten
+from mapper.errors import MissingSourceError, SourceError, listed, shorten
 from mapper.sources.directory import INDEX_SUFFIX, TORCH_SUFFIXES, open_directory
 from mapper.sources.files import LATER_SUFFIXES
 
@@ -21,17 +21,17 @@ def open_package(name: str) -> Checkpoint:
     """The checkpoint in the package `name`, or in a folder of it: `package.folder`, `package/folder`."""
     words = name.replace("/", ".").split(".")
     if not all(word.replace("-", "_").isidentifier() for word in words):
-        raise SourceError(
+        raise MissingSourceError(
             f"{PREFIX}{shorten(name)[1:-1]}: not the name of a package; expected package:NAME or "
             "package:NAME.FOLDER"
         )
     roots = _roots(words)
     if not roots:
         remedy = f"install it with `pip install {words[0].replace('_', '-')}`"
-        raise SourceError(f"{PREFIX}{name}: no installed package has this name; {remedy}")
+        raise MissingSourceError(f"{PREFIX}{name}: no installed package has this name; {remedy}")
     found = [folder for root in roots for folder in _model_folders(root)]
     if not found:
-        raise SourceError(
+        raise MissingSourceError(
             f"{PREFIX}{name}: the package has no folder with weights ({', '.join(WEIGHTS[:4])})"
         )
     complete = [folder for folder in found if (folder / "config.json").is_file()] or found

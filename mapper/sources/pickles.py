@@ -69,10 +69,20 @@ class Opaque:
         self.unread = unread
 
 
-def interpret(data: bytes, name: str, start: int = 0) -> tuple[Any, int, list[StoredTensor]]:
-    """The value of the pickle in `data` at `start`, its end, and all tensors made. `name` is for errors."""
+class Pickled(NamedTuple):
+    """What one pickle says."""
+
+    value: Any
+    end: int  # the byte after it
+    tensors: list[StoredTensor]  # all that it makes
+    foreign: list[str]  # what it asks to call besides, each once: never looked up
+
+
+def interpret(data: bytes, name: str, start: int = 0) -> Pickled:
+    """What the pickle in `data` at `start` says. `name` is for errors."""
     machine = _Machine(data, name, start)
-    return machine.run(), machine.position, machine.tensors
+    value = machine.run()
+    return Pickled(value, machine.position, machine.tensors, list(machine.foreign))
 
 
 _ATOMS = (
@@ -93,6 +103,7 @@ class _Machine:
         self.marks: list[list[Any]] = []  # the stacks below each mark
         self.memo: dict[int, Any] = {}
         self.tensors: list[StoredTensor] = []
+        self.foreign: dict[str, None] = {}
 
     def run(self) -> Any:
         try:
@@ -192,7 +203,7 @@ class _Machine:
         """What a call would give, if it is one that tables and tensors are made with."""
         meaning = _MEANINGS.get(str(function)) if isinstance(function, Global) else None
         if meaning is None or not isinstance(arguments, tuple):
-            self.push(Opaque())
+            self.refrain(function)
             return
         value = meaning(*arguments)
         if isinstance(value, StoredTensor):
@@ -203,7 +214,17 @@ class _Machine:
         self.call(*self.pop_many(2))
 
     def new_object_with_keywords(self) -> None:
-        self.pop_many(3)
+        self.refrain(self.pop_many(3)[0])
+
+    def old_object(self, function: Any = None) -> None:
+        items = self.to_mark()
+        self.refrain(function or (items[0] if items else None))
+
+    def refrain(self, function: Any) -> None:
+        """A call that is not made."""
+        name = str(function) if isinstance(function, Global) else "an object"
+        if name not in _PLAIN and len(self.foreign) < limits.PICKLE_FOREIGN:
+            self.foreign[name] = None
         self.push(Opaque())
 
     def global_name(self, module: Any, name: Any) -> None:
@@ -324,6 +345,17 @@ _MEANINGS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_device_tensor_from_cpu_tensor": _unread("was saved from another device"),
 }  # fmt: skip
 
+# What pickle itself asks for to make plain values; protocol 2, which torch takes, writes bytes by `encode`.
+_PLAIN = {
+    f"{module}.{name}"
+    for module in ("builtins", "__builtin__")
+    for name in ("set", "frozenset", "bytes", "bytearray", "complex", "list", "tuple", "slice", "range", "xrange")
+} | {
+    "_codecs.encode", "torch.device", "torch.serialization._get_layout", "collections.Counter", "collections.deque",
+    "numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
+    "numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct",
+}  # fmt: skip
+
 _OPCODES: dict[str | int, Callable[[_Machine], Any]] = {
     0x80: lambda m: m.take(1),  # PROTO
     0x95: lambda m: m.take(8),  # FRAME
@@ -375,8 +407,8 @@ _OPCODES: dict[str | int, Callable[[_Machine], Any]] = {
     "R": _Machine.reduce,
     0x81: _Machine.reduce,  # NEWOBJ
     0x92: _Machine.new_object_with_keywords,
-    "i": lambda m: (m.line(), m.line(), m.to_mark(), m.push(Opaque())),
-    "o": lambda m: (m.to_mark(), m.push(Opaque())),
+    "i": lambda m: m.old_object(Global(m.line(), m.line())),
+    "o": _Machine.old_object,
     "b": lambda m: m.stack.pop(),  # BUILD: attributes of an object
     "P": lambda m: (m.line(), m.push(Opaque())),
     "Q": lambda m: m.persistent(m.stack.pop()),

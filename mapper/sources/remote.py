@@ -54,7 +54,7 @@ class RangeFile(io.RawIOBase):
         start, end = absent[0] * BLOCK, min((absent[-1] + 1) * BLOCK, self._size)
         data = self._fetch(start, end)
         if len(data) != end - start:
-            raise EOFError(f"{len(data):,} bytes came where {end - start:,} were asked for")
+            raise OSError(f"{len(data):,} bytes came where {end - start:,} were asked for")
         self._keep(absent[0], data)
 
     def _keep(self, first: int, data: bytes) -> None:

@@ -110,6 +110,11 @@ def _describe(dtype: Any, shape: Any, key: str, name: str) -> tuple[TensorInfo, 
             f"{name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are {known}"
         )
     info = TensorInfo(check_shape(shape, key, name), dtype)
+    if dtype == "F4" and (not info.shape or info.shape[-1] % 2):
+        raise FormatError(
+            f"{name}: tensor {shorten(key)} of F4 has the shape {list(info.shape)}; two of its numbers share a byte, "
+            "so the last dimension must be even"
+        )
     return info, info.size * DTYPE_BYTES[dtype]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper import limits
-from mapper.errors import FormatError, SourceError, listed, shorten
+from mapper.errors import FormatError, MissingSourceError, listed, shorten
 from mapper.sources.documents import read_document
 from mapper.sources.files import base_name
 from mapper.sources.shards import Shard
@@ -54,7 +54,7 @@ def open_index(path: str | Path, open_shard: Callable[[str], Shard]) -> list[Sha
     files = read_index(path)
     missing = [file for file in files if not os.path.lexists(os.path.join(directory, file))]
     if missing:
-        raise SourceError(
+        raise MissingSourceError(
             f"{name}: {len(missing)} of {len(files)} shards are missing: {listed(missing)}; "
             "download them again"
         )
@@ -101,7 +101,7 @@ def refuse_escape(directory: str, file: str, index: str) -> None:
 def numbered(names: list[str]) -> list[str] | None:
     """`names` in order if they are exactly the parts `x-00001-of-0000N` of one checkpoint, else None.
 
-    Raises SourceError if they are parts of one but some are missing.
+    Raises MissingSourceError if they are parts of one but some are missing.
     """
     parts: dict[int, str] = {}
     kinds = set()
@@ -121,7 +121,7 @@ def numbered(names: list[str]) -> list[str] | None:
         return None
     absent = [f"{prefix}-{number:0{width}}-of-{last}{suffix}" for number in wanted if number not in parts]
     if absent:
-        raise SourceError(
+        raise MissingSourceError(
             f"{len(absent)} of {len(wanted)} shards are missing: {listed(absent)}; download them again"
         )
     return [parts[number] for number in wanted]

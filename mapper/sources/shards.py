@@ -28,7 +28,9 @@ class Shard:
     )  # in elements; only of tensors that are not contiguous
     path: str | None = None  # None: a remote file
     size: int = 0  # bytes of the file
+    stamp: tuple[int, ...] = ()  # tells the file from another that takes its place; of local files
     notes: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)  # as in a Checkpoint
 
 
 def check_names(keys: Collection[str], file: str) -> None:
@@ -103,6 +105,7 @@ def joined(
         raise FormatError(f"{source}: {len(tensors):,} tensors, at most {limits.TENSORS:,} are read")
     checkpoint = Checkpoint(source, shards[0].container, tensors, config)
     checkpoint.notes = list(dict.fromkeys([*notes, *(note for shard in shards for note in shard.notes)]))
+    checkpoint.foreign = list(dict.fromkeys(name for shard in shards for name in shard.foreign))
     paths = [shard.path for shard in shards if shard.path is not None]
     if len(paths) == len(shards):
         checkpoint.weights = paths

@@ -7,7 +7,7 @@ from typing import Any
 
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
-from mapper.errors import FormatError, SourceError, listed, shorten
+from mapper.errors import FormatError, listed, shorten
 from mapper.sources.pickles import Opaque, StoredTensor
 from mapper.sources.shards import Shard, check_name, check_shape
 
@@ -35,7 +35,7 @@ def take_tensors(value: Any, made: list[StoredTensor], shard: Shard) -> dict[str
     found: dict[str, StoredTensor] = {}
     for key, tensor in _walk(inner, shard.name):
         if isinstance(tensor, Opaque):
-            raise SourceError(
+            raise FormatError(
                 f"{shard.name}: tensor {shorten(key)} {tensor.unread}; load it with torch and save "
                 "a plain tensor"
             )
@@ -45,7 +45,7 @@ def take_tensors(value: Any, made: list[StoredTensor], shard: Shard) -> dict[str
         found[key] = tensor
         _enter(shard, key, tensor)
     if not found:
-        raise SourceError(
+        raise FormatError(
             f"{shard.name}: no state dict in the file{_contents(value)}; save model.state_dict()"
         )
     if path:

@@ -9,7 +9,7 @@ import torch
 
 from mapper.checkpoint import DTYPE_BYTES
 from mapper.errors import FormatError, SourceError, shorten
-from mapper.sources.files import open_regular
+from mapper.sources.files import open_regular, reading, stamp
 from mapper.sources.shards import Shard
 
 TORCH_NAMES = {
@@ -29,12 +29,14 @@ def map_tensors(shard: Shard, names: list[str]) -> dict[str, torch.Tensor]:
         return {}
     assert shard.path is not None
     file, size = open_regular(shard.path)
-    with file:
+    with file, reading(shard.name):
         if size != shard.size:
             raise FormatError(
                 f"{shard.name}: has {size:,} bytes and had {shard.size:,} when its header was "
                 "read; open it again"
             )
+        if shard.stamp and stamp(file) != shard.stamp:
+            raise FormatError(f"{shard.name}: was written again after its header was read; open it again")
         mapped = _map(file.fileno(), size)
     return {name: _tensor(mapped, shard, name) for name in names}
 

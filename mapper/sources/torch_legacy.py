@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES
-from mapper.errors import FormatError, SourceError, shorten
-from mapper.sources.pickles import StoredTensor, interpret
+from mapper.errors import FormatError, shorten
+from mapper.sources.pickles import Pickled, StoredTensor, interpret
 from mapper.sources.shards import Shard
 from mapper.sources.state_dict import take_tensors
 
@@ -24,15 +24,15 @@ def is_legacy(start: bytes) -> bool:
 
 def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
     """The table of the legacy `file`: its pickles, and with `offsets` the count before each storage."""
-    (_, protocol, system, value, keys), end, made = _pickles(file, size, name)
+    (_, protocol, system, value, keys), end, made, foreign = _pickles(file, size, name)
     if protocol != 1001 or not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise FormatError(
             f"{name}: a legacy torch file of unknown layout {shorten(str(protocol)[:80])}; save it "
             "again with torch"
         )
     if isinstance(system, dict) and system.get("little_endian") is False:
-        raise SourceError(f"{name}: written by a big-endian machine; save it again with safetensors")
-    shard = Shard(name, "torch", {}, size=size)
+        raise FormatError(f"{name}: written by a big-endian machine; save it again with safetensors")
+    shard = Shard(name, "torch", {}, size=size, foreign=foreign)
     found = take_tensors(value, made, shard)
     if offsets:
         starts = _starts(file, size, name, end, keys, made)
@@ -46,19 +46,21 @@ def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -
     return shard
 
 
-def _pickles(file: BinaryIO, size: int, name: str) -> tuple[list[Any], int, list[StoredTensor]]:
-    """The five values, where they end, and the tensors made. Only reading shows how long a pickle is."""
+def _pickles(file: BinaryIO, size: int, name: str) -> Pickled:
+    """The five values as one. Only reading shows how long a pickle is."""
     read = BLOCK
     while True:
         file.seek(0)
         data = file.read(min(read, limits.HEADER_BYTES))
-        values, end, made = [], 0, []
+        values, end, made, foreign = [], 0, [], []
         try:
             for _ in range(5):
-                value, end, tensors = interpret(data, name, end)
-                values.append(value)
-                made += tensors
-            return values, end, made
+                part = interpret(data, name, end)
+                values.append(part.value)
+                end = part.end
+                made += part.tensors
+                foreign += part.foreign
+            return Pickled(values, end, made, foreign)
         except FormatError:
             if len(data) >= min(size, limits.HEADER_BYTES):
                 raise

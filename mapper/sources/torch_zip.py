@@ -29,8 +29,8 @@ def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"{name}: a damaged zip file ({str(error).lower()}); download it again") from error
-    value, _, made = interpret(pickle, name)
-    shard = Shard(name, "torch", {}, size=size)
+    value, _, made, foreign = interpret(pickle, name)
+    shard = Shard(name, "torch", {}, size=size, foreign=foreign)
     found = take_tensors(value, made, shard)
     starts: dict[str, int] = {}
     for key, tensor in found.items():
@@ -67,13 +67,13 @@ def _prefix(records: dict[str, zipfile.ZipInfo], name: str) -> str:
                 "safetensors file"
             )
         if any(record.rpartition("/")[2] == "archive_format" for record in records):
-            raise SourceError(
+            raise FormatError(
                 f"{name}: a program of torch.export, recognised but not read yet; save its state dict"
             )
         raise FormatError(f"{name}: a zip file without data.pkl, so not written by torch.save")
     prefix = pickles[0].removesuffix("data.pkl")
     if prefix + "constants.pkl" in records:
-        raise SourceError(
+        raise FormatError(
             f"{name}: a TorchScript archive, recognised but not read yet; save the state dict of "
             "torch.jit.load(...)"
         )
@@ -103,7 +103,7 @@ def _check_stored(record: zipfile.ZipInfo, name: str) -> None:
 
 def _check_byte_order(archive: zipfile.ZipFile, record: zipfile.ZipInfo | None, name: str) -> None:
     if record is not None and _content(archive, record, name, SMALL).strip() != b"little":
-        raise SourceError(f"{name}: written by a big-endian machine; save it again with safetensors")
+        raise FormatError(f"{name}: written by a big-endian machine; save it again with safetensors")
 
 
 def _check_record(record: zipfile.ZipInfo | None, key: str, tensor: StoredTensor, name: str) -> None:

@@ -157,9 +157,11 @@ def test_a_malicious_pickle_runs_nothing(place: str, options: dict[str, Any], tm
     }[place]
     file = saved(tmp_path / "x.pt", value, **options)
     if place == "top":
-        assert "no state dict in the file" in refusal(file, SourceError)
+        assert "no state dict in the file" in refusal(file, FormatError)
     else:
-        assert list(open_source(file, purpose="headers").tensors) == ["w"]
+        checkpoint = open_source(file, purpose="headers")
+        assert list(checkpoint.tensors) == ["w"]
+        assert checkpoint.foreign == [f"{os.system.__module__}.system"]
     assert not (tmp_path / "executed").exists()
 
 
@@ -182,7 +184,7 @@ def test_no_opcode_calls_anything(program: bytes, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     loaded = set(sys.modules)
     try:
-        value, _, _ = pickles.interpret(program, "x")
+        value = pickles.interpret(program, "x").value
         assert isinstance(value, (pickles.Opaque, pickles.Global, dict))
     except FormatError:
         pass
@@ -249,7 +251,8 @@ def test_what_pickle_writes_is_read(tmp_path: Path) -> None:
         "d": {},
     }
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        read, end, _ = pickles.interpret(data := pickle.dumps(value, protocol), "x")
+        read, end, _, foreign = pickles.interpret(data := pickle.dumps(value, protocol), "x")
+        assert not foreign
         assert end == len(data)
         assert {key: read[key] for key in "bcd"} == {key: value[key] for key in "bcd"}
         assert read["a"][:9] == value["a"][:9]  # type: ignore[index]
@@ -341,21 +344,21 @@ def test_tensors_of_other_kinds_are_named(tmp_path: Path) -> None:
         "is on the meta device": torch.ones(3, device="meta"),
     }
     for expected, tensor in kinds.items():
-        assert f"tensor 'w' {expected}" in refusal(saved(tmp_path / "x.pt", {"w": tensor}), SourceError)
+        assert f"tensor 'w' {expected}" in refusal(saved(tmp_path / "x.pt", {"w": tensor}), FormatError)
 
 
 def test_other_files_with_these_suffixes_are_named(tmp_path: Path) -> None:
-    assert "no state dict" in refusal(saved(tmp_path / "x.pt", torch.nn.Linear(2, 2)), SourceError)
+    assert "no state dict" in refusal(saved(tmp_path / "x.pt", torch.nn.Linear(2, 2)), FormatError)
     assert "no state dict in the file (its entries: 'lr')" in refusal(
-        saved(tmp_path / "x.pt", {"lr": 0.1}), SourceError
+        saved(tmp_path / "x.pt", {"lr": 0.1}), FormatError
     )
     (tmp_path / "y.bin").write_bytes(pickle.dumps({"a": 1}))
-    assert "a pickle that torch.save did not write" in refusal(tmp_path / "y.bin", SourceError)
+    assert "a pickle that torch.save did not write" in refusal(tmp_path / "y.bin", FormatError)
     assert "without data.pkl" in refusal(archive(tmp_path / "z.pt", {"a": b"b"}), FormatError)
     assert "the format npz" in refusal(archive(tmp_path / "z.pt", {"a.npy": b"b"}), SourceError)
     (tmp_path / "w.bin").write_bytes(b"\x01\x02\x03\x04 something")
     assert "no known container of weights; it starts with '\\x01\\x02\\x03\\x04 som'" in refusal(
-        tmp_path / "w.bin", SourceError
+        tmp_path / "w.bin", FormatError
     )
 
 
