@@ -66,7 +66,10 @@ def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes of a tensor of any dense type, in row order, as a flat uint8 tensor on the CPU."""
     whole = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return whole.view(-1).view(torch.uint8) if whole.numel() else torch.empty(0, dtype=torch.uint8)
+    if not whole.numel():
+        return torch.empty(0, dtype=torch.uint8)
+    # view(-1) keeps the stride of a single element, and then other sizes cannot be viewed
+    return whole.as_strided((whole.numel(),), (1,)).view(torch.uint8)
 
 
 def from_raw(raw: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...] | list[int]) -> torch.Tensor:
