@@ -33,6 +33,9 @@ if TYPE_CHECKING:
         UnsupportedLeaf,
     )
     from mapper.report import Report
+    from mapper.weights.loading import load_weights
+    from mapper.weights.looking import Tree, attributes, flatten, params, states, tree, unflatten
+    from mapper.weights.report import LoadReport
 
 __version__ = "0.1.0"
 
@@ -41,6 +44,7 @@ __all__ = [
     "FlowError",
     "FormatError",
     "HintError",
+    "LoadReport",
     "MapperError",
     "MissingSourceError",
     "Report",
@@ -48,11 +52,19 @@ __all__ = [
     "SourceError",
     "StructureError",
     "StructureUnavailable",
+    "Tree",
     "UnsupportedLeaf",
     "__version__",
+    "attributes",
     "build",
+    "flatten",
     "generate",
     "inspect",
+    "load_weights",
+    "params",
+    "states",
+    "tree",
+    "unflatten",
     "verify",
 ]
 
@@ -62,6 +74,15 @@ _HOMES = {
     "build": "mapper._build",
     "verify": "mapper._verify",
     "Report": "mapper.report",
+    "LoadReport": "mapper.weights.report",
+    "load_weights": "mapper.weights.loading",
+    "Tree": "mapper.weights.looking",
+    "attributes": "mapper.weights.looking",
+    "flatten": "mapper.weights.looking",
+    "params": "mapper.weights.looking",
+    "states": "mapper.weights.looking",
+    "tree": "mapper.weights.looking",
+    "unflatten": "mapper.weights.looking",
 }
 
 

@@ -1,0 +1,79 @@
+"""Which dtype may become which, with NumPy's words for it, and whether values survive."""
+
+from __future__ import annotations
+
+import torch
+
+CASTING = ("no", "safe", "same_kind", "unsafe")
+
+
+def kind(dtype: torch.dtype) -> str:
+    """bool, integer, float or complex."""
+    if dtype == torch.bool:
+        return "bool"
+    if dtype.is_complex:
+        return "complex"
+    return "float" if dtype.is_floating_point else "integer"
+
+
+def allowed(source: torch.dtype, target: torch.dtype, casting: str) -> bool:
+    """Whether values of `source` may be written into `target`; `overflows` may still object under "same_kind"."""
+    if source == target or casting == "unsafe":
+        return True
+    if casting == "no" or kind(source) != kind(target):
+        return False
+    return casting == "same_kind" or is_wider(target, source)
+
+
+def is_wider(target: torch.dtype, source: torch.dtype) -> bool:
+    """Whether every value of `source` is one of `target`, which is of the same kind."""
+    if kind(source) == "integer":
+        low, high = torch.iinfo(source), torch.iinfo(target)
+        return high.min <= low.min and low.max <= high.max
+    if kind(source) == "bool":
+        return True
+    small, big = torch.finfo(source), torch.finfo(target)
+    finest = small.tiny * small.eps >= big.tiny * big.eps  # the least number above zero
+    return small.max <= big.max and small.eps >= big.eps and finest
+
+
+def name(dtype: torch.dtype) -> str:
+    """As people write it: float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def overflows(source: torch.Tensor, target: torch.dtype) -> bool:
+    """Whether a finite value would become infinite, NaN or clipped, or an integer another one. Reads the data."""
+    if is_wider(target, source.dtype) or source.numel() == 0:
+        return False
+    if kind(target) == "integer":
+        return _changed(source, source.to(target))
+    finite = torch.isfinite(wide(source))
+    cast = source.to(target)
+    if bool((finite & ~torch.isfinite(wide(cast))).any()):
+        return True
+    return kind(target) == "float" and target.itemsize == 1 and _clipped(source, cast)
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that can be calculated with: torch does nothing in eight-bit floats."""
+    return tensor.float() if tensor.is_floating_point() and tensor.dtype.itemsize == 1 else tensor
+
+
+def _clipped(source: torch.Tensor, cast: torch.Tensor) -> bool:
+    """Whether a value beyond the largest one became that: eight-bit floats saturate instead of overflowing."""
+    limit = torch.finfo(cast.dtype)
+    values = wide(source)
+    return bool(((values.abs() * (1 - limit.eps) > limit.max) & torch.isfinite(values)).any())
+
+
+def _changed(source: torch.Tensor, cast: torch.Tensor) -> bool:
+    """Whether an integer changed: it does not come back, or its highest bit has become a sign or stopped being one."""
+    signed = [tensor for tensor in (source, cast) if torch.iinfo(tensor.dtype).min < 0]
+    sign_lost = len(signed) == 1 and bool((signed[0] < 0).any())
+    return sign_lost or not torch.equal(_bits(cast.to(source.dtype)), _bits(source))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Equal bits are equal integers of one type; torch compares no uint64 itself."""
+    return tensor.reshape(-1).contiguous().view(torch.uint8)

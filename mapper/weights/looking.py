@@ -1,0 +1,157 @@
+"""The states of a model as a tree of views, flat tables of them, and trees made flat and nested again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from mapper.errors import StructureError, shorten
+from mapper.weights.modules import State, is_unshaped, states_of
+from mapper.weights.reading import Held, Stored, is_container, leaves_of, read_source
+
+WHICH = ("states", "params")
+
+
+class Tree(dict[str, Any]):
+    """Nested dicts of tensors (views of a model's memory) and of False for absent parameters."""
+
+    tied: dict[str, str]  # alias path -> owner path
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.tied = {}
+
+
+def tree(model: nn.Module, *, which: str = "states") -> Tree:
+    """What `load_weights` would load from a model: nested, each tensor once and a view of the model's own memory.
+
+    A tied tensor stands at its first path, `.tied` has the others; an absent parameter that stands for 0 or 1 is
+    False. `which` is "states" (persistent buffers too) or "params".
+
+        mapper.tree(nn.Linear(2, 1, bias=False))  # {"weight": tensor(...), "bias": False}
+    """
+    if which not in WHICH:
+        raise ValueError(f"which is {which!r}; known are 'states', 'params'")
+    found = states_of(model)
+    made = Tree()
+    for path, state in found.by_path.items():
+        if (which == "states" or state.is_param) and (path == state.path or state.tensor is None):
+            _insert(made, path.split("."), _view(state))
+    kept = {state.path for state in found.states if which == "states" or state.is_param}
+    made.tied = {alias: owner for alias, owner in found.ties().items() if owner in kept}
+    return made
+
+
+def _view(state: State) -> Any:
+    if state.tensor is None:
+        return False
+    return state.tensor if is_unshaped(state.tensor) else state.tensor.detach()
+
+
+def _insert(tree: dict[str, Any], words: list[str], value: Any) -> None:
+    for word in words[:-1]:
+        tree = tree.setdefault(word, {})
+    tree[words[-1]] = value
+
+
+def params(model: nn.Module) -> dict[str, Any]:
+    """The parameters of a model by path, the objects themselves; a tied one once."""
+    return {s.path: s.tensor for s in states_of(model).states if s.is_param and s.tensor is not None}
+
+
+def states(model: nn.Module) -> dict[str, Any]:
+    """The parameters and persistent buffers of a model by path, the objects themselves; a tied one once."""
+    return {s.path: s.tensor for s in states_of(model).states if s.tensor is not None}
+
+
+def attributes(model: nn.Module) -> dict[str, Any]:
+    """The states of a model and every public plain member of its modules: `drop.p`, `stem.in_channels`."""
+    found: dict[str, Any] = states(model)
+    for path, module in states_of(model).modules.items():
+        start = f"{path}." if path else ""
+        plain = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+        found |= {start + name: value for name, value in plain.items()}
+    return found
+
+
+def flatten(tree: Any, sep: str = ".") -> dict[str, Any]:
+    """The leaves of a tree by path: of every source of `load_weights`, and of containers of anything else.
+
+    Raises StructureError where a path is a leaf and a branch. An empty container is a leaf.
+
+        mapper.flatten({"a": {"b": 1}}, sep="/")  # {"a/b": 1}
+    """
+    if isinstance(tree, nn.Module):
+        tree = _tree_of(tree)
+    if tree is None:
+        return {}
+    if not is_container(tree):
+        return {path.replace(".", sep): _plain(leaf) for path, leaf in read_source(tree).leaves.items()}
+    flat: dict[str, Any] = {}
+    for path, leaf in _expanded(tree):
+        if path in flat:
+            raise StructureError(
+                f"{shorten(path)} is there twice, once nested and once as a dotted key", path
+            )
+        flat[path] = leaf
+    unflatten(flat)  # a path that is a leaf and a branch
+    return {path.replace(".", sep): leaf for path, leaf in flat.items()} if sep != "." else flat
+
+
+def _tree_of(model: nn.Module) -> Tree:
+    return tree(model)
+
+
+def _expanded(container: Any) -> Any:
+    for path, leaf in leaves_of(container, empty=True):
+        if isinstance(leaf, nn.Module):
+            yield from ((f"{path}.{below}", value) for below, value in flatten(leaf).items())
+        else:
+            yield path, leaf
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf.tensor() if isinstance(leaf, (Held, Stored)) else leaf
+
+
+def unflatten(flat: Any, sep: str = ".") -> dict[str, Any]:
+    """Nested dicts of a table whose keys are paths; containers are taken as `flatten` takes them.
+
+    Raises StructureError where a path is a leaf and a branch.
+
+        mapper.unflatten({"a/b": 1}, sep="/")  # {"a": {"b": 1}}
+    """
+    table = flat if isinstance(flat, Mapping) and not _is_nested(flat) else flatten(flat, sep)
+    nested: dict[str, Any] = {}
+    for path, leaf in table.items():
+        words = str(path).split(sep)
+        branch = nested
+        for depth, word in enumerate(words[:-1], 1):
+            branch = branch.setdefault(word, _Branch())
+            if not isinstance(branch, _Branch):
+                _refuse(sep.join(words[:depth]))
+        if words[-1] in branch:
+            _refuse(str(path))
+        branch[words[-1]] = leaf
+    return _as_dicts(nested)
+
+
+class _Branch(dict[str, Any]):
+    """A dict that was made on the way, to tell it from a leaf that is a dict."""
+
+
+def _refuse(path: str) -> None:
+    raise StructureError(f"{shorten(path)} is both a leaf and a branch of the tree", path)
+
+
+def _is_nested(table: Mapping[Any, Any]) -> bool:
+    return any(
+        is_container(value) and len(value) if hasattr(value, "__len__") else is_container(value)
+        for value in table.values()
+    )
+
+
+def _as_dicts(branch: dict[str, Any]) -> dict[str, Any]:
+    return {name: _as_dicts(value) if isinstance(value, _Branch) else value for name, value in branch.items()}

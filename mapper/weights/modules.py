@@ -1,0 +1,131 @@
+"""The states of a module: every tensor once, under all of its paths, and what a missing bias stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.parameter import is_lazy
+
+NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, _NormBase)  # _NormBase: BatchNorm*, InstanceNorm*
+
+
+@dataclass(eq=False)
+class State:
+    """One tensor of a module, or one parameter that it registers as None, under every path it has."""
+
+    paths: list[str]
+    places: list[tuple[nn.Module, str]]  # (module, name) that hold it, each once
+    tensor: torch.Tensor | None  # None: absent
+    is_param: bool
+    neutral: int | None  # what it stands for where it is absent
+
+    @property
+    def path(self) -> str:
+        """The first one, in the order of registration."""
+        return self.paths[0]
+
+    @property
+    def module(self) -> nn.Module:
+        return self.places[0][0]
+
+    @property
+    def is_count_of_batches(self) -> bool:
+        """Whether it may be missing: files of torch before 0.4.1 lack it."""
+        return self.places[0][1] == "num_batches_tracked" and isinstance(self.module, _NormBase)
+
+
+@dataclass
+class States:
+    """All states of a module in the order of registration; absent ones only where they stand for a value."""
+
+    root: nn.Module
+    modules: dict[str, nn.Module]  # every module by path; "" is the root
+    states: list[State] = field(default_factory=list)
+    by_path: dict[str, State] = field(default_factory=dict)
+
+    def ties(self) -> dict[str, str]:
+        """{alias path: owner path} of the tensors that stand under several paths."""
+        real = [state for state in self.states if state.tensor is not None]
+        return {alias: state.path for state in real for alias in state.paths[1:]}
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module inside DataParallel, DistributedDataParallel and what torch.compile returns."""
+    while True:
+        if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            module = module.module
+        elif type(module).__name__ == "OptimizedModule" and "_orig_mod" in module._modules:
+            module = module._modules["_orig_mod"]  # type: ignore[assignment]  # its class: 2 s of imports
+        else:
+            return module
+
+
+def walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """(path, module) of every module at every path, parents first; a module inside itself is left out."""
+    root = unwrapped(root)
+    yield "", root
+    above = {id(root)}
+    stack = [("", id(root), iter(list(root._modules.items())))]
+    while stack:
+        prefix, own, children = stack[-1]
+        name, child = next(children, (None, None))
+        if name is None:
+            stack.pop()
+            above.discard(own)
+        elif child is not None and id(child := unwrapped(child)) not in above:
+            path = prefix + name
+            yield path, child
+            above.add(id(child))
+            stack.append((path + ".", id(child), iter(list(child._modules.items()))))
+
+
+def states_of(model: nn.Module) -> States:
+    """The states of a module (terms of section 1 of the README). No tensor is copied."""
+    modules = dict(walk(model))
+    found = States(modules[""], modules)
+    known: dict[Any, State] = {}
+    for prefix, module in modules.items():
+        for name, tensor, is_param in _registered(module):
+            neutral = neutral_value(module, name) if is_param else None
+            if tensor is None and neutral is None:
+                continue
+            path = f"{prefix}.{name}" if prefix else name
+            key = (id(module), name) if tensor is None else id(tensor)
+            state = known.get(key)
+            if state is None:
+                state = known[key] = State([], [], tensor, is_param, neutral)
+                found.states.append(state)
+            state.paths.append(path)
+            if (module, name) not in state.places:
+                state.places.append((module, name))
+            found.by_path[path] = state
+    return found
+
+
+def _registered(module: nn.Module) -> Iterator[tuple[str, torch.Tensor | None, bool]]:
+    for name, param in module._parameters.items():
+        yield name, param, True
+    for name, tensor in module._buffers.items():
+        if tensor is not None and name not in module._non_persistent_buffers_set:
+            yield name, tensor, False
+
+
+def neutral_value(module: nn.Module, name: str) -> int | None:
+    """What a parameter stands for where the module registers None: 0 for biases, 1 for the scale of torch's norms.
+
+    A subclass of one of torch's norms may scale by 1 + weight, so only torch's own classes count.
+    """
+    if name == "bias" or name.endswith("_bias"):
+        return 0
+    own = type(module).__module__.startswith("torch.nn.")
+    return 1 if name == "weight" and own and isinstance(module, NORMS) else None
+
+
+def is_unshaped(tensor: torch.Tensor | None) -> bool:
+    """Whether it is a parameter or buffer of a lazy module that has no shape yet."""
+    return tensor is not None and is_lazy(tensor)
