@@ -298,7 +298,7 @@ class Model(nn.Module):
                 "shared": nn.Embedding(config.vocab_size, config.hidden_size),
                 "encoder": Encoder(config),
                 "decoder": Decoder(config),
-            },
+            }
         )
         self.register_buffer("final_logits_bias", torch.zeros(1, config.vocab_size))
 

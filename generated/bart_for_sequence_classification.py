@@ -322,7 +322,7 @@ class Model(nn.Module):
                 "shared": nn.Embedding(config.vocab_size, config.hidden_size),
                 "encoder": Encoder(config),
                 "decoder": Decoder(config),
-            },
+            }
         )
         self.classification_head = Classifier(config)
 

@@ -104,13 +104,13 @@ class Attention(nn.Module):
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -129,7 +129,7 @@ class LmHead(nn.Module):
             {
                 "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
-            },
+            }
         )
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
@@ -160,7 +160,7 @@ class Layer(nn.Module):
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:

@@ -182,7 +182,7 @@ class LmHead(nn.Module):
             {
                 "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.lm_head_norm_eps),
-            },
+            }
         )
         self.decoder = nn.Linear(config.head_hidden_size, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
@@ -234,13 +234,13 @@ class TextAttention(nn.Module):
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -263,13 +263,13 @@ class CrossAttention(nn.Module):
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.cross_attention_source_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.cross_attention_source_size, config.heads * config.head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, encoded: Tensor) -> Tensor:
@@ -308,7 +308,7 @@ class TextLayer(nn.Module):
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None, encoded: Tensor) -> Tensor:
@@ -391,7 +391,9 @@ def tie(model: Model) -> None:
         model.text_decoder.cls.predictions.decoder.weight,
         model.text_decoder.bert.embeddings.word_embeddings.weight,
     ):
-        model.text_decoder.cls.predictions.decoder.weight = model.text_decoder.bert.embeddings.word_embeddings.weight
+        model.text_decoder.cls.predictions.decoder.weight = (
+            model.text_decoder.bert.embeddings.word_embeddings.weight
+        )
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:

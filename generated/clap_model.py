@@ -276,7 +276,7 @@ class Fusion(nn.Module):
                 "1": nn.BatchNorm2d(config.inner_size),
                 "3": nn.Conv2d(config.inner_size, config.embedding_size, kernel_size=1),
                 "4": nn.BatchNorm2d(config.embedding_size),
-            },
+            }
         )
         self.global_att = nn.ModuleDict(
             {
@@ -284,7 +284,7 @@ class Fusion(nn.Module):
                 "2": nn.BatchNorm2d(config.inner_size),
                 "4": nn.Conv2d(config.inner_size, config.embedding_size, kernel_size=1),
                 "5": nn.BatchNorm2d(config.embedding_size),
-            },
+            }
         )
 
     def forward(self, x: Tensor, other: Tensor) -> Tensor:
@@ -323,13 +323,13 @@ class TextAttention(nn.Module):
                 "query": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
                 "key": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
                 "value": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -377,7 +377,7 @@ class TextLayer(nn.Module):
             {
                 "dense": nn.Linear(config.text_intermediate_size, config.text_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -536,7 +536,7 @@ class StagedSpectrogram(nn.Module):
                 ),
                 "fusion_model": Fusion(config),
                 "norm": nn.LayerNorm(config.embedding_size),
-            },
+            }
         )
         self.layers = nn.ModuleList(
             [
@@ -544,7 +544,7 @@ class StagedSpectrogram(nn.Module):
                 StageWithDownsampling(config, hidden_size=192, heads=8, intermediate_size=768, layers=2),
                 StageWithDownsampling(config, hidden_size=384, heads=16, intermediate_size=1536, layers=6),
                 Stage(config),
-            ],
+            ]
         )
         self.norm = nn.LayerNorm(config.text_hidden_size)
 

@@ -73,7 +73,7 @@ class FeedForward(nn.Module):
             {
                 "weight": nn.Parameter(torch.zeros(intermediate_size)),
                 "bias": nn.Parameter(torch.zeros(intermediate_size)),
-            },
+            }
         )
         self.fc2 = nn.Conv2d(intermediate_size, hidden_size, kernel_size=1)
 
@@ -95,7 +95,7 @@ class Embeddings(nn.ModuleList):
                     stride=config.patch_size,
                 ),
                 nn.LayerNorm(config.embedding_size, eps=config.norm_eps),
-            ],
+            ]
         )
 
     def forward(self, pixel_values: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class Downsampling(nn.ModuleList):
                     kernel_size=config.convolution_kernel_size,
                     stride=config.convolution_kernel_size,
                 ),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -195,13 +195,13 @@ class Model(nn.Module):
                 StageWithDownsampling(
                     config, input_size=320, hidden_size=640, intermediate_size=2560, layers=2
                 ),
-            ],
+            ]
         )
         self.head = nn.ModuleDict(
             {
                 "norm": nn.LayerNorm(640, eps=config.norm_eps),
                 "fc": nn.Linear(config.pooled_size, config.labels),
-            },
+            }
         )
 
     def forward(self, pixel_values: Tensor) -> Output:

@@ -134,8 +134,8 @@ class Embeddings(nn.Module):
                     config.hidden_size,
                     kernel_size=config.patch_size,
                     stride=config.patch_size,
-                ),
-            },
+                )
+            }
         )
         self.mask_token = nn.Parameter(torch.zeros(1, config.hidden_size))
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
@@ -183,7 +183,7 @@ class Attention(nn.Module):
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
 
@@ -292,7 +292,7 @@ class NeckLayerWithResidual1Residual2(nn.Module):
             {
                 "convolution1": nn.Conv2d(64, 64, kernel_size=3),
                 "convolution2": nn.Conv2d(64, 64, kernel_size=3),
-            },
+            }
         )
 
     def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
@@ -367,9 +367,9 @@ class FusedMaps(nn.Module):
                         ),
                         NeckLayer2(),
                         NeckLayer(),
-                    ],
-                ),
-            },
+                    ]
+                )
+            }
         )
         self.convs = nn.ModuleList(
             [
@@ -377,7 +377,7 @@ class FusedMaps(nn.Module):
                 nn.Conv2d(96, config.fusion_size, kernel_size=3, padding=1, bias=False),
                 nn.Conv2d(192, config.fusion_size, kernel_size=3, padding=1, bias=False),
                 nn.Conv2d(384, config.fusion_size, kernel_size=3, padding=1, bias=False),
-            ],
+            ]
         )
         self.fusion_stage = nn.ModuleDict(
             {
@@ -385,9 +385,9 @@ class FusedMaps(nn.Module):
                     [
                         NeckLayerWithResidual1Residual2(config),
                         *(NeckLayer3(config) for _ in range(config.neck_layers - 1)),
-                    ],
-                ),
-            },
+                    ]
+                )
+            }
         )
 
     def forward(self, maps_of_layers: list[Tensor]) -> Tensor:

@@ -192,7 +192,7 @@ class Attention(nn.Module):
                 "key": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
                 "rotary_embeddings": RotaryEmbeddings(),
-            },
+            }
         )
         self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
 
@@ -274,13 +274,13 @@ class Encoder(nn.Module):
                             {
                                 "attention": nn.ModuleDict(
                                     {"self": nn.ModuleDict({"rotary_embeddings": RotaryEmbeddings()})}
-                                ),
-                            },
+                                )
+                            }
                         ),
-                    },
+                    }
                 ),
                 "emb_layer_norm_after": nn.LayerNorm(config.hidden_size),
-            },
+            }
         )
         self.contact_head = nn.ModuleDict({"regression": nn.Linear(660, 1)})
 

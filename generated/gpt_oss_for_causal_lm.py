@@ -354,7 +354,7 @@ class MixtureOfExperts(nn.Module):
             {
                 "weight": nn.Parameter(torch.zeros(config.experts, config.hidden_size)),
                 "bias": nn.Parameter(torch.zeros(config.experts)),
-            },
+            }
         )
         self.experts = Experts(config)
 
@@ -371,7 +371,7 @@ class MixtureOfExperts(nn.Module):
                 ),
                 self.experts.gate_up_proj_bias,
                 sizes,
-            ),
+            )
         )
         rows = gate_bounded(gate, up, self.slope, self.bound)
         y = expert_bias(

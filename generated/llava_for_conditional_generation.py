@@ -383,7 +383,7 @@ class Model(nn.Module):
             {
                 "model": Decoder(config),
                 "lm_head": nn.Linear(config.text_hidden_size, config.vocab_size, bias=False),
-            },
+            }
         )
         self.to(torch.float16)
 

@@ -217,7 +217,7 @@ class WaveEncoderUnits(nn.Module):
                 "3": nn.ModuleDict(
                     {"conv": nn.Conv1d(conv_in_channels_2, conv_out_channels_2, kernel_size=1)}
                 ),
-            },
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -320,7 +320,7 @@ class WaveEncoder(nn.ModuleDict):
                     units_stride=config.wave_decoder_units_stride,
                     kernel=3,
                 ),
-            },
+            }
         )
         self.kernel = 7
 
@@ -390,7 +390,7 @@ class WaveDecoder(nn.ModuleDict):
                     units_stride=config.wave_decoder_units_stride,
                     kernel=3,
                 ),
-            },
+            }
         )
         self.kernel = 7
 
@@ -502,14 +502,14 @@ class Model(nn.Module):
                     kernel_size=config.down_kernel,
                     stride=2,
                     bias=False,
-                ),
-            },
+                )
+            }
         )
         self.quantizer = nn.ModuleDict(
             {
                 "semantic_residual_vector_quantizer": Semantic(config),
                 "acoustic_residual_vector_quantizer": Acoustic(config),
-            },
+            }
         )
         self.upsample = nn.ModuleDict(
             {
@@ -520,8 +520,8 @@ class Model(nn.Module):
                     stride=2,
                     groups=config.hidden_size // config.group_size,
                     bias=False,
-                ),
-            },
+                )
+            }
         )
         self.decoder_transformer = Decoder(config)
         self.decoder = nn.ModuleDict({"layers": WaveDecoder(config)})

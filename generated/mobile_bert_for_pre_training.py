@@ -95,7 +95,7 @@ class Embeddings(nn.Module):
             {
                 "weight": nn.Parameter(torch.zeros(config.hidden_size)),
                 "bias": nn.Parameter(torch.zeros(config.hidden_size)),
-            },
+            }
         )
 
     def forward(
@@ -116,7 +116,7 @@ class LmHead(nn.Module):
             {
                 "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
-            },
+            }
         )
         self.dense = nn.Linear(config.vocab_size, config.rest_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
@@ -138,7 +138,7 @@ class NarrowAttention(nn.Module):
             {
                 "weight": nn.Parameter(torch.zeros(config.narrow_size)),
                 "bias": nn.Parameter(torch.zeros(config.narrow_size)),
-            },
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ class Attention(nn.Module):
                 "query": nn.Linear(config.narrow_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.narrow_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict(
             {
@@ -167,9 +167,9 @@ class Attention(nn.Module):
                     {
                         "weight": nn.Parameter(torch.zeros(config.narrow_size)),
                         "bias": nn.Parameter(torch.zeros(config.narrow_size)),
-                    },
+                    }
                 ),
-            },
+            }
         )
 
     def forward(self, x: Tensor, values: Tensor, residual: Tensor, mask: Tensor | None) -> Tensor:
@@ -195,15 +195,14 @@ class FeedForward(nn.Module):
                     {
                         "weight": nn.Parameter(torch.zeros(config.narrow_size)),
                         "bias": nn.Parameter(torch.zeros(config.narrow_size)),
-                    },
+                    }
                 ),
-            },
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
         return (
-            x
-            + self.output.dense(F.relu(self.intermediate.dense(x)))
+            x + self.output.dense(F.relu(self.intermediate.dense(x)))
         ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
 
 
@@ -219,7 +218,7 @@ class Widen(nn.Module):
             {
                 "weight": nn.Parameter(torch.zeros(config.hidden_size)),
                 "bias": nn.Parameter(torch.zeros(config.hidden_size)),
-            },
+            }
         )
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
@@ -246,10 +245,10 @@ class Layer(nn.Module):
                     {
                         "weight": nn.Parameter(torch.zeros(config.narrow_size)),
                         "bias": nn.Parameter(torch.zeros(config.narrow_size)),
-                    },
+                    }
                 ),
                 "bottleneck": Widen(config),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -260,8 +259,7 @@ class Layer(nn.Module):
 
     def last_feed_forward(self, x: Tensor) -> Tensor:
         return (
-            x
-            + self.output.dense(F.relu(self.intermediate.dense(x)))
+            x + self.output.dense(F.relu(self.intermediate.dense(x)))
         ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
 
 

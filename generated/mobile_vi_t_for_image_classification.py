@@ -141,7 +141,7 @@ class Attention(nn.Module):
                 "query": nn.Linear(hidden_size, config.heads * head_dim),
                 "key": nn.Linear(hidden_size, config.heads * head_dim),
                 "value": nn.Linear(hidden_size, config.heads * head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * head_dim, hidden_size)})
 
@@ -275,8 +275,8 @@ class StageWithConvolution1Convolution2(nn.Module):
                         intermediate_size=intermediate_size,
                     )
                     for _ in range(layers)
-                ),
-            },
+                )
+            }
         )
         self.layernorm = nn.LayerNorm(hidden_size)
         self.conv_projection = Expansion(
@@ -325,7 +325,7 @@ class Stage2(nn.Module):
                     input_size=32, out_channels=128, inner_size=128, stride=2, hidden_size=64
                 ),
                 *(Layer2() for _ in range(2)),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -394,9 +394,9 @@ class StagedEncoder(nn.Module):
                             convolution_2_in_channels=240,
                             convolution_3_in_channels=320,
                         ),
-                    ],
-                ),
-            },
+                    ]
+                )
+            }
         )
         self.conv_1x1_exp = Expansion(in_channels=160, out_channels=640, kernel_size=1)
 

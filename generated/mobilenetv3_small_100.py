@@ -369,7 +369,7 @@ class Stage3(nn.ModuleList):
                     )
                     for _ in range(2)
                 ),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -394,7 +394,7 @@ class Stage4(nn.ModuleList):
                     contraction_in_channels=144,
                     contraction_out_channels=48,
                 ),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -453,7 +453,7 @@ class Model(nn.Module):
                     layers_layers_contraction_in_channels=576,
                 ),
                 Stage(),
-            ],
+            ]
         )
         self.conv_head = nn.Conv2d(576, config.pooled_size, kernel_size=1)
         self.classifier = nn.Linear(config.pooled_size, config.labels)

@@ -157,13 +157,13 @@ class Attention(nn.Module):
                 "query_proj": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key_proj": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value_proj": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, table: Tensor, rows: Tensor, mask: Tensor | None) -> Tensor:
@@ -189,7 +189,7 @@ class Layer(nn.Module):
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
-            },
+            }
         )
 
     def forward(self, x: Tensor, table: Tensor, rows: Tensor, mask: Tensor | None) -> Tensor:
@@ -216,7 +216,7 @@ class Encoder(nn.Module):
                 "rel_embeddings": nn.Embedding(2 * config.span, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
                 "layer": nn.ModuleList(Layer(config) for _ in range(config.layers)),
-            },
+            }
         )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:

@@ -281,7 +281,7 @@ class Model(nn.Module):
             {
                 "dense": nn.Linear(config.hidden_size, config.head_hidden_size, bias=False),
                 "norm": nn.LayerNorm(config.head_hidden_size, bias=False),
-            },
+            }
         )
         self.decoder = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(50368))})
 

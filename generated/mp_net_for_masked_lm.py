@@ -173,7 +173,7 @@ class Layer(nn.Module):
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ class Model(nn.Module):
             {
                 "relative_attention_bias": nn.Embedding(32, config.heads),
                 "layer": nn.ModuleList(Layer(config) for _ in range(config.layers)),
-            },
+            }
         )
         self.pooler = Pooler(config)
 

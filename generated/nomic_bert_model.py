@@ -170,7 +170,7 @@ class Model(nn.Module):
             {
                 "word_embeddings": nn.Embedding(config.vocab_size, config.hidden_size),
                 "token_type_embeddings": nn.Embedding(config.segments, config.hidden_size),
-            },
+            }
         )
         self.emb_ln = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.encoder = nn.ModuleDict({"layers": nn.ModuleList(Layer(config) for _ in range(config.layers))})

@@ -349,7 +349,7 @@ class Merger(nn.Module):
                     config.merge_size**2 * config.vision_hidden_size,
                 ),
                 "2": nn.Linear(config.merge_size**2 * config.vision_hidden_size, config.merged_size),
-            },
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ class Shortcut(nn.ModuleList):
             [
                 nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=2, padding=0, bias=False),
                 nn.BatchNorm2d(out_channels),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class StageWithShortcut(nn.ModuleList):
                     convolution_2_in_channels=layers_convolution_2_in_channels,
                 ),
                 Layer(in_channels=layers_convolution_2_in_channels, out_channels=out_channels),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:

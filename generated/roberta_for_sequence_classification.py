@@ -116,13 +116,13 @@ class Attention(nn.Module):
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -166,7 +166,7 @@ class Layer(nn.Module):
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size),
-            },
+            }
         )
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:

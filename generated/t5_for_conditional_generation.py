@@ -183,15 +183,15 @@ class EncoderLayer(nn.Module):
                         "SelfAttention": Attention(
                             config, has_relative_attention_bias=has_relative_attention_bias
                         ),
-                    },
+                    }
                 ),
                 nn.ModuleDict(
                     {
                         "layer_norm": nn.RMSNorm(config.hidden_size, eps=config.norm_eps),
                         "DenseReluDense": FeedForward(config),
-                    },
+                    }
                 ),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ class DecoderLayer(nn.Module):
                         "SelfAttention": Attention(
                             config, has_relative_attention_bias=has_relative_attention_bias
                         ),
-                    },
+                    }
                 ),
                 nn.ModuleDict(
                     {
@@ -220,15 +220,15 @@ class DecoderLayer(nn.Module):
                         "EncDecAttention": CrossAttention(
                             config, has_relative_attention_bias=has_relative_attention_bias
                         ),
-                    },
+                    }
                 ),
                 nn.ModuleDict(
                     {
                         "layer_norm": nn.RMSNorm(config.hidden_size, eps=config.norm_eps),
                         "DenseReluDense": FeedForward(config),
-                    },
+                    }
                 ),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor, bias: Tensor, encoded: Tensor, encoded_mask: Tensor | None) -> Tensor:

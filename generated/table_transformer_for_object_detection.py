@@ -218,7 +218,7 @@ class Shortcut(nn.ModuleList):
             [
                 nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=2, padding=0, bias=False),
                 FrozenBatchNorm(out_channels),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -404,7 +404,7 @@ class StageWithShortcut(nn.ModuleList):
                     convolution_2_in_channels=layers_convolution_2_in_channels,
                 ),
                 BackboneLayer(in_channels=layers_convolution_2_in_channels, out_channels=out_channels),
-            ],
+            ]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -473,7 +473,7 @@ class Model(nn.Module):
                 "encoder": PositionedEncoder(config),
                 "query_position_embeddings": nn.Embedding(config.queries, config.hidden_size),
                 "decoder": QueryDecoder(config),
-            },
+            }
         )
         self.bbox_predictor = nn.ModuleDict({"layers": FeedForward(config)})
         self.class_labels_classifier = nn.Linear(config.hidden_size, config.labels)

@@ -94,8 +94,8 @@ class Embeddings(nn.Module):
                     config.hidden_size,
                     kernel_size=config.patch_size,
                     stride=config.patch_size,
-                ),
-            },
+                )
+            }
         )
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
         self.position_embeddings = nn.Parameter(torch.zeros(1, config.positions, config.hidden_size))
@@ -120,7 +120,7 @@ class Attention(nn.Module):
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-            },
+            }
         )
         self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
 

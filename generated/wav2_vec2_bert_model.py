@@ -216,7 +216,7 @@ class Model(nn.Module):
             {
                 "layer_norm": nn.LayerNorm(config.feature_size),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
-            },
+            }
         )
         self.encoder = nn.ModuleDict({"layers": nn.ModuleList(Layer(config) for _ in range(config.layers))})
         self.masked_spec_embed = nn.Parameter(torch.zeros(1024))

@@ -243,21 +243,21 @@ class WaveformEncoder(nn.Module):
                         (10, 3, 3, 3, 3, 2, 2),
                         strict=True,
                     )
-                ),
-            },
+                )
+            }
         )
         self.feature_projection = nn.ModuleDict(
             {
                 "layer_norm": nn.LayerNorm(config.feature_size),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
-            },
+            }
         )
         self.encoder = nn.ModuleDict(
             {
                 "pos_conv_embed": Embeddings(config),
                 "layers": nn.ModuleList(Layer(config) for _ in range(config.layers)),
                 "layer_norm": nn.LayerNorm(config.hidden_size),
-            },
+            }
         )
         self.masked_spec_embed = nn.Parameter(torch.zeros(1024))
 

@@ -264,22 +264,22 @@ class WaveformEncoder(nn.Module):
                         ConvolutionWithNorm(config),
                         *(Convolution(config, kernel_size=3) for _ in range(4)),
                         *(Convolution(config, kernel_size=2) for _ in range(2)),
-                    ],
-                ),
-            },
+                    ]
+                )
+            }
         )
         self.feature_projection = nn.ModuleDict(
             {
                 "layer_norm": nn.LayerNorm(config.feature_size),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
-            },
+            }
         )
         self.encoder = nn.ModuleDict(
             {
                 "pos_conv_embed": Embeddings(config),
                 "layer_norm": nn.LayerNorm(config.hidden_size),
                 "layers": nn.ModuleList(Layer(config) for _ in range(config.layers)),
-            },
+            }
         )
         self.masked_spec_embed = nn.Parameter(torch.zeros(768))
 

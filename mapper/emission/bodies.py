@@ -9,9 +9,10 @@ from typing import Any
 
 from mapper.architecture import Block, Leaf, Numbered, Place
 from mapper.emission.drafts import Draft
+from mapper.emission.layout import lines
 from mapper.emission.modules import Folder
 from mapper.emission.paths import Paths, list_folder
-from mapper.emission.text import expression, lines
+from mapper.emission.text import expression
 from mapper.emission.types import Types
 from mapper.errors import FlowError
 from mapper.flows.language import copied, dotted, is_fact, is_given, is_optional, targets

@@ -11,13 +11,15 @@ from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.classes import Classes, blocks_of
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
+from mapper.emission.layout import lines
 from mapper.emission.memory import NO_CACHE, annotation, cache_method, cached_tower
 from mapper.emission.modules import Folder, assign_owners, module_tree, order_children
 from mapper.emission.names import rename_table
 from mapper.emission.naming import describe, name_classes
 from mapper.emission.paths import Paths
+from mapper.emission.printing import WIDTH
 from mapper.emission.sizes import Sizes, collect_sizes
-from mapper.emission.text import WIDTH, comment, lines, literal, quoted
+from mapper.emission.text import comment, literal, quoted
 from mapper.emission.ties import tie_text, tied_modules
 from mapper.emission.types import Types
 from mapper.errors import ArchitectureError
@@ -219,22 +221,7 @@ class _Writer:
         constructor = self.constructor(done, draft)
         methods = [self.fill(done, row) for row in draft.methods]
         rows += ["", *constructor] if constructor else []
-        for index, row in enumerate(methods):
-            rows += [""] if index == 0 else []
-            rows.append(row)
-        return self.wrap(rows)
-
-    def wrap(self, rows: list[str]) -> list[str]:
-        """Lines that a name made too long are broken again."""
-        broken: list[str] = []
-        for row in rows:
-            stripped = row.lstrip()
-            broken += (
-                lines(stripped, len(row) - len(stripped))
-                if len(row) > WIDTH and not stripped.startswith('"""')
-                else [row]
-            )
-        return broken
+        return [*rows, "", *methods] if methods else rows
 
     def base(self, draft: Draft) -> str:
         return draft.base

@@ -1,4 +1,4 @@
-"""Expressions and statements as formatted text: the closed subset of flows alone, laid out as the formatter would.
+"""Expressions as formatted text on one line: the closed subset of flows alone, spaced as the formatter would.
 
 The standard library's unparser differs between Python versions and quotes; generated source must not.
 """
@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-WIDTH = 110
 _PRECEDENCE: dict[type[ast.operator], tuple[int, str]] = {
     ast.Add: (1, "+"), ast.Sub: (1, "-"), ast.Mult: (2, "*"), ast.Div: (2, "/"), ast.FloorDiv: (2, "//"), ast.Mod: (2, "%"),
     ast.MatMult: (2, "@"), ast.Pow: (4, "**"),
@@ -114,13 +113,20 @@ def _index(node: ast.expr) -> str:
         return ", ".join(_index(item) for item in node.elts)
     if not isinstance(node, ast.Slice):
         return expression(node)
-    simple = all(
-        part is None or isinstance(part, (ast.Name, ast.Constant, ast.UnaryOp))
-        for part in (node.lower, node.upper)
-    )
-    colon = ":" if simple else " : "  # as the formatter writes it
+    colon = ":" if _is_simple(node.lower) and _is_simple(node.upper) else " : "  # as the formatter writes it
     text = f"{expression(node.lower) if node.lower else ''}{colon}{expression(node.upper) if node.upper else ''}".strip()
     return f"{text}:{expression(node.step)}" if node.step else text
+
+
+def _is_simple(bound: ast.expr | None) -> bool:
+    """Whether a slice's bound stands close to its colon; the spelling of a module or size is a name with dots."""
+    if isinstance(bound, ast.UnaryOp):
+        return _is_simple(bound.operand)
+    return (
+        bound is None
+        or isinstance(bound, ast.Constant)
+        or (isinstance(bound, ast.Name) and "." not in bound.id)
+    )
 
 
 def _binary(node: ast.BinOp, outer: int) -> str:
@@ -140,98 +146,6 @@ def _is_negative(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.operand, (ast.Name, ast.Constant))
 
 
-def lines(text: str, indent: int) -> list[str]:
-    """One logical line, broken where the formatter would: in brackets of its own, or in some put around its value."""
-    pad = " " * indent
-    if indent + len(text) <= WIDTH:
-        return [pad + text]
-    start, value = _value(text)
-    parts = _parts(value) if start else []
-    if len(parts) > 2 or (parts and parts[-1].startswith(",")):
-        return _enclosed(start, value, parts, indent)
-    brackets = [(at, end) for at, end in _brackets(text) if end > at + 1]
-    if text.startswith("def "):
-        brackets.reverse()
-    fitting = [at for at, _ in brackets if indent + at < WIDTH]
-    if not brackets or (parts and not fitting):
-        return _enclosed(start, value, parts, indent) if parts else [pad + text]
-    at, end = next(pair for pair in brackets if not fitting or pair[0] in fitting)
-    is_call = at > 0 and (text[at - 1].isalnum() or text[at - 1] in "_)]")
-    body = text[at + 1 : end]
-    is_term = text[at] == "(" and not is_call and not any(_outermost(body, word) for word in (",", " for "))
-    if is_term:  # no display: a comma at its end would make a tuple of it
-        rows = [row for part in _parts(body) or [body] for row in lines(part, indent + 4)]
-        return [pad + text[: at + 1], *rows, pad + text[end:]]
-    return [pad + text[: at + 1], *_body(text[at + 1 : end], indent + 4, not is_call), pad + text[end:]]
-
-
-def _value(text: str) -> tuple[str, str]:
-    """What is assigned or returned, and what stands before it; nothing before it in other statements."""
-    if text.startswith("return "):
-        return text[:7], text[7:]
-    at = _outermost(text, " = ")
-    if at is None or text.startswith(("def ", "for ")):
-        return "", text
-    return text[: at + 3], text[at + 3 :]
-
-
-def _parts(value: str) -> list[str]:
-    """A value's items, terms or calls of a chain, each but the first with the comma, operator or dot before it."""
-    outside = [at for at, depth in _depths(value) if depth == 0]
-    cuts = [at for at in outside if value[at] == ","]
-    for signs in ((" + ", " - "), (" * ", " / ", " @ ", " // ", " % ")):
-        cuts = cuts or [at + 1 for at in outside if value.startswith(signs, at)]
-    cuts = cuts or [at for at in outside if value[at] == "." and value[at - 1] in ")]" and value[-1] == ")"]
-    ends = [*cuts, None]
-    return [value[start:end].strip() for start, end in zip([0, *cuts], ends, strict=True)] if cuts else []
-
-
-def _enclosed(start: str, value: str, parts: list[str], indent: int) -> list[str]:
-    """A value within brackets put around it: on one line if it fits, else one part a line."""
-    inner = indent + 4
-    rows = [" " * inner + value]
-    if parts[-1].startswith(","):
-        rows = _body(value + ",", inner, True)
-    elif len(rows[0]) > WIDTH:
-        rows = [row for part in parts for row in lines(part, inner)]
-    return [" " * indent + start + "(", *rows, " " * indent + ")"]
-
-
-def _body(body: str, indent: int, is_display: bool) -> list[str]:
-    """What stands in a broken bracket: on one line if it fits, else, as in any display, one item a line."""
-    items = split(body) if is_display and _outermost(body, " for ") is None else []
-    if indent + len(body) <= WIDTH and not body.endswith(",") and len(items) < 2:
-        return [" " * indent + body]
-    if _STRING.fullmatch(body):
-        return _string(body, indent)
-    loop = _outermost(body, " for ")
-    if loop is not None and not body.startswith("*"):
-        return [*lines(body[:loop], indent), *lines(body[loop + 1 :], indent)]
-    broken: list[str] = []
-    for item in split(body):
-        terms = _parts(item) if indent + len(item) >= WIDTH else []
-        is_sum = len(terms) > 1 and terms[1][0] not in ".,"
-        part = [row for term in terms for row in lines(term, indent)] if is_sum else lines(item, indent)
-        part[-1] += ","
-        broken += part
-    return broken
-
-
-def _string(body: str, indent: int) -> list[str]:
-    """A long string literal as several that Python joins, broken between words."""
-    rows, room = [""], WIDTH - indent - 2
-    for word in re.findall(r"\S+ ?|\s", body[1:-1]):
-        if rows[-1] and len(rows[-1]) + len(word) > room:
-            rows.append("")
-        rows[-1] += word
-    return [" " * indent + body[0] + row + body[0] for row in rows]
-
-
-def _outermost(text: str, word: str) -> int | None:
-    """Where a word first stands outside of all brackets and strings."""
-    return next((at for at, depth in _depths(text) if depth == 0 and text.startswith(word, at)), None)
-
-
 def split(text: str) -> list[str]:
     """The items between the commas that no bracket or string encloses."""
     commas = [at for at, depth in _depths(text) if depth == 0 and text[at] == ","]
@@ -240,13 +154,6 @@ def split(text: str) -> list[str]:
         for start, end in zip([0, *(at + 1 for at in commas)], [*commas, None], strict=True)
     ]
     return items if items[-1] else items[:-1]
-
-
-def _brackets(text: str) -> list[tuple[int, int]]:
-    """Bracket pairs at the outermost level, the last first, as the formatter prefers."""
-    starts = [at for at, depth in _depths(text) if depth == 1 and text[at] in "([{"]
-    ends = [at for at, depth in _depths(text) if depth == 0 and text[at] in ")]}"]
-    return list(zip(starts, ends, strict=False))[::-1]
 
 
 def _depths(text: str) -> Iterator[tuple[int, int]]:

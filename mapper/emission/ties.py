@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mapper.architecture import Leaf, Place
+from mapper.emission.layout import lines
 from mapper.emission.paths import Paths
-from mapper.emission.text import lines
 from mapper.flows.program import Piece, Program
 from mapper.flows.references import refer
 
