@@ -64,13 +64,13 @@ def whole_folder(path: Path | str, *, own: Own | None = None, overwrite: bool = 
     """
     target = _place(path)
     remove_leftovers(target)
-    _replaceable(target, own, overwrite)
+    _settled(target, lambda: _replaceable(target, own, overwrite))
     partial = temporary(target, PARTIAL)
     try:
         partial.mkdir()
         with held(partial):
             yield partial
-            _take_over(target, partial, own)
+            _settled(target, lambda: _take_over(target, partial, own))
             for inside in [*partial.rglob("*"), partial]:
                 _sync(inside)
             _swap(partial, target, overwrite)
@@ -85,16 +85,14 @@ def write_text(path: Path | str, text: str, *, overwrite: bool = True) -> None:
         partial.write_text(text, encoding="utf-8", newline="")
 
 
-def standing(path: Path | str) -> Path:
+def standing(path: Path | str) -> Path | str:
     """Where the content of `path` is: there, or put aside by a writer that ended before its second rename."""
-    path = Path(path)
-    if os.path.lexists(path):
-        target = Path(os.path.realpath(path))
-        if os.path.lexists(target):
-            return path
-    else:
-        target = Path(os.path.abspath(path))
-    return put_aside(target) or path
+    if os.path.exists(path):
+        return path
+    try:
+        return put_aside(Path(os.path.realpath(path))) or path
+    except ValueError:  # a zero byte
+        return path
 
 
 def _place(path: Path | str) -> Path:
@@ -124,6 +122,26 @@ def _refuse_to_replace(target: Path, path: Path | str, overwrite: bool) -> None:
         raise OverwriteError(f"{path} already exists; name a new file or allow to overwrite it")
     if not stat.S_ISREG(old.st_mode):
         raise OverwriteError(f"{path} is not a regular file (a pipe, socket or device); name a file")
+
+
+def _settled(target: Path, look: Callable[[], object]) -> None:
+    """Call `look` again when another writer replaced the folder at `target` meanwhile, and it saw half of each."""
+    for _ in range(_ATTEMPTS):
+        before = _identity(target)
+        try:
+            look()
+        except (FileNotFoundError, OverwriteError):
+            if _identity(target) == before:
+                raise
+            continue
+        if _identity(target) == before:
+            return
+    raise SourceError(f"{target}: other writers keep replacing it; let one write at a time")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    status = _status(path)
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def _replaceable(target: Path, own: Own | None, overwrite: bool) -> Collection[str]:
@@ -256,7 +274,10 @@ def _one_after_the_other(new: Path, target: Path) -> None:
     aside = temporary(target, ASIDE)
     os.rename(target, aside)
     try:
-        os.rename(new, target)
+        _rename_folder(new, target)
+    except FileExistsError:  # another writer came between
+        remove(aside)
+        raise
     except BaseException:
         if not os.path.lexists(target):
             os.rename(aside, target)

@@ -80,7 +80,7 @@ def _of(path: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
     digest = _digest(path.name)
     try:
         names = os.listdir(path.parent)
-    except OSError:
+    except (OSError, ValueError):  # a zero byte
         return
     for name in names:
         match = _NAME.fullmatch(name)

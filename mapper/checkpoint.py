@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # Names of the safetensors format, which every container's dtypes are translated to.
 DTYPE_BYTES: Mapping[str, float] = {
-    "F64": 8, "I64": 8, "U64": 8, "C64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
+    "C128": 16, "F64": 8, "I64": 8, "U64": 8, "C64": 8, "C32": 4, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
     "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1, "I8": 1, "U8": 1, "BOOL": 1, "F4": 0.5,
 }  # fmt: skip
 
@@ -51,6 +51,8 @@ class Checkpoint:
     foreign: list[str] = field(
         default_factory=list
     )  # what a pickle asks to call besides tensors; never called
+
+    document: dict[str, Any] | None = None  # of what mapper saved: `mapper.sources.saved` says what is in it
 
     @property
     def parameters(self) -> int:

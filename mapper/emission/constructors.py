@@ -21,7 +21,7 @@ from mapper.rulebook.flows import aligned
 TORCH_DTYPES = {
     "F64": "torch.float64", "F32": "torch.float32", "F16": "torch.float16", "BF16": "torch.bfloat16", "I64": "torch.int64",
     "I32": "torch.int32", "I16": "torch.int16", "I8": "torch.int8", "U8": "torch.uint8", "BOOL": "torch.bool", "U16": "torch.uint16",
-    "U32": "torch.uint32", "U64": "torch.uint64", "C64": "torch.complex64", "F8_E4M3": "torch.float8_e4m3fn",
+    "U32": "torch.uint32", "U64": "torch.uint64", "C64": "torch.complex64", "C128": "torch.complex128", "C32": "torch.complex32", "F8_E4M3": "torch.float8_e4m3fn",
     "F8_E5M2": "torch.float8_e5m2", "F8_E4M3FNUZ": "torch.float8_e4m3fnuz", "F8_E5M2FNUZ": "torch.float8_e5m2fnuz",
     "F8_E8M0": "torch.float8_e8m0fnu", "F4": "torch.float4_e2m1fn_x2",
 }  # fmt: skip

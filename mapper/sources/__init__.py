@@ -49,8 +49,9 @@ def open_source(
         from mapper.sources.package import open_package
 
         return open_package(text.removeprefix(PACKAGE))
-    if _exists(text):
-        return open_directory(text, directory_name(text)) if os.path.isdir(text) else open_file(text)
+    place = _place(text)
+    if _exists(place):
+        return open_directory(place, directory_name(text)) if os.path.isdir(place) else open_file(place)
     if not isinstance(source, str) or _is_path(text):
         raise MissingSourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
     return _open_id(text, purpose, revision, catalogue)
@@ -64,6 +65,15 @@ def _open_object(source: Any) -> Checkpoint:
     if hasattr(source, "state_dict"):
         return open_module(source)
     raise TypeError(f"a source is a path, a name, a manifest or a module, not {type(source).__name__}")
+
+
+def _place(path: str) -> str:
+    """Where what `path` names is: a writer that was killed may have left it beside."""
+    if os.path.exists(path):
+        return path
+    from mapper._files import standing
+
+    return os.fspath(standing(path))
 
 
 def _exists(path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MissingSourceError, SourceError, listed, shorten
-from mapper.sources import safetensors, sharded
+from mapper.sources import safetensors, saved, sharded
 from mapper.sources.documents import read_config
 from mapper.sources.files import (
     LATER_SUFFIXES,
@@ -111,13 +111,18 @@ def open_directory(path: str | Path, source: str) -> Checkpoint:
         raise MissingSourceError(f"{source}: no such directory; check the path") from None
     except OSError as error:
         raise SourceError(f"{source}: the directory cannot be read: {str(error.strerror).lower()}") from error
+    document = saved.read_folder_document(path, source)
+    if document is not None:
+        names = [name for name in names if name != saved.AUX]
     choice = choose(names, source)
     config = sibling_config(path)
     if choice.listing is not None:
         shards = sharded.open_index(os.path.join(path, choice.listing), open_shard)
     else:
         shards = [open_shard(os.path.join(path, name)) for name in choice.files]
-    return joined(shards, source, config, [choice.note] if choice.note else [])
+    if document is not None and os.path.lexists(os.path.join(path, saved.AUX)):
+        shards.append(open_shard(os.path.join(path, saved.AUX)))
+    return joined(shards, source, config, [choice.note] if choice.note else [], document)
 
 
 def directory_name(path: str | Path) -> str:

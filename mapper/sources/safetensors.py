@@ -70,6 +70,7 @@ def _table(header: bytes, name: str, size: int) -> Shard:
     exact = str if b"true" in header or b"false" in header else tuple  # as a key, True is equal to 1
     shard, spans = _entries(entries, name, 8 + len(header), exact)
     _check_spans(spans, name, 8 + len(header), size)
+    shard.metadata = metadata or {}
     return shard
 
 

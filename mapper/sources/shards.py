@@ -31,6 +31,7 @@ class Shard:
     stamp: tuple[int, ...] = ()  # tells the file from another that takes its place; of local files
     notes: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)  # as in a Checkpoint
+    metadata: dict[str, Any] = field(default_factory=dict)  # of a safetensors header, unchecked
 
 
 def check_names(keys: Collection[str], file: str) -> None:
@@ -87,9 +88,19 @@ def check_shape(shape: object, key: str, file: str) -> tuple[int, ...]:
 
 
 def joined(
-    shards: list[Shard], source: str, config: dict[str, Any] | None, notes: Iterable[str] = ()
+    shards: list[Shard],
+    source: str,
+    config: dict[str, Any] | None,
+    notes: Iterable[str] = (),
+    document: dict[str, Any] | None = None,
 ) -> Checkpoint:
-    """The checkpoint that `shards` are together. Its tensors stand in the order of the files."""
+    """The checkpoint that `shards` are together. Its tensors stand in the order of the files.
+
+    `document` is that of a folder which mapper saved; a file has it in its header.
+    """
+    from mapper.sources import saved  # which reads manifests, and they names of tensors, from here
+
+    document = document or saved.document_of(shards)
     tensors = dict(shards[0].tensors)
     for shard in shards[1:]:
         twice = tensors.keys() & shard.tensors.keys()
@@ -99,7 +110,7 @@ def joined(
                 "contradict each other"
             )
         tensors.update(shard.tensors)
-    if not tensors:
+    if not tensors and document is None:
         raise FormatError(f"{source}: no tensors in it")
     if len(tensors) > limits.TENSORS:
         raise FormatError(f"{source}: {len(tensors):,} tensors, at most {limits.TENSORS:,} are read")
@@ -110,6 +121,8 @@ def joined(
     if len(paths) == len(shards):
         checkpoint.weights = paths
         checkpoint.read = lambda names: read(shards, names)
+    if document is not None:
+        saved.apply(checkpoint, document)
     return checkpoint
 
 

@@ -100,7 +100,7 @@ def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _write(file: BinaryIO, raw: torch.Tensor) -> None:
-    view = memoryview(raw.numpy())
+    view = memoryview(raw.numpy().data)
     for start in range(0, len(view), PIECE):
         part = view[start : start + PIECE]
         while len(part):  # an unbuffered file may take less
