@@ -59,13 +59,17 @@ def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """In the machine's byte order, without steps backwards, writable: what torch can share; else a copy of it."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
+    array = array.view(array.dtype.str)  # torch knows one of two types of one size, long and not long long
     backwards = any(step < 0 or step % array.itemsize for step in array.strides)
     return array.copy() if backwards or not array.flags.writeable or not array.flags.aligned else array
 
 
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The bytes of a tensor of any dense type, in row order, as a flat uint8 tensor on the CPU."""
-    whole = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    bare = tensor.detach().resolve_conj().resolve_neg()
+    if bare.element_size() == 1:
+        bare = bare.view(torch.uint8)  # the types of fewer than 8 bits cannot be copied as what they are
+    whole = bare.cpu().contiguous()
     if not whole.numel():
         return torch.empty(0, dtype=torch.uint8)
     # view(-1) keeps the stride of a single element, and then other sizes cannot be viewed
