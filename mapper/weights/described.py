@@ -12,19 +12,13 @@ from torch import nn
 from mapper import limits
 from mapper.errors import FormatError, UnsupportedLeaf
 from mapper.weights.arrays import from_raw, raw_bytes
+from mapper.weights.container import NAMES
 from mapper.weights.numpy_types import numpy_dtype, numpy_type_node
 from mapper.weights.plain import Read, dtype_value, extents, payload, payload_bytes, shorten_json
 
-# What safetensors writes and gives back to torch as it was; of every other type the bytes are stored.
-NATIVE = {
-    getattr(torch, name)
-    for name in (
-        *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
-        *("float16", "bfloat16", "float32", "float64", "complex64", "float8_e4m3fn", "float8_e5m2"),
-    )
-}
 _NUMPY_NATIVE = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 _NUMPY_NATIVE |= {np.dtype(word) for word in ("?", "f2", "f4", "f8", "c8")}
+_NUMPY_TYPES = {torch.from_numpy(np.empty(0, dtype)).dtype for dtype in _NUMPY_NATIVE}
 
 
 def tensor_node(tensor: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -41,7 +35,7 @@ def tensor_node(tensor: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
     order = _dense_order(stored)
     if order is not None:
         stored, node["order"] = stored.permute(order), order
-    if stored.dtype not in NATIVE or stored.dim() > limits.DIMENSIONS:
+    if stored.dtype not in NAMES or stored.dim() > limits.DIMENSIONS:
         node |= {"dtype": str(stored.dtype).removeprefix("torch."), "shape": list(stored.shape)}
         stored = raw_bytes(stored)
     return stored, node
@@ -141,13 +135,10 @@ def array_value(stored: torch.Tensor, node: dict[str, Any]) -> np.ndarray[Any, A
 
 
 def _plain_array(stored: torch.Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    array = stored.numpy() if stored.dtype in NATIVE - _NOT_NUMPY else np.empty(0, "V1")
+    array = stored.numpy() if stored.dtype in _NUMPY_TYPES else np.empty(0, "V1")
     if array.dtype != dtype:
         raise FormatError(f"an array of {dtype} is stored as {stored.dtype}")
     return array.view(dtype)  # of the types with two names (long, long long) the one that was saved
-
-
-_NOT_NUMPY = {torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}
 
 
 def _raw_array(stored: torch.Tensor, dtype: np.dtype[Any], shape: Any) -> np.ndarray[Any, Any]:
