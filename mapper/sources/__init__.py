@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PURPOSES = ("headers", "weights")
 PACKAGE = "package:"
 FILE_SUFFIXES = (
-    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".gz", ".onnx", ".npz", ".gguf", ".msgpack",
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".gz", ".onnx", ".npz", ".npy", ".gguf", ".msgpack",
     ".h5",
 )  # fmt: skip
 

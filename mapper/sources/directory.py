@@ -26,6 +26,7 @@ from mapper.sources.manifest import GZIP, open_manifest
 from mapper.sources.shards import Shard, joined
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+ARRAY_SUFFIX = ".npy"
 MANIFEST_SUFFIXES = (".json", ".json.gz")
 INDEX_SUFFIX = ".index.json"
 # Files of a training run that stand beside a model and hold no part of it.
@@ -58,6 +59,7 @@ def choose(names: Iterable[str], source: str) -> Choice:
     for suffixes, standard in (
         ((".safetensors",), "model.safetensors"),
         (TORCH_SUFFIXES, "pytorch_model.bin"),
+        ((".npz",), "model.npz"),
     ):
         files = [name for name in present if name.endswith(suffixes)]
         indices = [
@@ -66,6 +68,9 @@ def choose(names: Iterable[str], source: str) -> Choice:
         choice = _choose_one_format(files, indices, standard, source)
         if choice is not None:
             return choice
+    arrays = [name for name in present if name.endswith(ARRAY_SUFFIX)]  # each is one tensor
+    if arrays:
+        return Choice(arrays)
     later = [name for name in present if name.lower().endswith(tuple(LATER_SUFFIXES))]
     if later:
         word = next(word for suffix, word in LATER_SUFFIXES.items() if later[0].lower().endswith(suffix))
@@ -79,7 +84,7 @@ def choose(names: Iterable[str], source: str) -> Choice:
         else "expected model.safetensors"
     )
     raise MissingSourceError(
-        f"{source}: no weights ({hint}); give a directory with .safetensors, .bin, .pt or .pth files"
+        f"{source}: no weights ({hint}); give a directory with .safetensors, .bin, .pt, .pth or .npz files"
     )
 
 
@@ -171,13 +176,18 @@ def open_shard(path: str | Path) -> Shard:
 
 def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
     """The table of an open weight file, by its first bytes. Without `offsets` it cannot be read from."""
-    from mapper.sources import torch_legacy, torch_zip
+    from mapper.sources import npy, npz, torch_legacy, torch_zip, zips
 
     start = file.read(SNIFFED)
     file.seek(0)
     refuse_impostor(start, size, name)
-    if start.startswith(torch_zip.MAGIC):
-        return torch_zip.read_header(file, size, name, offsets=offsets)
+    if zips.is_zip(start):
+        archive, records = zips.open_records(file, name)
+        if npz.is_npz(records, name):
+            return npz.read_header(file, records, size, name)
+        return torch_zip.read_header(file, archive, size, name, offsets=offsets)
+    if start.startswith(npy.MAGIC):
+        return npy.read_file(file, size, name)
     if torch_legacy.is_legacy(start):
         return torch_legacy.read_header(file, size, name, offsets=offsets)
     if name.endswith(".safetensors") or safetensors.has_header(start):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,9 @@ class Shard:
     strides: dict[str, tuple[int, ...]] = field(
         default_factory=dict
     )  # in elements; only of tensors that are not contiguous
+    decoded: dict[str, Callable[[memoryview], torch.Tensor]] = field(
+        default_factory=dict
+    )  # of tensors whose bytes are written otherwise: what makes them of the whole file
     path: str | None = None  # None: a remote file
     size: int = 0  # bytes of the file
     stamp: tuple[int, ...] = ()  # tells the file from another that takes its place; of local files

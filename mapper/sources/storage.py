@@ -52,6 +52,8 @@ def _map(descriptor: int, size: int) -> mmap.mmap:
 
 def _tensor(mapped: mmap.mmap, shard: Shard, name: str) -> torch.Tensor:
     shape, dtype_name = shard.tensors[name]
+    if name in shard.decoded:
+        return shard.decoded[name](memoryview(mapped))
     dtype = torch_dtype(dtype_name, name)
     if dtype_name == "F4":  # torch counts pairs of four-bit numbers
         shape = (*shape[:-1], shape[-1] // 2)
@@ -69,7 +71,7 @@ def _tensor(mapped: mmap.mmap, shard: Shard, name: str) -> torch.Tensor:
 
 def _flat(mapped: mmap.mmap, dtype: torch.dtype, count: int, offset: int, width: float) -> torch.Tensor:
     if offset % max(int(width), 1):  # the format allows it, vector instructions may not
-        start = bytearray(mapped[offset : offset + int(count * width)])
+        start = bytearray(memoryview(mapped)[offset : offset + int(count * width)])
         return torch.frombuffer(start, dtype=dtype, count=count)
     return torch.frombuffer(mapped, dtype=dtype, count=count, offset=offset)
 

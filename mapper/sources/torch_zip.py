@@ -7,28 +7,24 @@ from typing import BinaryIO
 
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES
-from mapper.errors import FormatError, SourceError, listed, shorten
+from mapper.errors import FormatError, listed, shorten
 from mapper.sources.pickles import StoredTensor, interpret
 from mapper.sources.shards import Shard
 from mapper.sources.state_dict import take_tensors
+from mapper.sources.zips import archive_errors, is_plain, start_of
 
-MAGIC = b"PK\x03\x04"
-LOCAL_HEADER_BYTES = 30
 SMALL = 64  # bytes of the record that names the byte order
 
 
-def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
+def read_header(
+    file: BinaryIO, archive: zipfile.ZipFile, size: int, name: str, *, offsets: bool = True
+) -> Shard:
     """The table of the zip `file`: its directory and pickle, with `offsets` the records' headers too."""
-    try:
-        archive = zipfile.ZipFile(file)
-        records = _records(archive, name)
-        prefix = _prefix(records, name)
+    records = {entry.filename: entry for entry in archive.infolist()}
+    prefix = _prefix(records, name)
+    with archive_errors(name):
         _check_byte_order(archive, records.get(prefix + "byteorder"), name)
         pickle = _content(archive, records[prefix + "data.pkl"], name, limits.HEADER_BYTES)
-    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"{name}: a damaged zip file ({str(error).lower()}); download it again") from error
     value, _, made, foreign = interpret(pickle, name)
     shard = Shard(name, "torch", {}, size=size, foreign=foreign)
     found = take_tensors(value, made, shard)
@@ -38,19 +34,9 @@ def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -
         _check_record(record, key, tensor, name)
         if offsets and record is not None:
             if tensor.storage.key not in starts:
-                starts[tensor.storage.key] = _start(file, record, size, name)
+                starts[tensor.storage.key] = start_of(file, record, size, name)
             shard.offsets[key] = starts[tensor.storage.key] + int(tensor.offset * DTYPE_BYTES[tensor.dtype])
     return shard
-
-
-def _records(archive: zipfile.ZipFile, name: str) -> dict[str, zipfile.ZipInfo]:
-    entries = archive.infolist()
-    if len(entries) > limits.TENSORS:
-        raise FormatError(f"{name}: {len(entries):,} records, at most {limits.TENSORS:,} are read")
-    records = {entry.filename: entry for entry in entries}
-    if len(records) != len(entries):
-        raise FormatError(f"{name}: {len(entries) - len(records)} records of the zip file stand there twice")
-    return records
 
 
 def _prefix(records: dict[str, zipfile.ZipInfo], name: str) -> str:
@@ -61,11 +47,6 @@ def _prefix(records: dict[str, zipfile.ZipInfo], name: str) -> str:
     if len(pickles) > 1:
         raise FormatError(f"{name}: {len(pickles)} pickles where one is expected: {listed(pickles)}")
     if not pickles:
-        if any(record.endswith(".npy") for record in records):
-            raise SourceError(
-                f"{name}: a file of the format npz, which is recognised but not read yet; give a "
-                "safetensors file"
-            )
         if any(record.rpartition("/")[2] == "archive_format" for record in records):
             raise FormatError(
                 f"{name}: a program of torch.export, recognised but not read yet; save its state dict"
@@ -90,11 +71,7 @@ def _content(archive: zipfile.ZipFile, record: zipfile.ZipInfo, name: str, limit
 
 
 def _check_stored(record: zipfile.ZipInfo, name: str) -> None:
-    if (
-        record.compress_type != zipfile.ZIP_STORED
-        or record.compress_size != record.file_size
-        or record.flag_bits & 1
-    ):
+    if not is_plain(record):
         seen = f"{shorten(record.filename)} is compressed or encrypted"
         raise FormatError(
             f"{name}: {seen}, and torch.save writes plain records; load it with torch and save it again"
@@ -118,23 +95,3 @@ def _check_record(record: zipfile.ZipInfo | None, key: str, tensor: StoredTensor
     if record.file_size < needed:
         seen = f"{record.file_size:,} bytes where its storage has {needed:,}"
         raise FormatError(f"{name}: the record of tensor {shorten(key)} has {seen}; download it again")
-
-
-def _start(file: BinaryIO, record: zipfile.ZipInfo, size: int, name: str) -> int:
-    """Where the record's bytes start: torch pads its local header, to align the data."""
-    file.seek(record.header_offset)
-    header = file.read(LOCAL_HEADER_BYTES)
-    if len(header) < LOCAL_HEADER_BYTES or not header.startswith(MAGIC):
-        raise FormatError(
-            f"{name}: no record at byte {record.header_offset:,}, where {shorten(record.filename)} should be"
-        )
-    start = (
-        record.header_offset
-        + LOCAL_HEADER_BYTES
-        + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-    )
-    if start + record.file_size > size:
-        raise FormatError(
-            f"{name}: {shorten(record.filename)} ends after the file's {size:,} bytes; download it again"
-        )
-    return start

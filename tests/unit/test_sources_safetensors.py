@@ -208,7 +208,6 @@ LATER = {
     "model.gguf": (b"GGUF\x03\0\0\0" + bytes(40), "GGUF"),
     "pytorch_model.bin": (b"GGUF\x03\0\0\0" + bytes(40), "GGUF"),
     "model.onnx": (b"\x08\x07\x12\x07pytorch" + bytes(40), "ONNX"),
-    "weights.npz": (b"PK\x05\x06" + bytes(18), "npz"),
     "flax_model.msgpack": (b"\x81\xa6params" + bytes(40), "Flax msgpack"),
     "tf_model.h5": (b"\x89HDF\r\n\x1a\n" + bytes(40), "HDF5"),
 }

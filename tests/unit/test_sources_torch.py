@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from mapper import limits
-from mapper.errors import FormatError, MapperError, SourceError
+from mapper.errors import FormatError, MapperError
 from mapper.sources import open_source, pickles
 
 LEGACY = {"_use_new_zipfile_serialization": False}
@@ -355,7 +355,7 @@ def test_other_files_with_these_suffixes_are_named(tmp_path: Path) -> None:
     (tmp_path / "y.bin").write_bytes(pickle.dumps({"a": 1}))
     assert "a pickle that torch.save did not write" in refusal(tmp_path / "y.bin", FormatError)
     assert "without data.pkl" in refusal(archive(tmp_path / "z.pt", {"a": b"b"}), FormatError)
-    assert "the format npz" in refusal(archive(tmp_path / "z.pt", {"a.npy": b"b"}), SourceError)
+    assert "'a' is no array of NumPy" in refusal(archive(tmp_path / "z.pt", {"a.npy": b"b"}), FormatError)
     (tmp_path / "w.bin").write_bytes(b"\x01\x02\x03\x04 something")
     assert "no known container of weights; it starts with '\\x01\\x02\\x03\\x04 som'" in refusal(
         tmp_path / "w.bin", FormatError

@@ -1,0 +1,74 @@
+"""Zip archives as containers of weights: the directory, and where each record's bytes lie."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from mapper import limits
+from mapper.errors import FormatError, shorten
+
+MAGIC = b"PK\x03\x04"
+EMPTY = b"PK\x05\x06"  # how an archive without records starts
+LOCAL_HEADER_BYTES = 30
+ENCRYPTED = 1
+PLAIN, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+
+
+def is_zip(start: bytes) -> bool:
+    """Whether a file that starts so is a zip archive."""
+    return start.startswith((MAGIC, EMPTY))
+
+
+@contextmanager
+def archive_errors(name: str) -> Iterator[None]:
+    """What the standard library says against the archive `name`, as FormatError."""
+    try:
+        yield
+    except FormatError:  # a ValueError too
+        raise
+    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
+        raise FormatError(f"{name}: a damaged zip file ({str(error).lower()}); download it again") from error
+
+
+def open_records(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
+    """The archive in `file` and its records by name. Only its directory is read."""
+    with archive_errors(name):
+        archive = zipfile.ZipFile(file)
+    entries = archive.infolist()
+    if len(entries) > limits.TENSORS:
+        raise FormatError(f"{name}: {len(entries):,} records, at most {limits.TENSORS:,} are read")
+    records = {entry.filename: entry for entry in entries}
+    if len(records) != len(entries):
+        raise FormatError(f"{name}: {len(entries) - len(records)} records of the zip file stand there twice")
+    return archive, records
+
+
+def is_plain(record: zipfile.ZipInfo) -> bool:
+    """Whether the record's bytes stand in the archive as they are."""
+    return (
+        record.compress_type == PLAIN
+        and record.compress_size == record.file_size
+        and not record.flag_bits & ENCRYPTED
+    )
+
+
+def start_of(file: BinaryIO, record: zipfile.ZipInfo, size: int, name: str) -> int:
+    """Where the record's bytes start in the file of `size` bytes: its local header may be padded."""
+    header = b""
+    if 0 <= record.header_offset < size:
+        file.seek(record.header_offset)
+        header = file.read(LOCAL_HEADER_BYTES)
+    if len(header) < LOCAL_HEADER_BYTES or not header.startswith(MAGIC):
+        raise FormatError(
+            f"{name}: no record at byte {record.header_offset:,}, where {shorten(record.filename)} should be"
+        )
+    lengths = (int.from_bytes(header[at : at + 2], "little") for at in (26, 28))  # of its name, of its extras
+    start = record.header_offset + LOCAL_HEADER_BYTES + sum(lengths)
+    if start + record.compress_size > size:
+        raise FormatError(
+            f"{name}: {shorten(record.filename)} ends after the file's {size:,} bytes; download it again"
+        )
+    return start

@@ -1,0 +1,55 @@
+"""Changed bytes in a file of any container: an error that names it, or a table; never another exception."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mapper.errors import MapperError
+from mapper.sources import open_source
+
+ARRAYS = {
+    "a": np.arange(6.0).reshape(2, 3),
+    "b": np.ones(2, ">i2"),
+    "c": np.asfortranarray(np.ones((2, 2), "f4")),
+}
+
+
+def written(save: Callable[..., None], *arguments: object, **arrays: object) -> bytes:
+    held = io.BytesIO()
+    save(held, *arguments, **arrays)
+    return held.getvalue()
+
+
+SAMPLES = {
+    "stored.npz": written(np.savez, **ARRAYS),
+    "deflated.npz": written(np.savez_compressed, **ARRAYS),
+    "array.npy": written(np.save, ARRAYS["c"]),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=6),
+    cut=st.integers(0, 40),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_changed_bytes_give_an_error_or_a_table(
+    name: str, changes: list[tuple[int, int]], cut: int, tmp_path: Path
+) -> None:
+    data = bytearray(SAMPLES[name])
+    for at, value in changes:
+        data[at % len(data)] = value
+    (tmp_path / name).write_bytes(data[: len(data) - cut] if cut > 20 else data)
+    try:
+        checkpoint = open_source(tmp_path / name, purpose="weights")
+        assert checkpoint.read is not None
+        checkpoint.read(list(checkpoint.tensors))
+    except MapperError as error:
+        assert "\n" not in str(error)
