@@ -16,7 +16,7 @@ from mapper.weights.matching import Matcher, Plan
 from mapper.weights.message import explain
 from mapper.weights.modules import States, states_of
 from mapper.weights.order import by_position
-from mapper.weights.reading import Source, beginning, read_source, renamed, without_wrappers
+from mapper.weights.reading import Held, Source, Stored, beginning, read_source, renamed, without_wrappers
 from mapper.weights.report import LoadReport
 from mapper.weights.writing import write
 
@@ -56,8 +56,8 @@ def load_weights(
     plan = Matcher(states, source, casting, assign).run(_kept(states, source, filter))
     _check(plan.report, states, source, fatal)
     write(plan, assign, device)
-    give_extra_state(states, source)
     after(states, plan.report)
+    give_extra_state(states, source)
     _warn(plan, states, source, fatal)
     return plan.report
 
@@ -106,8 +106,7 @@ def _kept(states: States, source: Source, filter: Callable[[str, Any], bool] | N
         if path in states.modules:
             return states.modules[path]
         state = states.by_path.get(path)
-        leaf = source.leaves.get(path)
-        return state.tensor if state is not None else getattr(leaf, "value", leaf)
+        return state.tensor if state is not None else _shown(source.leaves.get(path))
 
     def keep(path: str) -> bool:
         if path not in verdicts:
@@ -117,25 +116,25 @@ def _kept(states: States, source: Source, filter: Callable[[str, Any], bool] | N
     return keep
 
 
+def _shown(leaf: Any) -> Any:
+    """What a filter sees of a leaf of the source: the caller's own object, or a header as a tensor on meta."""
+    if isinstance(leaf, Stored):
+        return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta")
+    return leaf.value if isinstance(leaf, Held) else leaf
+
+
 def _check(report: LoadReport, states: States, source: Source, fatal: frozenset[str]) -> None:
-    first = [*report.mismatched, *report.missing, *report.unexpected]
-    kinds = [kind for kind in KINDS if kind in fatal and getattr(report, kind)]
-    if not kinds:
-        return
-    offenders = [
-        entry
-        for kind in ("mismatched", "missing", "unexpected")
-        if kind in kinds
-        for entry in getattr(report, kind)
-    ]
-    assert first
-    path = offenders[0] if isinstance(offenders[0], str) else offenders[0].path
-    raise StructureError(explain(report, states, source, kinds), path, report)
+    order = ("mismatched", "missing", "unexpected")
+    offenders = [entry for kind in order if kind in fatal for entry in getattr(report, kind)]
+    if offenders:
+        first = offenders[0] if isinstance(offenders[0], str) else offenders[0].path
+        kinds = [kind for kind in KINDS if kind in fatal]
+        raise StructureError(explain(report, states, source, kinds), first, report)
 
 
 def _warn(plan: Plan, states: States, source: Source, fatal: frozenset[str]) -> None:
     real = any(state.tensor is not None for state in states.states)
-    if not (plan.report.loaded or plan.report.absent) and real and source.arrays():
+    if fatal != set(KINDS) and not (plan.report.loaded or plan.report.absent) and real and source.arrays():
         warnings.warn(
             "nothing was loaded: no path of the source is one of the model", UserWarning, stacklevel=3
         )

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 
 from mapper.weights import casting
+from mapper.weights.arrays import is_array
 from mapper.weights.modules import State, States, is_unshaped
-from mapper.weights.reading import Array, Held, Source, Stored
+from mapper.weights.reading import EXTRA, Array, Held, Source, Stored
 from mapper.weights.report import Cast, LoadReport, Mismatch
 
 
@@ -190,6 +192,17 @@ class Matcher:
                 self.report.ignored.append(path)
 
         self.report.unexpected += [path for path in self.source.strays if keep(path)]
+        self._extra_left_over(keep)
+
+    def _extra_left_over(self, keep: Callable[[str], bool]) -> None:
+        """Extra state for which the model has no module."""
+        for path, value in self.source.extra.items():
+            module = self.states.modules.get(path)
+            if module is not None and type(module).set_extra_state is not nn.Module.set_extra_state:
+                continue
+            key = f"{path}.{EXTRA}" if path else EXTRA
+            if keep(key):
+                (self.report.unexpected if is_array(value) else self.report.ignored).append(key)
 
     def _has_place(self, path: str) -> bool:
         return path in self.states.by_path

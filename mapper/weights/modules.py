@@ -11,6 +11,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
+from mapper._collector import collection_paused
+
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, _NormBase)  # _NormBase: BatchNorm*, InstanceNorm*
 
 
@@ -85,7 +87,12 @@ def walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def states_of(model: nn.Module) -> States:
-    """The states of a module (terms of section 1 of the README). No tensor is copied."""
+    """Every state of a module under every path. No tensor is copied."""
+    with collection_paused():
+        return _states_of(model)
+
+
+def _states_of(model: nn.Module) -> States:
     modules = dict(walk(model))
     found = States(modules[""], modules)
     known: dict[Any, State] = {}

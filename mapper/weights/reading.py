@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mapper.errors import FormatError, StructureError, shorten
+from mapper.errors import FormatError, StructureError, listed, shorten
 from mapper.weights.arrays import as_tensor, is_array, is_jax
 from mapper.weights.modules import States, states_of
 
@@ -237,15 +237,23 @@ def _from_checkpoint(source: Any) -> Source:
     from mapper.sources.storage import torch_dtype
 
     checkpoint = open_source(source, purpose="weights")
+    if checkpoint.foreign:
+        raise FormatError(
+            f"{checkpoint.source}: holds objects of other classes, {listed(checkpoint.foreign)}, which only code could "
+            "make; save the state dict alone"
+        )
     if checkpoint.read is None:
         raise FormatError(f"{checkpoint.source}: a manifest names tensors and has no weights to load")
     table = Source()
     for name, info in checkpoint.tensors.items():
         dtype = torch_dtype(info.dtype, name)
-        shape = (
-            (*info.shape[:-1], info.shape[-1] // 2) if info.dtype == "F4" else info.shape
-        )  # torch counts pairs
-        table.leaves[name] = Stored(name, tuple(shape), dtype, checkpoint.read)
+        pairs = info.dtype == "F4"  # of which torch counts pairs
+        shape = (*info.shape[:-1], info.shape[-1] // 2) if pairs else tuple(info.shape)
+        stored = Stored(name, shape, dtype, checkpoint.read)
+        if name == EXTRA or name.endswith(f".{EXTRA}"):
+            table.extra[name[: -len(EXTRA)].rstrip(".")] = stored.tensor()
+        else:
+            table.leaves[name] = stored
     document = getattr(checkpoint, "document", None) or {}
     for path in document.get("absent", ()):
         table.leaves.setdefault(path, False)

@@ -13,6 +13,7 @@ from mapper.weights.modules import State, is_unshaped
 from mapper.weights.reading import Held
 
 SPARE_BYTES = 16_000_000  # old values kept for undoing what cannot fail but for a broken tensor class
+UNCOPIED = (getattr(torch, "float4_e2m1fn_x2", None),)  # types whose elements torch moves as bytes alone
 
 
 def write(plan: Plan, assign: bool, device: Any) -> None:
@@ -52,7 +53,15 @@ def _write(each: Write, assign: bool, device: Any, undo: _Undo, used: set[int]) 
         if isinstance(value, int):
             target.fill_(value)
         else:
-            target.copy_(value)
+            _copy(target, value)
+
+
+def _copy(target: torch.Tensor, value: torch.Tensor) -> None:
+    if value.is_complex() and not target.is_complex():
+        value = value.real  # asked for by casting="unsafe"; torch would warn
+    if target.dtype in UNCOPIED and value.dtype == target.dtype:
+        target, value = target.view(torch.uint8), value.view(torch.uint8)
+    target.copy_(value)
 
 
 def _taken(each: Write, value: torch.Tensor, used: set[int]) -> torch.Tensor:
