@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UnsupportedLeaf,
     )
     from mapper.report import Report
+    from mapper.weights.differing import Diff, diff
     from mapper.weights.loading import load_weights
     from mapper.weights.looking import Tree, attributes, flatten, params, states, tree, unflatten
     from mapper.weights.report import LoadReport
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArchitectureError",
+    "Diff",
     "FlowError",
     "FormatError",
     "HintError",
@@ -57,6 +59,7 @@ __all__ = [
     "__version__",
     "attributes",
     "build",
+    "diff",
     "flatten",
     "generate",
     "inspect",
@@ -83,6 +86,8 @@ _HOMES = {
     "states": "mapper.weights.looking",
     "tree": "mapper.weights.looking",
     "unflatten": "mapper.weights.looking",
+    "Diff": "mapper.weights.differing",
+    "diff": "mapper.weights.differing",
 }
 
 

@@ -14,6 +14,7 @@ import mapper
 from mapper.cli.building import build
 from mapper.cli.commands import generate, inspect, verify
 from mapper.cli.completion import COMPLETE, completion
+from mapper.cli.differing import diff
 from mapper.cli.options import Group
 from mapper.cli.output import error_line
 from mapper.cli.rules import rules
@@ -32,6 +33,7 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's err
     mapper build    distilbert-base-uncased --out distilbert
     mapper generate distilbert-base-uncased -o model.py
     mapper verify   distilbert-base-uncased
+    mapper diff     distilbert-base-uncased ./fine-tuned
     """,
 )
 @click.version_option(mapper.__version__, "-V", "--version", message="mapper %(version)s")
@@ -43,7 +45,7 @@ def app() -> None:
     """
 
 
-for command in (inspect, build, generate, verify, rules, completion):
+for command in (inspect, build, generate, verify, diff, rules, completion):
     app.add_command(command)
 
 

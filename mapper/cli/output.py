@@ -24,8 +24,10 @@ def error_line(message: str) -> str:
     return f"error: {printable(' '.join(message.split()), limit=2_000)}"
 
 
-def paint() -> Paint:
-    """Colours where standard output is a terminal that may show them (https://no-color.org)."""
+def paint(when: str = "auto") -> Paint:
+    """Colours where standard output is a terminal that may show them (https://no-color.org); "always", or "never"."""
+    if when != "auto":
+        return coloured if when == "always" else plain
     return coloured if _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") else plain
 
 

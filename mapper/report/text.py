@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from mapper.architecture import Architecture, Fact
-from mapper.checkpoint import DTYPE_BYTES
+from mapper.checkpoint import DTYPE_BYTES, Checkpoint
 from mapper.report.chain import value_text
 from mapper.report.style import Paint, plain
 from mapper.report.tree import tree
@@ -39,31 +39,41 @@ def as_text(architecture: Architecture, paint: Paint = plain) -> str:
 
 def first_line(architecture: Architecture, paint: Paint = plain) -> str:
     """The source, its family and how far to trust the reading."""
+    return f"{paint('name', printable(architecture.checkpoint.source))}: {what_it_is(architecture, paint)}"
+
+
+def what_it_is(architecture: Architecture, paint: Paint = plain) -> str:
+    """The family and how far to trust the reading."""
     family = printable(architecture.family) if architecture.family else "no known family"
     if architecture.towers:
         family += " (" + ", ".join(f"{tower}: {name}" for tower, name in architecture.towers.items()) + ")"
     reading = paint(_STYLE.get(architecture.reading, "name"), architecture.reading)
-    return f"{paint('name', printable(architecture.checkpoint.source))}: {family}, {reading}"
+    return f"{family}, {reading}"
 
 
 def _head(architecture: Architecture, paint: Paint) -> str:
     checkpoint = architecture.checkpoint
-    stored = Counter[str]()
-    for info in checkpoint.tensors.values():
-        stored[info.dtype] += info.size
-    size = in_bytes(sum(count * DTYPE_BYTES.get(dtype, 0) for dtype, count in stored.items()))
-    dtypes = ", ".join(dtype for dtype, _ in stored.most_common(3))
     lines = [
         first_line(architecture, paint),
-        f"{counted(len(checkpoint.tensors), 'tensor')}, {rounded(checkpoint.parameters)} parameters"
-        + (f" ({dtypes}, {size})" if stored else "")
-        + f", {checkpoint.container}",
+        f"{stored(checkpoint)}, {checkpoint.container}",
         f"{architecture.reading}: {_meaning(architecture)}",
         *(f"note: {printable(note, limit=400)}" for note in [*checkpoint.notes, *architecture.notes]),
     ]
     if architecture.rules:
         lines.append(paint("faint", f"rules {architecture.rules}"))
     return "\n".join(lines)
+
+
+def stored(checkpoint: Checkpoint) -> str:
+    """`104 tensors, 22.7 million parameters (F32, I64, 90.9 MB)`."""
+    elements = Counter[str]()
+    for info in checkpoint.tensors.values():
+        elements[info.dtype] += info.size
+    size = in_bytes(sum(count * DTYPE_BYTES.get(dtype, 0) for dtype, count in elements.items()))
+    dtypes = ", ".join(dtype for dtype, _ in elements.most_common(3))
+    return f"{counted(len(checkpoint.tensors), 'tensor')}, {rounded(checkpoint.parameters)} parameters" + (
+        f" ({dtypes}, {size})" if elements else ""
+    )
 
 
 def _meaning(architecture: Architecture) -> str:

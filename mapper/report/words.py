@@ -44,12 +44,13 @@ def folded(keys: list[str]) -> list[str]:
     groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
     for key in keys:
         words = key.split(".")
-        shape = tuple("\0" if _is_index(word) else word for word in words)
-        groups.setdefault(shape, []).append(tuple(int(word) for word in words if _is_index(word)))
+        shape = tuple("\0" if is_index(word) else word for word in words)
+        groups.setdefault(shape, []).append(tuple(int(word) for word in words if is_index(word)))
     return [_named(shape, numbers) for shape, numbers in groups.items()]
 
 
-def _is_index(word: str) -> bool:
+def is_index(word: str) -> bool:
+    """Whether a word is a number as code writes it."""
     return word.isascii() and word.isdecimal() and len(word) < 10 and (word == "0" or word[0] != "0")
 
 

@@ -15,12 +15,18 @@ from mapper.sources.shards import check_names
 def open_module(module: Any) -> Checkpoint:
     """The checkpoint of a torch module: its state dict, and its config where it keeps one."""
     checkpoint = open_tensors(module.state_dict(), type(module).__name__)
+    checkpoint.config = config_of(module)
+    return checkpoint
+
+
+def config_of(module: Any) -> dict[str, Any] | None:
+    """The config that a module keeps as `.config`; None where it keeps none."""
     kept: Any = getattr(module, "config", None)
     config = kept.to_dict() if hasattr(kept, "to_dict") else kept
-    if isinstance(config, dict):
-        check_config(config, checkpoint.source)
-        checkpoint.config = config
-    return checkpoint
+    if not isinstance(config, dict):
+        return None
+    check_config(config, type(module).__name__)
+    return config
 
 
 def open_mapping(table: Mapping[str, Any]) -> Checkpoint:

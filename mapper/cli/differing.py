@@ -1,0 +1,56 @@
+"""`mapper diff`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from mapper.cli import options
+from mapper.cli.commands import DIFFERS
+from mapper.cli.options import Command
+from mapper.cli.output import paint, working
+
+
+@click.command(
+    cls=Command,
+    examples="""
+    mapper diff distilbert-base-uncased ./fine-tuned
+    mapper diff old.safetensors new.safetensors --values
+    mapper diff model.safetensors manifest.json --json > differences.json
+    mapper diff ./checkpoint ./copy --values --exit-code
+    """,
+)
+@click.argument("a", metavar="A", shell_complete=options.complete_files)
+@click.argument("b", metavar="B", shell_complete=options.complete_files)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document of the tensors that differ.")
+@click.option("--values", is_flag=True, help="Compare the weights too, a piece at a time; needs torch.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Red, green and yellow; auto: on a terminal that wants them.",
+)
+@click.option("--exit-code", is_flag=True, help="End with 3 if a tensor differs, as scripts like it.")
+def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: bool) -> int:
+    """Compare two checkpoints: what the models have that differs, then the tensors. Reads headers only.
+
+    A and B are each any SRC. A line starts with - for what only A has, + for what only B has, and ~ for what both
+    have but not alike; a part that only one of them has is one line.
+    """
+    import mapper
+
+    with working("comparing"):
+        found = mapper.diff(a, b, values=values)
+        text = json.dumps(found.as_dict(), allow_nan=False) if as_json else _text(found, color)
+    click.echo(text)
+    return DIFFERS if exit_code and not found.equal else 0
+
+
+def _text(found: object, color: str) -> str:
+    from mapper.report.difference import as_text
+    from mapper.weights.differing import Diff
+
+    assert isinstance(found, Diff)
+    return as_text(found, paint(color))

@@ -1,0 +1,350 @@
+"""What two readings say differently: blocks and roles, facts, flows, each with where it holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.architecture import Architecture, Block, Fact, Leaf, Place
+from mapper.report.words import counted
+
+Path = tuple[str, ...]  # role names from the root; elements of a list together
+# What a reader asks first; the rest follows by name.
+_FIRST = (
+    "layers",
+    "hidden_size",
+    "attention.heads",
+    "attention.kv_heads",
+    "attention.head_dim",
+    "rotary.base",
+)
+_IMPLIED = {
+    "attention.kv_heads": "attention.heads"
+}  # where only one side says it: as many as there are of these
+_DETAILS = 4  # facts named with a block that one side has
+ONLY = 8  # facts of one side that are named
+_ROLES = ("query", "key", "value", "output")  # in the order in which they are spoken of; others by name
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One difference: `subject` is `only` on side "a" or "b", or has the values `a` and `b`."""
+
+    subject: str
+    where: str = ""  # "24 attention blocks"; "" for the whole model
+    a: Any = None
+    b: Any = None
+    only: str = ""
+    defaults: str = ""  # sides whose value is a default of the rules: "a", "b", "ab"
+
+
+@dataclass
+class _Part:
+    """What stands at one role path, all elements of a list together."""
+
+    kind: str
+    count: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)  # of leaves
+    tensors: Counter[str] = field(default_factory=Counter)
+    flows: dict[str, None] = field(default_factory=dict)
+
+
+def contrasts(a: Architecture, b: Architecture) -> list[Contrast]:
+    """The differences, those of what there is before those of how it computes; exchanging the sides exchanges nothing else."""
+    parts = _parts(a.root), _parts(b.root)
+    facts = _facts(a), _facts(b)
+    alone = _alone(facts)
+    told = [*_roles(*parts, alone), *_tensors(*parts)]
+    values = list(_values(*facts, parts))
+    counts = [
+        item for item in _counts(*parts) if (item.a, item.b) not in {(same.a, same.b) for same in values}
+    ]
+    return [*told, *counts, *values, *_kinds(*parts), *_flows(*parts), *_remaining(alone, parts)]
+
+
+def words(name: str) -> str:
+    """A role or a fact as a person says it: `key_norm`, `attention.kv_heads`."""
+    name = name.replace("kv_", "key/value ").replace("moe", "mixture of experts")
+    return name.replace("_", " ").replace(".", " ")
+
+
+# ---------------------------------------------------------------------------------------------------------- parts
+def _parts(root: Block) -> dict[Path, _Part]:
+    found: dict[Path, _Part] = {
+        (): _Part(root.kind, 1, flows=dict.fromkeys([root.flow] if root.flow else []))
+    }
+    pending: list[tuple[Path, Block]] = [((), root)]
+    while pending:
+        path, block = pending.pop()
+        for role, value in block.roles.items():
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Leaf):
+                    _add_leaf(found, (*path, role), item)
+                elif any(True for _ in item.leaves()):  # others are steps of a flow, no parts of a model
+                    part = found.setdefault((*path, role), _Part(item.kind))
+                    part.count += item.home.instances
+                    part.flows |= dict.fromkeys([item.flow] if item.flow else [])
+                    pending.append(((*path, role), item))
+    return found
+
+
+def _add_leaf(found: dict[Path, _Part], path: Path, leaf: Leaf) -> None:
+    part = found.setdefault(path, _Part("leaf"))
+    part.count += leaf.place.instances
+    part.kinds[leaf.kind] += leaf.place.instances
+    for name in leaf.tensors:
+        part.tensors[name] += leaf.place.instances
+
+
+def _roles(a: dict[Path, _Part], b: dict[Path, _Part], alone: dict[str, list[Fact]]) -> Iterator[Contrast]:
+    """Blocks and leaves on one side, those of one block in one sentence; not what is inside of such a block."""
+    for side, mine, theirs in (("a", a, b), ("b", b, a)):
+        groups: dict[tuple[Path, int], list[str]] = {}
+        for path, part in mine.items():
+            if path not in theirs and path[:-1] in theirs:
+                groups.setdefault((path[:-1], part.count), []).append(path[-1])
+        for (above, count), roles in sorted(groups.items()):
+            details = _details(roles, alone[side])
+            yield Contrast(_joined(_ordered(roles), count) + details, _where(above, mine), only=side)
+
+
+def _details(roles: list[str], facts: list[Fact]) -> str:
+    """The sizes of a block that one side has; each is taken out of the facts that remain to be told."""
+    chosen = [fact for fact in facts if fact.name.partition(".")[0] in roles and _telling(fact.value)]
+    for fact in chosen:
+        facts.remove(fact)
+    shown = [f"{value_words(fact.value)} {words(fact.name.partition('.')[2])}" for fact in chosen[:_DETAILS]]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def _joined(roles: list[str], count: int) -> str:
+    """`query and key norms`: what ends in the same word together."""
+    by_last: dict[str, list[str]] = {}
+    for role in roles:
+        first, _, last = words(role).rpartition(" ") if role.endswith("_norm") else ("", "", words(role))
+        by_last.setdefault(last, []).append(first)
+    named = []
+    for last, firsts in by_last.items():
+        many = last == "norm" and (len(firsts) > 1 or count > 1)
+        named.append(f"{_and([first for first in firsts if first])} {last}{'s' if many else ''}".strip())
+    return _and(named)
+
+
+def _tensors(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
+    """Tensors that the same leaves have on one side alone: biases, for the most part."""
+    for side, mine, theirs in (("a", a, b), ("b", b, a)):
+        groups: dict[tuple[Path, str], list[str]] = {}
+        for path, part in mine.items():
+            other = theirs.get(path)
+            if (
+                not other
+                or len(part.tensors) <= len(other.tensors)
+                or part.kinds.keys() != other.kinds.keys()
+            ):
+                continue
+            for name in part.tensors.keys() - other.tensors.keys():
+                groups.setdefault((path[:-1], name), []).append(path[-1])
+        for (above, name), roles in sorted(groups.items()):
+            what = "biases" if name == "bias" and len(roles) > 1 else words(name)
+            yield Contrast(
+                f"{what} of {_and([words(role) for role in _ordered(roles)])}", _where(above, mine), only=side
+            )
+
+
+def _counts(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
+    """How many there are, where a block has another number of them: layers, experts, norms in some layers."""
+    for path in sorted(a.keys() & b.keys()):
+        counts = a[path].count, b[path].count
+        above = a[path[:-1]].count, b[path[:-1]].count
+        if counts[0] == counts[1] or counts[0] * above[1] == counts[1] * above[0]:
+            continue
+        if all(whole and count % whole == 0 for count, whole in zip(counts, above, strict=True)):
+            counts = counts[0] // above[0], counts[1] // above[1]
+        yield Contrast(_plural(path[-1]), _above(path[:-1], a, b), *counts)
+
+
+def _kinds(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
+    """Leaves of another kind, `LayerNorm` and `RMSNorm`; all roles with the same change in one sentence."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path in sorted(a.keys() & b.keys()):
+        kinds = " and ".join(sorted(a[path].kinds)), " and ".join(sorted(b[path].kinds))
+        if kinds[0] != kinds[1]:
+            groups.setdefault(kinds, []).append(words(path[-1]))
+    for (ours, theirs), roles in groups.items():
+        yield Contrast(_and(list(dict.fromkeys(roles))), "", ours, theirs)
+
+
+def _flows(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
+    """Flows of blocks that both have; the same change in several places is told once."""
+    groups: dict[tuple[str, str, str], None] = {}
+    for path in sorted(a.keys() & b.keys(), key=lambda path: (len(path), path)):
+        ours, theirs = ", ".join(sorted(a[path].flows)), ", ".join(sorted(b[path].flows))
+        if path and ours and theirs and ours != theirs:
+            groups[words(path[-1]), ours, theirs] = None
+    for subject, ours, theirs in groups:
+        yield Contrast(f"flow of {subject}", "", ours, theirs)
+
+
+# ---------------------------------------------------------------------------------------------------------- facts
+@dataclass
+class _Known:
+    """The facts of a reading: by name, and by name and role path."""
+
+    by_name: dict[str, list[Fact]] = field(default_factory=dict)
+    paths: dict[str, Path] = field(default_factory=dict)  # scope -> role path
+
+    def values(self, name: str, path: Path | None = None) -> list[Any]:
+        """Its different values, in order; of one role path, or of all."""
+        found: list[Any] = []
+        for fact in self.by_name.get(name, []):
+            if (path is None or self.path(fact) == path) and fact.value not in found:
+                found.append(fact.value)
+        return found
+
+    def path(self, fact: Fact) -> Path:
+        return self.paths.get(fact.at, (fact.at,))
+
+    def defaulted(self, name: str) -> bool:
+        return all(fact.evidence == "default" for fact in self.by_name.get(name, []))
+
+
+def _facts(architecture: Architecture) -> _Known:
+    known = _Known(paths=_scopes(architecture.root))
+    for fact in architecture.facts:
+        known.by_name.setdefault(fact.name, []).append(fact)
+    return known
+
+
+def _scopes(root: Block) -> dict[str, Path]:
+    """What facts call a place, as the role path of what stands there; the outermost where several do."""
+    found: dict[str, Path] = {"*": (), "": ()}
+    pending: list[tuple[Path, Block]] = [((), root)]
+    for path, block in pending:
+        for role, value in block.roles.items():
+            for item in value if isinstance(value, list) else [value]:
+                found.setdefault(_scope(item.place if isinstance(item, Leaf) else item.home), (*path, role))
+                if isinstance(item, Block):
+                    pending.append(((*path, role), item))
+    return found
+
+
+def _scope(place: Place) -> str:
+    return ".".join(part if isinstance(part, str) else "*" for part in place)
+
+
+def _alone(facts: tuple[_Known, _Known]) -> dict[str, list[Fact]]:
+    """Facts of one side that the other knows nothing of, without what the rules say by default."""
+    found: dict[str, list[Fact]] = {}
+    a, b = facts
+    for side, mine, theirs in (("a", a, b), ("b", b, a)):
+        found[side] = [
+            same[0]
+            for name, same in mine.by_name.items()
+            if name not in theirs.by_name and not mine.defaulted(name) and name not in _IMPLIED
+        ]
+    return found
+
+
+def _values(a: _Known, b: _Known, parts: tuple[dict[Path, _Part], dict[Path, _Part]]) -> Iterator[Contrast]:
+    """Facts that both sides know with different values: once for the whole model where it has one value."""
+    names = (a.by_name.keys() & b.by_name.keys()) | {
+        name for name in _IMPLIED if (name in a.by_name) != (name in b.by_name)
+    }
+    for name in sorted(names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)):
+        ours, theirs = (known.values(name) or known.values(_IMPLIED.get(name, "")) for known in (a, b))
+        if _alike(ours, theirs) or not (ours and theirs):
+            continue
+        if len(ours) == len(theirs) == 1:
+            yield _fact(name, "", ours[0], theirs[0], a, b)
+            continue
+        for path in sorted({a.path(fact) for fact in a.by_name.get(name, [])}):
+            mine, others = a.values(name, path), b.values(name, path)
+            if mine and others and not _alike(mine, others):
+                yield _fact(name, _above(path, *parts), _one(mine), _one(others), a, b)
+
+
+def _fact(name: str, where: str, ours: Any, theirs: Any, a: _Known, b: _Known) -> Contrast:
+    defaults = "".join(
+        side for side, known in (("a", a), ("b", b)) if name in known.by_name and known.defaulted(name)
+    )
+    return Contrast(_short(name), where, ours, theirs, defaults=defaults)
+
+
+def _short(name: str) -> str:
+    """`attention.kv_heads` is of an attention, as everyone knows; `norm.eps` is not without its norm."""
+    first, _, rest = name.partition(".")
+    return words(rest if first == "attention" and rest.endswith("heads") and rest != "heads" else name)
+
+
+def _alike(ours: list[Any], theirs: list[Any]) -> bool:
+    return len(ours) == len(theirs) and all(value in theirs for value in ours)
+
+
+def _one(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _remaining(
+    alone: dict[str, list[Fact]], parts: tuple[dict[Path, _Part], dict[Path, _Part]]
+) -> Iterator[Contrast]:
+    """What one side alone says, in one sentence; sizes and numbers only: a switch that is off says nothing."""
+    for side in "ab":
+        facts = [fact for fact in alone[side] if _telling(fact.value)]
+        named = [f"{words(fact.name)} {value_words(fact.value)}" for fact in facts]
+        if named:
+            more = f" and {counted(len(named) - ONLY, 'more fact')}" if len(named) > ONLY else ""
+            yield Contrast(", ".join(named[:ONLY]) + more, only=side)
+
+
+def _telling(value: Any) -> bool:
+    return value is not None and not isinstance(value, (bool, list, dict))
+
+
+def value_words(value: Any) -> str:
+    """`yes`, `1,000,000`, `1e-06`, `none`, a text as it is."""
+    from mapper.report.chain import value_text
+
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "none"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 and value >= 1000:
+        value = int(value)
+    return f"{value:,}" if isinstance(value, int) else value_text(value)
+
+
+# ----------------------------------------------------------------------------------------------------------- where
+def _where(path: Path, parts: dict[Path, _Part]) -> str:
+    """`24 attention blocks`, `the embeddings`; nothing for the model itself and its only tower."""
+    if not path or path == ("tower",):
+        return ""
+    count = parts[path].count
+    noun = words(path[-1])
+    tower = f" ({words(path[0])})" if len(path) > 1 and path[0] != "tower" else ""
+    if count == 1:
+        return f"the {noun}{tower}"
+    return f"{count:,} {noun if noun.endswith('s') else f'{noun} blocks'}{tower}"
+
+
+def _above(path: Path, a: dict[Path, _Part], b: dict[Path, _Part]) -> str:
+    """Which of several towers or heads a fact or a number is of."""
+    if not path or path[0] == "tower" or (path not in a and path not in b):
+        return ""
+    return words(path[0])
+
+
+def _plural(role: str) -> str:
+    noun = words(role)
+    return noun if noun.endswith("s") else f"{noun}s"
+
+
+def _ordered(roles: list[str]) -> list[str]:
+    """Query before key before value, and their norms alike."""
+    place = {role: at for at, role in enumerate(_ROLES)}
+    return sorted(roles, key=lambda role: (place.get(role.partition("_")[0], len(_ROLES)), role))
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""

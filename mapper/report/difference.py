@@ -1,0 +1,236 @@
+"""A comparison as text: the two sides, what their readings say differently, a line for each tensor, a summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mapper.report.contrast import Contrast, value_words
+from mapper.report.style import Paint, plain
+from mapper.report.text import stored, what_it_is
+from mapper.report.words import counted, is_index, printable, rounded
+
+if TYPE_CHECKING:
+    from mapper.weights.differing import Diff, Entry
+
+SHOWN = 15  # differences of the readings
+FOLDED = 4  # lines that differ in numbers only are one line, if there are so many
+_WIDTH = 80  # of the column of paths; a longer path pushes its own line only
+_NAME = 400  # characters of a path
+_STYLE = {"-": "bad", "+": "good", "~": "doubt"}
+
+Words = tuple[str, ...]
+Pattern = tuple[str | None, ...]  # a path with None for its numbers
+
+
+class Row(NamedTuple):
+    """One line: a path, a tensor or a whole subtree, and what may be said of several such lines together."""
+
+    mark: str
+    path: Words  # ends in "*" for a subtree
+    details: str
+    tensors: int = 1
+    elements: int = 0  # of a subtree
+    apart: float | None = None  # of values
+
+
+def as_text(diff: Diff, paint: Paint = plain) -> str:
+    """The whole comparison; ends without a newline. Equal sides are one line where their readings agree."""
+    parts = [*(_readings(diff, paint) if not diff.equal or diff.architecture else []), *_tensors(diff, paint)]
+    return "\n\n".join(part for part in [*parts, summary(diff, paint)] if part)
+
+
+def summary(diff: Diff, paint: Paint = plain) -> str:
+    """The last line: how many agree, and how many differ in what way."""
+    if diff.equal:
+        return f"{paint('good', 'equal')}: {counted(diff.common, 'tensor')}"
+    kinds = Counter(entry.kind for entry in diff.changed)
+    parts = [
+        f"{len(diff.only_a):,} only in A" if diff.only_a else "",
+        f"{len(diff.only_b):,} only in B" if diff.only_b else "",
+        *(f"{kinds[kind]:,} of another {kind}" for kind in ("shape", "dtype", "value") if kinds[kind]),
+    ]
+    told = ", ".join(part for part in parts if part)
+    return f"{paint('bad', 'different')}: {counted(diff.common, 'tensor')} the same, {told}"
+
+
+# -------------------------------------------------------------------------------------------------------- readings
+def _readings(diff: Diff, paint: Paint) -> Iterator[str]:
+    heads = []
+    for letter, name, side, reading in zip("AB", (diff.a, diff.b), diff.sides, diff.readings, strict=True):
+        what = what_it_is(reading, paint) if reading else paint("doubt", "no architecture can be read")
+        heads.append(f"{letter} {paint('name', printable(name))}: {what}; {stored(side.checkpoint)}")
+    yield "\n".join(heads)
+    told = [f"  {sentence(contrast)}" for contrast in diff.architecture]
+    more = [f"  and {counted(len(told) - SHOWN, 'more difference')}"] if len(told) > SHOWN else []
+    if told:
+        yield "\n".join([paint("title", "architecture"), *told[:SHOWN], *more])
+    elif all(diff.readings):
+        yield "the two readings say the same"
+
+
+def sentence(contrast: Contrast) -> str:
+    """`B has query and key norms in 28 attention blocks`, `key/value heads: 32 in A, 8 in B`."""
+    if contrast.only:
+        where = f" in {contrast.where}" if contrast.where else ""
+        return printable(f"{contrast.only.upper()} has {contrast.subject}{where}", limit=_NAME)
+    where = f" ({contrast.where})" if contrast.where else ""
+    values = [
+        f"{printable(value_words(value), limit=60)} in {side.upper()}{' (a default)' if side in contrast.defaults else ''}"
+        for side, value in (("a", contrast.a), ("b", contrast.b))
+    ]
+    return f"{printable(contrast.subject, limit=_NAME)}{printable(where)}: {', '.join(values)}"
+
+
+# --------------------------------------------------------------------------------------------------------- tensors
+def _tensors(diff: Diff, paint: Paint) -> Iterator[str]:
+    from mapper.weights.differing import natural
+
+    left, right = (side.table() for side in diff.sides)
+    rows = [
+        *_one_sided("-", diff.only_a, right),
+        *_one_sided("+", diff.only_b, left),
+        *(_changed(entry) for entry in diff.changed),
+    ]
+    rows.sort(key=lambda row: (natural(".".join(row.path)), row.mark))
+    shown = list(_folded(rows))
+    wide = min(max((len(row.path[0]) for row in shown), default=0), _WIDTH)
+    yield "\n".join(
+        paint(_STYLE[row.mark], f"{row.mark} {row.path[0]:{wide}}  {row.details}") for row in shown
+    )
+
+
+def _one_sided(mark: str, entries: Iterable[Entry], other: Iterable[str]) -> Iterator[Row]:
+    """A line for each subtree of which the other side has nothing, and for each tensor beside those."""
+    entries = list(entries)
+    known = _folders(other) if entries else set()
+    subtrees: dict[str, list[Entry]] = {}
+    for entry in entries:
+        subtrees.setdefault(_topmost(entry.path, known), []).append(entry)
+    for top, below in subtrees.items():
+        if len(below) == 1:
+            yield Row(mark, tuple(below[0].path.split(".")), _tensor(below[0]))
+        else:
+            elements = sum(_elements(entry) for entry in below)
+            yield Row(mark, (*top.split("."), "*"), "", len(below), elements)
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    """Every proper prefix of the paths, at their dots."""
+    found: set[str] = set()
+    for path in paths:
+        at = path.rfind(".")
+        while at >= 0 and path[:at] not in found:
+            found.add(path[:at])
+            at = path.rfind(".", 0, at)
+    return found
+
+
+def _topmost(path: str, known: set[str]) -> str:
+    """The shortest folder of the path that is not known; the path itself where all are."""
+    at = path.find(".")
+    while at >= 0:
+        if path[:at] not in known:
+            return path[:at]
+        at = path.find(".", at + 1)
+    return path
+
+
+def _changed(entry: Entry) -> Row:
+    path = tuple(entry.path.split("."))
+    if entry.kind == "value":
+        return Row("~", path, _tensor(entry.a), apart=float(entry.max_abs_diff))
+    if entry.kind == "dtype":
+        return Row("~", path, f"dtype  {entry.a['dtype']} → {entry.b['dtype']} {entry.a['shape']}")
+    return Row("~", path, f"shape  {_tensor(entry.a)} → {_tensor(entry.b)}")
+
+
+def _tensor(entry: dict[str, Any]) -> str:
+    return f"{entry['dtype']} {entry['shape']}"
+
+
+def _elements(entry: Entry) -> int:
+    count = 1
+    for extent in entry.shape:
+        count *= extent
+    return count
+
+
+# --------------------------------------------------------------------------------------------------------- folding
+def _folded(rows: list[Row]) -> Iterator[Row]:
+    """Rows that are equal but for the numbers in their paths as one; the path is one text now, safe to print."""
+    groups: dict[tuple[Any, ...], dict[tuple[int, ...], Row]] = {}
+    for row in rows:
+        pattern, numbers = _pattern(row.path)
+        key = (row.mark, pattern, row.details, row.tensors, row.elements, row.apart is None)
+        groups.setdefault(key, {})[numbers] = row
+    printed = {}  # by the first row of a line: there it stands
+    for (_, pattern, *_), by_numbers in groups.items():
+        for line, first in _lines(pattern, by_numbers):
+            printed[id(first)] = line
+    yield from (printed[id(row)] for row in rows if id(row) in printed)
+
+
+def _pattern(path: Words) -> tuple[Pattern, tuple[int, ...]]:
+    """The path without its numbers, and the numbers."""
+    numbered = [is_index(word) for word in path]
+    if not any(numbered):
+        return path, ()
+    pattern = tuple(None if is_number else word for word, is_number in zip(path, numbered, strict=True))
+    return pattern, tuple(int(word) for word, is_number in zip(path, numbered, strict=True) if is_number)
+
+
+def _lines(pattern: Pattern, by_numbers: dict[tuple[int, ...], Row]) -> Iterator[tuple[Row, Row]]:
+    """Few lines for the rows, each with its first row: one for all combinations of some numbers, if that is many."""
+    for box in _products(list(by_numbers)):
+        members = [by_numbers[numbers] for numbers in product(*box)]
+        if len(members) < FOLDED:
+            yield from ((_printed(row.path, [row]), row) for row in members)
+        else:
+            columns = iter(box)
+            path = tuple(_span(next(columns)) if word is None else word for word in pattern)
+            yield _printed(path, members), members[0]
+
+
+def _span(numbers: list[int]) -> str:
+    """`{0..5}`, `{0..10..2}` for even steps, else every number: what a line stands for is always known."""
+    if len(numbers) == 1:
+        return str(numbers[0])
+    step = numbers[1] - numbers[0]
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1, step)):
+        return f"{{{numbers[0]}..{numbers[-1]}{'' if step == 1 else f'..{step}'}}}"
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
+def _products(rows: list[tuple[int, ...]]) -> Iterator[tuple[list[int], ...]]:
+    """Tuples of numbers as products of lists of numbers, each tuple in one of them."""
+    if not rows or not rows[0]:
+        yield from (() for _ in rows[:1])
+        return
+    lasts: dict[tuple[int, ...], list[int]] = {}
+    for row in rows:
+        lasts.setdefault(row[:-1], []).append(row[-1])
+    heads: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for head, last in lasts.items():
+        heads.setdefault(tuple(sorted(last)), []).append(head)
+    for last_numbers, same in heads.items():
+        for box in _products(same):
+            yield (*box, list(last_numbers))
+
+
+def _printed(path: Words, members: list[Row]) -> Row:
+    """One row for all of its members, with its path as one text."""
+    row = members[0]
+    tensors = sum(member.tensors for member in members)
+    details = row.details
+    if row.path[-1] == "*" and row.tensors > 1:
+        elements = sum(member.elements for member in members)
+        details = f"{counted(tensors, 'tensor')}, {rounded(elements)} parameters"
+    elif row.apart is not None:
+        worst = max(members, key=lambda member: (member.apart != member.apart, member.apart))
+        details = f"value  {details}  largest difference {worst.apart:.3g}"
+    if len(members) > 1 and row.tensors == 1:
+        details += f"  {counted(tensors, 'tensor')}"
+    return row._replace(path=(printable(".".join(path), limit=_NAME),), details=details)

@@ -1,0 +1,123 @@
+"""One side of a comparison: any source of the tool as a table of tensors with its ties."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.errors import MapperError, SourceError
+from mapper.sources import open_source
+from mapper.sources.manifest import dtype_name
+from mapper.sources.memory import config_of
+from mapper.sources.shards import check_names
+
+if TYPE_CHECKING:
+    from mapper.architecture import Architecture
+
+
+@dataclass(frozen=True)
+class Side:
+    """A checkpoint, what it is called here, and which of its paths are another path's tensor."""
+
+    name: str
+    checkpoint: Checkpoint
+    tied: Mapping[str, str] = field(default_factory=dict)  # alias -> owner
+
+    def table(self) -> dict[str, TensorInfo]:
+        """Every path under which a tensor is known, those of ties that are stored once too."""
+        tensors = self.checkpoint.tensors
+        aliases = {alias: owner for alias, owner in self.tied.items() if alias not in tensors}
+        return {**tensors, **{alias: tensors[owner] for alias, owner in aliases.items() if owner in tensors}}
+
+    def ties(self) -> dict[str, list[str]]:
+        """For each path of a tie all paths of it."""
+        groups: dict[str, list[str]] = {}
+        for alias, owner in self.tied.items():
+            groups.setdefault(owner, [owner]).append(alias)
+        return {path: group for group in groups.values() for path in group}
+
+    def read(self, paths: Iterable[str]) -> dict[str, Any]:
+        """The tensors at these paths."""
+        stored = self.checkpoint.tensors
+        owners = {path: path if path in stored else self.tied[path] for path in paths}
+        assert self.checkpoint.read is not None
+        found = self.checkpoint.read(dict.fromkeys(owners.values()))
+        return {path: found[owner] for path, owner in owners.items()}
+
+    def reads_like(self, other: Side) -> bool:
+        """Whether inference sees the same: names, shapes, dtypes and config."""
+        mine, theirs = self.checkpoint, other.checkpoint
+        return mine.tensors == theirs.tensors and mine.config == theirs.config
+
+    def reading(self) -> Architecture | None:
+        """What the rules say it is; None where they cannot: a table of anything may be compared."""
+        from mapper.inference import infer
+        from mapper.rulebook.rulebook import rulebook_of
+
+        try:
+            return infer(self.checkpoint, rulebook_of(()))
+        except MapperError:
+            return None
+
+
+def open_side(source: Any, values: bool) -> Side:
+    """The side that `source` is, with a way to its weights where `values` are wanted."""
+    side = _opened(source, values)
+    if values and side.checkpoint.read is None:
+        raise SourceError(f"{side.checkpoint.source} is a manifest without weights; compare headers alone")
+    return side
+
+
+def _opened(source: Any, values: bool) -> Side:
+    if isinstance(source, (str, os.PathLike)):
+        name = source if isinstance(source, str) else Path(source)
+        checkpoint = open_source(name, purpose="weights" if values else "headers", catalogue=not values)
+        return Side(str(name), checkpoint, (checkpoint.document or {}).get("tied", {}))
+    if isinstance(source, Mapping) and _is_manifest(source):
+        checkpoint = open_source(source, purpose="headers")
+        return Side(checkpoint.source, checkpoint)
+    return _in_memory(source)
+
+
+def _is_manifest(source: Mapping[Any, Any]) -> bool:
+    """Whether a mapping describes tensors instead of having them."""
+    table = source["tensors"] if isinstance(source.get("tensors"), Mapping) else source
+    return bool(table) and all(_is_described(entry) for entry in table.values())
+
+
+def _is_described(entry: Any) -> bool:
+    shape = entry.get("shape") if isinstance(entry, Mapping) else entry
+    return isinstance(shape, (list, tuple)) and all(isinstance(extent, int) for extent in shape)
+
+
+def _in_memory(source: Any) -> Side:
+    """The arrays of a module or a tree, as a load would take them."""
+    from mapper.weights.modules import unwrapped
+    from mapper.weights.reading import read_source
+
+    found = read_source(source)
+    arrays = found.arrays()
+    if hasattr(source, "state_dict"):
+        source = unwrapped(source)
+    elif not arrays and found.leaves:
+        raise SourceError(
+            f"a {type(source).__name__} without arrays and without shapes; there is nothing to compare"
+        )
+    name = type(source).__name__
+    check_names(arrays, name)
+    table = {path: _info(array, path, name) for path, array in arrays.items()}
+    config = config_of(source) if hasattr(source, "state_dict") else None
+    checkpoint = Checkpoint(name, "memory", table, config)
+    checkpoint.read = lambda paths: {path: arrays[path].tensor() for path in paths}
+    return Side(name, checkpoint, found.tied)
+
+
+def _info(array: Any, path: str, name: str) -> TensorInfo:
+    info = TensorInfo(tuple(array.shape), dtype_name(array.dtype, path, name))
+    if info.dtype == "F4":  # torch counts pairs of four-bit numbers, files count numbers
+        info = TensorInfo((*info.shape[:-1], 2 * info.shape[-1]), "F4")
+    return info
