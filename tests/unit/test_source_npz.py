@@ -18,7 +18,7 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError
 from mapper.sources import open_source
 
-NUMBERS = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?", "c8"]
+NUMBERS = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?", "c8", "c16"]
 
 
 def saved(path: Path, compressed: bool = False, **arrays: Any) -> Path:

@@ -117,7 +117,7 @@ def test_metadata_is_no_tensor_and_a_file_without_tensors_is_no_checkpoint(tmp_p
 
 GOOD = entry([2], 0, 8)
 REFUSED: dict[str, tuple[Header | bytes, int, str]] = {
-    "unknown dtype": ({"a": entry([2], 0, 8, "F33")}, 8, "'a' has the dtype 'F33', known are F64"),
+    "unknown dtype": ({"a": entry([2], 0, 8, "F33")}, 8, "'a' has the dtype 'F33', known are C128"),
     "dtype of another type": ({"a": {**GOOD, "dtype": 3}}, 8, "has the dtype '3'"),
     "dtype that cannot be hashed": ({"a": {**GOOD, "dtype": {}}}, 8, "is described by"),
     "shape and span disagree": ({"a": entry([3], 0, 8)}, 8, "spans 8 bytes (0 to 8) but F32 [3] needs 12"),

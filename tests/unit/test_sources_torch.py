@@ -57,7 +57,7 @@ def views() -> dict[str, torch.Tensor]:
         },
         **{
             str(dtype): torch.randint(0, 2, (3,)).to(dtype)
-            for dtype in (torch.uint8, torch.bool, torch.complex64)
+            for dtype in (torch.uint8, torch.bool, torch.complex64, torch.complex128)
         },
     }
 
