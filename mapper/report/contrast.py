@@ -55,8 +55,8 @@ def contrasts(a: Architecture, b: Architecture) -> list[Contrast]:
     """The differences, those of what there is before those of how it computes; exchanging the sides exchanges nothing else."""
     parts = _parts(a.root), _parts(b.root)
     facts = _facts(a), _facts(b)
-    alone = _alone(facts)
-    told = [*_roles(*parts, alone), *_tensors(*parts)]
+    alone = _alone(facts, (a.checkpoint.config is None, b.checkpoint.config is None))
+    told = sorted([*_roles(*parts, alone), *_tensors(*parts)], key=lambda item: item.only)
     values = list(_values(*facts, parts))
     counts = [
         item for item in _counts(*parts) if (item.a, item.b) not in {(same.a, same.b) for same in values}
@@ -107,7 +107,7 @@ def _roles(a: dict[Path, _Part], b: dict[Path, _Part], alone: dict[str, list[Fac
                 groups.setdefault((path[:-1], part.count), []).append(path[-1])
         for (above, count), roles in sorted(groups.items()):
             details = _details(roles, alone[side])
-            yield Contrast(_joined(_ordered(roles), count) + details, _where(above, mine), only=side)
+            yield Contrast(_joined(_ordered(roles), count) + details, _where(above, mine, count), only=side)
 
 
 def _details(roles: list[str], facts: list[Fact]) -> str:
@@ -234,15 +234,16 @@ def _scope(place: Place) -> str:
     return ".".join(part if isinstance(part, str) else "*" for part in place)
 
 
-def _alone(facts: tuple[_Known, _Known]) -> dict[str, list[Fact]]:
-    """Facts of one side that the other knows nothing of, without what the rules say by default."""
-    found: dict[str, list[Fact]] = {}
+def _alone(facts: tuple[_Known, _Known], silent: tuple[bool, bool]) -> dict[str, list[Fact]]:
+    """Facts of one side that the other knows nothing of: no defaults, nor what a config says where the other has none."""
     a, b = facts
-    for side, mine, theirs in (("a", a, b), ("b", b, a)):
+    found: dict[str, list[Fact]] = {}
+    for side, mine, theirs, untold in (("a", a, b, silent[1]), ("b", b, a, silent[0])):
+        weak = {"default", "config"} if untold else {"default"}
         found[side] = [
             same[0]
             for name, same in mine.by_name.items()
-            if name not in theirs.by_name and not mine.defaulted(name) and name not in _IMPLIED
+            if name not in theirs.by_name and name not in _IMPLIED and {fact.evidence for fact in same} - weak
         ]
     return found
 
@@ -316,16 +317,16 @@ def value_words(value: Any) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------------- where
-def _where(path: Path, parts: dict[Path, _Part]) -> str:
-    """`24 attention blocks`, `the embeddings`; nothing for the model itself and its only tower."""
+def _where(path: Path, parts: dict[Path, _Part], count: int | None = None) -> str:
+    """`24 attention blocks`, `6 of 24 layers`, `the embeddings`; nothing for the model itself and its only tower."""
     if not path or path == ("tower",):
         return ""
-    count = parts[path].count
-    noun = words(path[-1])
+    whole, noun = parts[path].count, words(path[-1])
     tower = f" ({words(path[0])})" if len(path) > 1 and path[0] != "tower" else ""
-    if count == 1:
+    if whole == 1:
         return f"the {noun}{tower}"
-    return f"{count:,} {noun if noun.endswith('s') else f'{noun} blocks'}{tower}"
+    some = f"{count:,} of " if count is not None and count < whole else ""
+    return f"{some}{whole:,} {noun if noun.endswith('s') else f'{noun} blocks'}{tower}"
 
 
 def _above(path: Path, a: dict[Path, _Part], b: dict[Path, _Part]) -> str:

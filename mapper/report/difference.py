@@ -38,7 +38,10 @@ class Row(NamedTuple):
 
 def as_text(diff: Diff, paint: Paint = plain) -> str:
     """The whole comparison; ends without a newline. Equal sides are one line where their readings agree."""
-    parts = [*(_readings(diff, paint) if not diff.equal or diff.architecture else []), *_tensors(diff, paint)]
+    parts = [
+        *(_readings(diff, paint) if not diff.equal or diff.architecture else []),
+        tensors(diff, paint),
+    ]
     return "\n\n".join(part for part in [*parts, summary(diff, paint)] if part)
 
 
@@ -85,7 +88,8 @@ def sentence(contrast: Contrast) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------- tensors
-def _tensors(diff: Diff, paint: Paint) -> Iterator[str]:
+def tensors(diff: Diff, paint: Paint = plain) -> str:
+    """A line for each path that differs, a whole subtree, or many that differ in numbers only; in natural order."""
     from mapper.weights.differing import natural
 
     left, right = (side.table() for side in diff.sides)
@@ -97,7 +101,7 @@ def _tensors(diff: Diff, paint: Paint) -> Iterator[str]:
     rows.sort(key=lambda row: (natural(".".join(row.path)), row.mark))
     shown = list(_folded(rows))
     wide = min(max((len(row.path[0]) for row in shown), default=0), _WIDTH)
-    yield "\n".join(
+    return "\n".join(
         paint(_STYLE[row.mark], f"{row.mark} {row.path[0]:{wide}}  {row.details}") for row in shown
     )
 
@@ -106,10 +110,11 @@ def _one_sided(mark: str, entries: Iterable[Entry], other: Iterable[str]) -> Ite
     """A line for each subtree of which the other side has nothing, and for each tensor beside those."""
     entries = list(entries)
     known = _folders(other) if entries else set()
-    subtrees: dict[str, list[Entry]] = {}
+    subtrees: dict[tuple[str, bool], list[Entry]] = {}
     for entry in entries:
-        subtrees.setdefault(_topmost(entry.path, known), []).append(entry)
-    for top, below in subtrees.items():
+        top = _topmost(entry.path, known)
+        subtrees.setdefault((top, top == entry.path), []).append(entry)  # a tensor is not below its own name
+    for (top, _), below in subtrees.items():
         if len(below) == 1:
             yield Row(mark, tuple(below[0].path.split(".")), _tensor(below[0]))
         else:

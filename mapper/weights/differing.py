@@ -64,10 +64,8 @@ class Diff:
 
     @cached_property
     def readings(self) -> tuple[Any, Any]:
-        """The `Architecture` of each side, None where it has none. Equal headers have one."""
+        """The `Architecture` of each side, None where it has none."""
         left, right = self.sides
-        if left.reads_like(right):
-            return (left.reading(),) * 2
         return left.reading(), right.reading()
 
     def as_dict(self) -> dict[str, Any]:

@@ -49,9 +49,9 @@ class Side:
         return {path: found[owner] for path, owner in owners.items()}
 
     def reads_like(self, other: Side) -> bool:
-        """Whether inference sees the same: names, shapes, dtypes and config."""
-        mine, theirs = self.checkpoint, other.checkpoint
-        return mine.tensors == theirs.tensors and mine.config == theirs.config
+        """Whether nothing speaks for another architecture: equal tables, and configs that do not contradict."""
+        configs = [side.checkpoint.config for side in (self, other) if side.checkpoint.config is not None]
+        return (len(configs) < 2 or configs[0] == configs[1]) and self.table() == other.table()
 
     def reading(self) -> Architecture | None:
         """What the rules say it is; None where they cannot: a table of anything may be compared."""

@@ -1,0 +1,278 @@
+"""A comparison as text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mapper
+from mapper.catalogue import find
+from mapper.errors import ArchitectureError
+from mapper.report.difference import as_text, sentence, tensors
+from mapper.report.style import coloured
+from mapper.weights import sides
+from mapper.weights.differing import Diff
+from tests.checkpoints import BERT, bert_shapes
+
+Table = dict[str, list[int]]
+
+
+def tensor_lines(diff: Diff) -> list[str]:
+    """The lines about tensors, without the width of their first column."""
+    return [re.sub("  +", "  ", line) for line in tensors(diff).splitlines()]
+
+
+def compared(a: Table, b: Table) -> list[str]:
+    return tensor_lines(mapper.diff(a, b))
+
+
+def sentences(a: str, b: str) -> list[str]:
+    """What is said of two models of the catalogue."""
+    manifests = [{"tensors": {k: {"shape": i.shape, "dtype": i.dtype} for k, i in c.tensors.items()}, "config": c.config}
+                 for c in map(find, (a, b)) if c is not None]  # fmt: skip
+    return [sentence(contrast) for contrast in mapper.diff(*manifests).architecture]
+
+
+def bert(**config: Any) -> dict[str, Any]:
+    return {"tensors": bert_shapes(), "config": {**BERT, **config}}
+
+
+# --------------------------------------------------------------------------------------------------------- tensors
+def test_each_path_is_a_line_with_its_mark() -> None:
+    a = {"same": [1], "old": [2], "w": [2, 3], "x.u": [1]}
+    b = {"same": [1], "new": [], "w": [3, 2], "x.v": [1]}
+    assert compared(a, b) == [
+        "+ new  F32 []",
+        "- old  F32 [2]",
+        "~ w  shape  F32 [2, 3] → F32 [3, 2]",
+        "- x.u  F32 [1]",
+        "+ x.v  F32 [1]",
+    ]
+
+
+def test_another_dtype_is_said_with_the_shape_that_both_have() -> None:
+    a, b = ({"tensors": {"w": {"shape": [2], "dtype": dtype}}} for dtype in ("F32", "BF16"))
+    assert tensor_lines(mapper.diff(a, b)) == ["~ w  dtype  F32 → BF16 [2]"]
+
+
+def test_a_subtree_on_one_side_is_one_line_with_its_count() -> None:
+    layer = {f"encoder.layer.1.{name}": [2, 3] for name in ("a.weight", "b.weight", "c")}
+    common = {"encoder.layer.0.c": [2, 3]}
+    assert compared(common, {**common, **layer}) == ["+ encoder.layer.1.*  3 tensors, 18 parameters"]
+    assert compared({**common, "pool.w": [1], "pool.b": [1]}, common) == ["- pool.*  2 tensors, 2 parameters"]
+
+
+def test_a_subtree_of_one_tensor_is_that_tensor() -> None:
+    assert compared({"a": [1]}, {"a": [1], "deep.down.w": [4]}) == ["+ deep.down.w  F32 [4]"]
+
+
+def test_what_both_have_something_of_is_no_subtree() -> None:
+    assert compared({"m.a": [1]}, {"m.b": [1], "m.c": [1]}) == [
+        "- m.a  F32 [1]",
+        "+ m.b  F32 [1]",
+        "+ m.c  F32 [1]",
+    ]
+
+
+def test_a_tensor_that_is_also_a_folder_stands_beside_it() -> None:
+    assert compared({"z": [1]}, {"z": [1], "a": [1], "a.b": [1], "a.c": [1]}) == [
+        "+ a  F32 [1]",
+        "+ a.*  2 tensors, 2 parameters",
+    ]
+
+
+def test_many_lines_that_differ_in_numbers_only_are_one() -> None:
+    base = {f"layers.{at}.up": [2] for at in range(12)}
+    norms = {f"layers.{at}.norm": [4] for at in range(12)}
+    assert compared(base, base | norms) == ["+ layers.{0..11}.norm  F32 [4]  12 tensors"]
+
+
+def test_few_such_lines_are_not_folded() -> None:
+    base = {f"layers.{at}.up": [2] for at in range(3)}
+    assert len(compared(base, base | {f"layers.{at}.norm": [4] for at in range(3)})) == 3
+
+
+def test_a_folded_line_says_exactly_what_it_stands_for() -> None:
+    base = {f"l.{at}.{of}.up": [2] for at in range(12) for of in range(4)}
+    odd = {f"l.{at}.{of}.norm": [4] for at in (0, 2, 4, 6) for of in range(3)} | {"l.1.0.norm": [4]}
+    assert compared(base, base | odd) == [
+        "+ l.{0..6..2}.{0..2}.norm  F32 [4]  12 tensors",
+        "+ l.1.0.norm  F32 [4]",
+    ]
+    some = {f"l.{at}.0.norm": [4] for at in (0, 1, 3, 7)}
+    assert compared(base, base | some) == ["+ l.{0,1,3,7}.0.norm  F32 [4]  4 tensors"]
+
+
+def test_folded_subtrees_are_counted_together() -> None:
+    layers = {f"l.{at}.{name}": [2] for at in range(8) for name in ("a", "b")}
+    first = {key: shape for key, shape in layers.items() if int(key[2]) < 4}
+    assert compared(first, layers) == ["+ l.{4..7}.*  8 tensors, 16 parameters"]
+
+
+def test_values_that_differ_are_told_by_the_largest_difference() -> None:
+    import torch
+
+    a = {f"l.{at}.w": torch.zeros(2) for at in range(5)}
+    b = {key: tensor + at for at, (key, tensor) in enumerate(a.items())}
+    assert tensor_lines(mapper.diff(a, b, values=True)) == [
+        "~ l.{1..4}.w  value  F32 [2]  largest difference 4  4 tensors"
+    ]
+    nan = mapper.diff({"w": torch.zeros(1)}, {"w": torch.tensor([float("nan")])}, values=True)
+    assert tensor_lines(nan) == ["~ w  value  F32 [1]  largest difference nan"]
+
+
+paths = st.lists(st.sampled_from(["a", "b", "0", "1", "2", "3", "10"]), min_size=1, max_size=4).map(".".join)
+tables = st.dictionaries(paths, st.sampled_from([[1], [2]]), min_size=1, max_size=12)
+
+
+def expanded(line: str) -> list[str]:
+    """The paths for which a line stands, "*" left as it is."""
+    found = [""]
+    for word in line.split()[1].split("."):
+        choices = [word]
+        if word.startswith("{"):
+            first, *rest = word[1:-1].split("..")
+            step = int(rest[1]) if len(rest) > 1 else 1
+            choices = (
+                [str(at) for at in range(int(first), int(rest[0]) + 1, step)]
+                if rest
+                else word[1:-1].split(",")
+            )
+        found = [f"{start}.{choice}" if start else choice for start in found for choice in choices]
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables, tables)
+def test_every_path_that_differs_is_told_exactly_once(a: Table, b: Table) -> None:
+    diff = mapper.diff(a, b)
+    told: list[tuple[str, str]] = []
+    for line in tensor_lines(diff):
+        entries = {"-": diff.only_a, "+": diff.only_b, "~": diff.changed}[line[0]]
+        for path in expanded(line):
+            start = path.removesuffix("*")
+            below = (
+                [entry.path for entry in entries if entry.path.startswith(start)] if start != path else [path]
+            )
+            told += [(line[0], name) for name in below]
+    wanted = [(mark, entry.path) for mark, entries in (("-", diff.only_a), ("+", diff.only_b), ("~", diff.changed))
+              for entry in entries]  # fmt: skip
+    assert sorted(told) == sorted(wanted)
+
+
+# --------------------------------------------------------------------------------------------------- around them
+def test_equal_sides_are_one_line() -> None:
+    assert str(mapper.diff(bert(), bert())) == "equal: 39 tensors"
+
+
+def test_the_last_line_counts() -> None:
+    a = {"tensors": {"s": [1], "d": {"shape": [1], "dtype": "F16"}, "same": [1], "x": [1]}}
+    b = {"tensors": {"s": [2], "d": [1], "same": [1], "y": [1], "z": [1]}}
+    assert str(mapper.diff(a, b)).splitlines()[-1] == (
+        "different: 1 tensor the same, 1 only in A, 2 only in B, 1 of another shape, 1 of another dtype"
+    )
+
+
+def test_colours_are_red_green_and_yellow() -> None:
+    text = as_text(mapper.diff({"a": [1], "w": [1]}, {"b": [1], "w": [2]}), coloured)
+    assert "\x1b[31m- a" in text and "\x1b[32m+ b" in text and "\x1b[33m~ w" in text
+    assert "\x1b" not in str(mapper.diff({"a": [1], "w": [1]}, {"b": [1], "w": [2]}))
+
+
+def test_names_cannot_write_on_the_terminal() -> None:
+    hostile = {"a\x1b[2Jb": [1], "x\u202ey.z": [1], "x\u202ey.\r\nw": [1]}
+    text = str(mapper.diff({"w": [1]}, {"w": [1], **hostile}))
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert "+ a\\x1b[2Jb" in text and "+ x\\u202ey.*" in text
+
+
+# -------------------------------------------------------------------------------------------------- architecture
+def test_blocks_and_facts_that_differ_are_told_in_words() -> None:
+    assert sentences("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen3-0.6B")[:7] == [
+        "A has biases of query, key and value in 24 attention blocks",
+        "B has lm head",
+        "B has query and key norms in 28 attention blocks",
+        "layers: 24 in A, 28 in B",
+        "hidden size: 896 in A, 1,024 in B",
+        "attention heads: 14 in A, 16 in B",
+        "key/value heads: 2 in A, 8 in B",
+    ]
+
+
+def test_a_fact_that_no_tensor_shows_is_told_of_equal_tensors() -> None:
+    diff = mapper.diff(bert(), bert(num_attention_heads=4, layer_norm_eps=1e-5))
+    assert diff.equal
+    assert [sentence(contrast) for contrast in diff.architecture] == [
+        "attention heads: 2 in A, 4 in B",
+        "attention head dim: 4 in A, 2 in B",
+        "norm eps: 1e-12 in A, 1e-05 in B",
+    ]
+    assert str(diff).splitlines()[-1] == "equal: 39 tensors"
+
+
+def test_a_default_is_called_one() -> None:
+    manifest = bert()
+    del manifest["config"]["layer_norm_eps"]
+    (told,) = mapper.diff(manifest, bert(layer_norm_eps=1e-5)).architecture
+    assert sentence(told) == "norm eps: 1e-12 in A (a default), 1e-05 in B"
+
+
+def test_equal_tensors_without_a_config_on_one_side_are_equal() -> None:
+    diff = mapper.diff(bert(), bert_shapes())
+    assert diff.architecture == [] and str(diff) == "equal: 39 tensors"
+
+
+def test_a_mixture_of_experts_is_told_with_its_sizes() -> None:
+    told = sentences("Qwen/Qwen3-0.6B", "Qwen/Qwen3-30B-A3B")
+    assert "A has feed forward (3,072 intermediate size, silu activation) in 28 layers" in told
+    assert any(
+        line.startswith("B has mixture of experts (128 experts, 768 intermediate size") for line in told
+    )
+
+
+def test_towers_are_told_apart() -> None:
+    told = sentences("openai/clip-vit-base-patch32", "openai/clip-vit-large-patch14")
+    assert "hidden size (text): 512 in A, 768 in B" in told
+    assert "hidden size (vision): 768 in A, 1,024 in B" in told
+    assert "layers (vision): 12 in A, 24 in B" in told
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen3-0.6B"),
+        ("openai-community/gpt2", "google-bert/bert-base-uncased"),
+        ("google-t5/t5-small", "openai/clip-vit-base-patch32"),
+    ],
+)
+def test_exchanging_the_sides_exchanges_the_letters(a: str, b: str) -> None:
+    swapped = {"A": "B", "B": "A"}
+
+    def parts(line: str) -> list[str]:
+        words = re.split("(: |, )", line)
+        return sorted(
+            re.sub(r"(?<![\w-])[AB](?![\w-])", lambda found: swapped[found[0]], word) for word in words
+        )
+
+    assert sorted(map(parts, sentences(a, b))) == sorted(
+        sorted(re.split("(: |, )", line)) for line in sentences(b, a)
+    )
+
+
+def test_a_side_without_a_readable_architecture_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise ArchitectureError("it contradicts itself")
+
+    monkeypatch.setattr("mapper.inference.infer", refuse)
+    text = str(mapper.diff({"a": [1]}, {"b": [1]}))
+    assert "A manifest: no architecture can be read; 1 tensor" in text
+    assert "- a" in text and "+ b" in text
+
+
+def test_nothing_is_inferred_for_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sides.Side, "reading", lambda self: pytest.fail("inferred"))
+    mapper.diff({"a": [1]}, {"b": [1]}).as_dict()
