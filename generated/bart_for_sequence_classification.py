@@ -357,8 +357,25 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"activation_function": "gelu", "architectures": ["BartForSequenceClassification"], "d_model":
+# 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096, "decoder_layers": 12,
+# "decoder_start_token_id": 2, "encoder_attention_heads": 16, "encoder_ffn_dim": 4096, "encoder_layers": 12,
+# "eos_token_id": 2, "max_position_embeddings": 1024, "model_type": "bart", "num_hidden_layers": 12,
+# "pad_token_id": 1, "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled
+# catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# recalled"]}
+# sha256 of all above: fe28a8357c074944

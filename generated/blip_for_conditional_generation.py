@@ -403,9 +403,38 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
+    # A weight with two names may be stored under one of them.
+    tied = (
+        (
+            "text_decoder.cls.predictions.decoder.weight",
+            "text_decoder.bert.embeddings.word_embeddings.weight",
+        ),
+    )
+    for name, other in (*tied, *(pair[::-1] for pair in tied)):
+        if other in tensors:
+            tensors.setdefault(name, tensors[other])
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     tie(model)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["BlipForConditionalGeneration"], "model_type": "blip", "text_config":
+# {"hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072, "layer_norm_eps": 1e-12,
+# "max_position_embeddings": 512, "model_type": "blip_text_model", "num_attention_heads": 12,
+# "num_hidden_layers": 12, "tie_word_embeddings": true, "vocab_size": 30524}, "vision_config": {"hidden_act":
+# "gelu", "hidden_size": 768, "intermediate_size": 3072, "layer_norm_eps": 1e-05, "model_type":
+# "blip_vision_model", "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "patch_size":
+# 16}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not
+# from the hub", "evidence for its config: repository
+# (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
+# sha256 of all above: 57f788f5bcbf0d83

@@ -194,8 +194,23 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["Contriever"], "hidden_act": "gelu", "hidden_size": 768, "intermediate_size":
+# 3072, "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert", "num_attention_heads":
+# 12, "num_hidden_layers": 12, "position_embedding_type": "absolute", "type_vocab_size": 2, "vocab_size":
+# 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
+# not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: dfbd576fdd38256f

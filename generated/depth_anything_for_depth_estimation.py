@@ -427,8 +427,23 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["DepthAnythingForDepthEstimation"], "backbone_config": {"apply_layernorm":
+# true, "hidden_size": 384, "model_type": "dinov2", "num_attention_heads": 6, "num_hidden_layers": 12,
+# "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
+# "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
+# transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 96c0d1c736940a15

@@ -519,8 +519,29 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["Gemma3ForConditionalGeneration"], "image_token_index": 262144,
+# "mm_tokens_per_image": 256, "model_type": "gemma3", "text_config": {"hidden_size": 2560,
+# "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34, "rope_scaling": {"factor":
+# 8.0, "rope_type": "linear"}, "sliding_window": 1024}, "vision_config": {"hidden_size": 1152,
+# "intermediate_size": 4304, "model_type": "siglip_vision_model", "num_attention_heads": 16,
+# "num_hidden_layers": 27, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
+# with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled", "about this
+# header: the transformers docstring names this repository, but the defaults differ in
+# text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
+# vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
+# vision_config.num_attention_heads, vision_config.image_size"]}
+# sha256 of all above: 45fd9df1f1007d1d

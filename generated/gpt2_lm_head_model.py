@@ -216,8 +216,22 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "layer_norm_epsilon":
+# 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024,
+# "vocab_size": 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
+# from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 3b223c0e75e9755d

@@ -240,8 +240,25 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["GPTNeoXForCausalLM"], "hidden_act": "gelu", "hidden_size": 512,
+# "intermediate_size": 2048, "layer_norm_eps": 1e-05, "model_type": "gpt_neox", "num_attention_heads": 8,
+# "num_hidden_layers": 6, "rotary_emb_base": 10000, "rotary_pct": 0.25, "tie_word_embeddings": false,
+# "use_parallel_residual": true, "vocab_size": 50304}, "notes": ["header from the bundled catalogue
+# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# recalled", "about this header: the difference from the published count is the stored masked_bias and
+# inv_freq"]}
+# sha256 of all above: 99d410c6c79073a4

@@ -217,8 +217,24 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["LlamaForCausalLM"], "head_dim": 64, "hidden_act": "silu", "hidden_size":
+# 2048, "intermediate_size": 5632, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 22,
+# "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
+# "vocab_size": 32000}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
+# from config), not from the hub", "evidence for its config: repository
+# (swayam8624/nanoquant-private:TinyLlama-1.1B-Chat-v1.0/config.json)"]}
+# sha256 of all above: 0c7c65c0e9231349

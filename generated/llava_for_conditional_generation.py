@@ -415,8 +415,27 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["LlavaForConditionalGeneration"], "image_token_index": 32000, "model_type":
+# "llava", "projector_hidden_act": "gelu", "text_config": {"hidden_size": 4096, "intermediate_size": 11008,
+# "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "rms_norm_eps": 1e-05,
+# "vocab_size": 32064}, "vision_config": {"hidden_size": 1024, "intermediate_size": 4096, "model_type":
+# "clip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14},
+# "vision_feature_layer": -2, "vision_feature_select_strategy": "default"}, "notes": ["header from the bundled
+# catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
+# text_config.vocab_size, text_config.max_position_embeddings"]}
+# sha256 of all above: affa5c36dc721b0a

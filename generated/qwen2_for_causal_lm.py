@@ -215,8 +215,25 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu", "hidden_size": 896,
+# "intermediate_size": 4864, "max_window_layers": 21, "model_type": "qwen2", "num_attention_heads": 14,
+# "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+# "sliding_window": 32768, "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936},
+# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
+# the hub", "evidence for its config: repository
+# (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
+# sha256 of all above: bb05c3bcaf4353e1

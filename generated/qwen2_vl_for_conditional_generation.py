@@ -533,8 +533,27 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["Qwen2VLForConditionalGeneration"], "hidden_act": "silu", "hidden_size": 1536,
+# "image_token_id": 151655, "intermediate_size": 8960, "max_window_layers": 28, "model_type": "qwen2_vl",
+# "num_attention_heads": 12, "num_hidden_layers": 28, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+# "rope_scaling": {"mrope_section": [16, 24, 24], "type": "mrope"}, "rope_theta": 1000000.0, "sliding_window":
+# 32768, "use_sliding_window": false, "video_token_id": 151656, "vision_config": {"depth": 32, "embed_dim":
+# 1280, "hidden_size": 1536, "in_chans": 3, "num_heads": 16, "patch_size": 14, "spatial_merge_size": 2,
+# "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the bundled catalogue
+# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# recalled"]}
+# sha256 of all above: 53320535f91f58d1

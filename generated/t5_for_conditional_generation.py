@@ -326,8 +326,25 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["T5ForConditionalGeneration"], "d_ff": 2048, "d_kv": 64, "d_model": 512,
+# "dense_act_fn": "relu", "feed_forward_proj": "relu", "layer_norm_epsilon": 1e-06, "model_type": "t5",
+# "num_decoder_layers": 6, "num_heads": 8, "num_layers": 6, "relative_attention_max_distance": 128,
+# "relative_attention_num_buckets": 32, "vocab_size": 32128}, "notes": ["header from the bundled catalogue
+# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
+# published count is the unused relative bias"]}
+# sha256 of all above: 30dba8449eb310b9

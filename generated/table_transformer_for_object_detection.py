@@ -505,8 +505,25 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"activation_function": "relu", "architectures": ["TableTransformerForObjectDetection"],
+# "d_model": 256, "decoder_attention_heads": 8, "decoder_ffn_dim": 2048, "decoder_layers": 6,
+# "encoder_attention_heads": 8, "encoder_ffn_dim": 2048, "encoder_layers": 6, "model_type":
+# "table-transformer", "num_channels": 3, "num_hidden_layers": 6, "num_queries": 15,
+# "position_embedding_type": "sine"}, "notes": ["header from the bundled catalogue (reconstructed with
+# transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled", "about this
+# header: the transformers docstring names this repository, but the defaults differ in num_queries"]}
+# sha256 of all above: e8fc76fffed06743

@@ -324,8 +324,25 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["Wav2Vec2ForPreTraining"], "conv_dim": [512, 512, 512, 512, 512, 512, 512],
+# "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2], "do_stable_layer_norm": false,
+# "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072,
+# "layer_norm_eps": 1e-05, "model_type": "wav2vec2", "num_attention_heads": 12, "num_codevector_groups": 2,
+# "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes":
+# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
+# "evidence for its config: recalled"]}
+# sha256 of all above: bd69c22eedb2c84b

@@ -280,8 +280,24 @@ def load(path: str | Path, config: Config = Config()) -> Model:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {path}")
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
     with torch.device("meta"):
         model = Model(config)
     model.load_state_dict(tensors, strict=True, assign=True)
     return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"activation_function": "gelu", "architectures": ["WhisperForConditionalGeneration"], "d_model":
+# 768, "decoder_attention_heads": 12, "decoder_ffn_dim": 3072, "decoder_layers": 12,
+# "encoder_attention_heads": 12, "encoder_ffn_dim": 3072, "encoder_layers": 12, "max_source_positions": 1500,
+# "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
+# "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
+# from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: de97299c798ab59e

@@ -154,6 +154,15 @@ class Block:
                     yield item
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a reading was made from besides the tensors; with it the same rules read the same again."""
+
+    config: dict[str, Any] | None = None  # without what no rule reads: label tables, training settings
+    hints: dict[str, Any] = field(default_factory=dict)
+    families: bool = True  # whether they were asked
+
+
 @dataclass
 class Architecture:
     """What a checkpoint is, and how it is known."""
@@ -188,3 +197,4 @@ class Architecture:
     missing: list[str] = field(
         default_factory=list
     )  # what forbids a flow: unknown facts, roles without a leaf (skeletons)
+    origin: Origin = field(default_factory=Origin, repr=False, compare=False)

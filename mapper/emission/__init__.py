@@ -17,6 +17,7 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
     """
     from mapper.emission.guard import check_source
     from mapper.emission.memory import with_cache
+    from mapper.emission.origin import with_origin
     from mapper.emission.source import emit_source
 
     if architecture.refusal:
@@ -44,7 +45,8 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
 
     if cache:
         architecture = with_cache(architecture)
-    text = emit_source(architecture, flow, activation, {"cache": cache, "hidden_states": hidden_states})
+    options = {"cache": cache, "hidden_states": hidden_states}
+    text = with_origin(emit_source(architecture, flow, activation, options), architecture, options)
     check_source(text)
     return text
 

@@ -20,7 +20,7 @@ from mapper.emission.paths import Paths
 from mapper.emission.printing import WIDTH
 from mapper.emission.sizes import Sizes, collect_sizes
 from mapper.emission.text import comment, literal, quoted
-from mapper.emission.ties import tie_text, tied_modules
+from mapper.emission.ties import tie_text, tied_leaves, untied_text
 from mapper.emission.types import Types
 from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow
@@ -265,9 +265,11 @@ class _Writer:
 
     def load(self) -> str:
         program = self.file.program
-        pairs = tied_modules(program, Paths(self.file.root, self.file.renames)) if program else []
-        text = _load_text(self.file.classes[-1].takes_config, bool(self.file.renames), bool(pairs))
-        return f"{tie_text(pairs)}\n\n\n{text}" if pairs else text
+        pairs = tied_leaves(program) if program else []
+        untied = untied_text(pairs) if pairs else ""
+        text = _load_text(self.file.classes[-1].takes_config, bool(self.file.renames), untied)
+        paths = Paths(self.file.root, self.file.renames)
+        return f"{tie_text(pairs, paths)}\n\n\n{text}" if pairs else text
 
 
 def main_dtype(architecture: Architecture) -> str:
@@ -313,7 +315,7 @@ def _wrapped(text: str, width: int = WIDTH) -> list[str]:
     return rows
 
 
-def _load_text(has_config: bool, renamed: bool, tied: bool) -> str:
+def _load_text(has_config: bool, renamed: bool, untied: str) -> str:
     signature = (
         "def load(path: str | Path, config: Config = Config()) -> Model:"
         if has_config
@@ -321,7 +323,7 @@ def _load_text(has_config: bool, renamed: bool, tied: bool) -> str:
     )
     model = "Model(config)" if has_config else "Model()"
     tensors = "_renamed(tensors)" if renamed else "tensors"
-    tie = "\n    tie(model)" if tied else ""
+    tie = "\n    tie(model)" if untied else ""
     text = f'''{signature}
     """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
     from safetensors.torch import load_file
@@ -329,8 +331,13 @@ def _load_text(has_config: bool, renamed: bool, tied: bool) -> str:
     files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
     if not files:
         raise FileNotFoundError(f"no .safetensors file in {{path}}")
-    tensors = {{name: tensor for file in files for name, tensor in load_file(file).items()}}
-    with torch.device("meta"):
+    tensors = {{
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }}
+{untied}    with torch.device("meta"):
         model = {model}
     model.load_state_dict({tensors}, strict=True, assign=True){tie}
     return model.eval()'''

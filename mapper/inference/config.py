@@ -12,6 +12,8 @@ from mapper.rulebook.facts import ConfigVocabulary, FactRule
 from mapper.rulebook.values import shown
 
 _ABSENT: Any = object()
+_NAMING = ("model_type", "architecture", "architectures")  # what says what the whole or a part of it is
+_SHOWN = 200  # characters of a field that nobody reads: longer ones are named, not kept
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Config:
         self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
         self.vocabulary = vocabulary
         self.read: set[str] = set()
+        self.looked_up: set[str] = set()  # also for facts that no flow needed in the end
         self.folders = {name for tower in vocabulary.towers.values() for name in tower.configs}
         self.lone: str | None = None  # the tower that the path of a checkpoint's only tower names
 
@@ -82,6 +85,7 @@ class Config:
                 field = self._get(part, key)
                 if field and (field.value is not None or rule.nullable) and field not in found:
                     found.append(field)
+                    self.looked_up.add(field.name)
             if found:
                 return found
         return found
@@ -140,13 +144,32 @@ class Config:
 
     def unread(self, spared: Mapping[str, Spared]) -> list[str]:
         """Fields that no fact came from and no rule calls irrelevant, in order; `spared` by the part of the config."""
-        return [name for name, known in self._left(spared) if not known]
+        return [found.name for found, known in self._left(spared) if not known]
 
     def harmful(self, spared: Mapping[str, Spared]) -> list[str]:
         """Those of them that are harmless with some values, and have another: what they ask for is not done."""
-        return [name for name, known in self._left(spared) if known]
+        return [f"{found.name} = {shown(found.value)}" for found, known in self._left(spared) if known]
 
-    def _left(self, spared: Mapping[str, Spared]) -> Iterator[tuple[str, bool]]:
+    def needed(self, spared: Mapping[str, Spared]) -> dict[str, Any]:
+        """The config without what changes nothing: a reading from it is the same, its findings included."""
+        return self._needed(self.data, "", {found.name: known for found, known in self._left(spared)})
+
+    def _needed(self, data: Mapping[str, Any], prefix: str, left: Mapping[str, bool]) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for key in sorted(data):
+            name, value = f"{prefix}{key}", data[key]
+            if name in left and name not in self.looked_up:
+                is_name = not left[name] and len(shown(value)) > _SHOWN
+                kept[key] = "..." if is_name else value
+            elif name in self.looked_up or (key in _NAMING and value is not None):
+                kept[key] = value
+            elif isinstance(value, Mapping):
+                inner = self._needed(value, f"{name}.", left)
+                if inner or name in self.folders:
+                    kept[key] = inner
+        return kept
+
+    def _left(self, spared: Mapping[str, Spared]) -> Iterator[tuple[Found, bool]]:
         """Each field that nobody read, and whether some values of it are known."""
         common = Spared(self.vocabulary.irrelevant, self.vocabulary.harmless)
         whole = common.beside(spared.get(""))
@@ -163,7 +186,7 @@ class Config:
                     for item, rules in judges
                     for word in (item.name, item.name.rpartition(".")[2])
                 )
-                yield (f"{found.name} = {shown(found.value)}" if known else found.name), known
+                yield found, known
 
     def _fields(
         self, data: Mapping[str, Any], prefix: str, ignored: frozenset[str], depth: int = 0

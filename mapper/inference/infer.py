@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mapper._collector import collection_paused
-from mapper.architecture import Architecture, Block, Leaf, Place
+from mapper.architecture import Architecture, Block, Leaf, Origin, Place
 from mapper.errors import ArchitectureError, FlowError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import link, unused_leaves
@@ -88,6 +88,8 @@ def _infer(
     told = type_finding(families, match, names, model_type)
     findings = [told] if told else config.bad_type
 
+    looked_up: set[str] = set()  # in every attempt: the last one may be what it is because of the others
+
     def read(match: FamilyMatch | None, refused: str = "", refusal: str = "") -> Architecture:
         kin = gather(match, config, rulebook, names) if use_families else Families()
         return _Reading(
@@ -100,6 +102,8 @@ def _infer(
             refused,
             [*findings, *kin.findings],
             refusal=refusal,
+            use_families=use_families,
+            looked_up=looked_up,
         ).run()
 
     refusal = quantised(config, names)
@@ -141,6 +145,8 @@ class _Reading:
     refused: str = ""  # why no flow may be chosen: every attempt to read it contradicted itself
     findings: list[str] = field(default_factory=list)
     refusal: str = ""  # why there must be no model of it at all
+    use_families: bool = True
+    looked_up: set[str] = field(default_factory=set)  # fields of the config that were there
     notes: list[str] = field(default_factory=list)  # what is no doubt, but should be known
     missing: list[str] = field(default_factory=list)
     open: dict[str, list[Any]] = field(
@@ -182,7 +188,14 @@ class _Reading:
         architecture = self.described(leaves, filler)
         architecture.unused = [(key, why) for leaf, why in unused for key in Leaf.keys(leaf)]
         self.finish(architecture, [leaf for leaf, _ in unused], complete)
+        architecture.origin = self.origin()
         return architecture
+
+    def origin(self) -> Origin:
+        """What of the config and the hints this reading rests on."""
+        config = self.facts.config
+        kept = None if self.checkpoint.config is None else config.needed(self.families.spared())
+        return Origin(kept, dict(self.hints or {}), self.use_families)
 
     def find_gaps(self, read: list[Leaf]) -> None:
         """What the families say that every checkpoint of theirs has, and this one has not."""
@@ -225,6 +238,7 @@ class _Reading:
     def known_facts(self, vocabulary: Vocabulary) -> Facts:
         config = Config(self.checkpoint.config, self.rulebook.config_vocabulary)
         config.lone = self.lone_tower(vocabulary)
+        config.looked_up = self.looked_up
         named = [name for rule in self.rulebook.flows.values() for name in (*rule.when, *rule.values)]
         facts = Facts(self.rulebook, self.families, config, self.names, named)
         facts.given = read_hints(self.hints, facts.types)
