@@ -9,7 +9,16 @@ from mapper.operations.registry import (
     operations_needed,
 )
 
+# A saved model names the version that its flows were written for. Raise VERSION with every change after which an old
+# flow would not run or would compute something else: an operation renamed, taken out or given another meaning, a
+# parameter or a return value changed. New operations and new last parameters with a default change nothing. OLDEST is
+# the lowest version whose flows still mean the same.
+VERSION = 1
+OLDEST = 1
+
 __all__ = [
+    "OLDEST",
+    "VERSION",
     "Signature",
     "operation_calls",
     "operation_names",
