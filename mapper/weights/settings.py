@@ -18,6 +18,8 @@ from mapper.errors import FormatError, shorten
 _NO_LAYERS = frozenset(
     {"Module", "Container", "DataParallel", "ParameterList", "ParameterDict", "RNNBase", "RNNCellBase"}
 )
+# The one class that torch.nn's layers are made of and that it does not export: an attention's output.
+_OUTPUT = nn.modules.linear.NonDynamicallyQuantizableLinear
 # Where a tensor is made, not what the layer does; and ways to hand tensors and modules in.
 _IGNORED = frozenset(
     {
@@ -61,6 +63,8 @@ class NotPlain(Exception):
 @functools.cache
 def stock_class(name: str) -> type[nn.Module] | None:
     """The layer or container of torch.nn that is called `name`."""
+    if name == _OUTPUT.__name__:
+        return _OUTPUT
     found = getattr(nn, name, None) if name in nn.modules.__all__ and name not in _NO_LAYERS else None
     return found if isinstance(found, type) and issubclass(found, nn.Module) else None
 
