@@ -37,7 +37,8 @@ def is_jax(value: Any) -> bool:
 
 
 def _torch_has(dtype: np.dtype[Any]) -> bool:
-    return dtype.newbyteorder("=") in _NUMERIC if dtype.kind in "?biufc" else dtype.name in EXTENDED
+    # By name first: some of ml_dtypes say that they are of NumPy's own kind "f".
+    return dtype.name in EXTENDED or (dtype.kind in "?biufc" and dtype.newbyteorder("=") in _NUMERIC)
 
 
 def as_tensor(value: Any) -> torch.Tensor:

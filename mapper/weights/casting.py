@@ -55,6 +55,18 @@ def overflows(source: torch.Tensor, target: torch.dtype) -> bool:
     return kind(target) == "float" and target.itemsize == 1 and _clipped(source, cast)
 
 
+def from_number(number: int | float, dtype: torch.dtype, checked: bool) -> torch.Tensor | None:
+    """A 0-d tensor of a Python number; None where it is too large for `dtype` (`checked`: also for a float)."""
+    try:
+        if kind(dtype) == "integer":
+            limits = torch.iinfo(dtype)
+            return torch.tensor(int(number), dtype=dtype) if limits.min <= number <= limits.max else None
+        exact = torch.tensor(float(number), dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    except (OverflowError, ValueError):  # an int beyond any float; infinity or NaN as an int
+        return None
+    return None if checked and overflows(exact, dtype) else exact.to(dtype)
+
+
 def wide(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor that can be calculated with: torch does nothing in eight-bit floats."""
     return tensor.float() if tensor.is_floating_point() and tensor.dtype.itemsize == 1 else tensor

@@ -129,7 +129,9 @@ def _check(report: LoadReport, states: States, source: Source, fatal: frozenset[
     if offenders:
         first = offenders[0] if isinstance(offenders[0], str) else offenders[0].path
         kinds = [kind for kind in KINDS if kind in fatal]
-        raise StructureError(explain(report, states, source, kinds), first, report)
+        text = explain(report, states, source, kinds)
+        report.nothing_done()
+        raise StructureError(text, first, report)
 
 
 def _warn(plan: Plan, states: States, source: Source, fatal: frozenset[str]) -> None:

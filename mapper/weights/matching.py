@@ -53,6 +53,7 @@ class Matcher:
             state.paths for state in self.states.states if state.tensor is not None and len(state.paths) > 1
         ]
         self.report.tied = [list(paths) for paths in real]
+        self.report.arrange(list(self.states.by_path))
         return self.plan
 
     def _match(self, state: State, paths: list[str]) -> None:
@@ -120,15 +121,10 @@ class Matcher:
         if kind == "bool" or (kind == "integer" and isinstance(leaf, float) and self.cast != "unsafe"):
             self._mismatch(state, path, "dtype", leaf)
             return None
-        try:
-            exact = torch.tensor(leaf, dtype=torch.float64 if isinstance(leaf, float) else None)
-            lost = self.cast != "unsafe" and kind != "complex" and casting.overflows(exact, tensor.dtype)
-            made = torch.tensor(leaf, dtype=tensor.dtype)
-        except (OverflowError, RuntimeError):
-            lost = True
-        if lost:
+        made = casting.from_number(leaf, tensor.dtype, checked=self.cast != "unsafe")
+        if made is None:
             self._mismatch(state, path, "overflow", leaf)
-        return None if lost else Held(made)
+        return None if made is None else Held(made)
 
     def _unfit(self, state: State, array: Array) -> str | None:
         """The kind of disagreement between a tensor and an array, if there is one."""

@@ -39,6 +39,18 @@ class LoadReport:
     cast: list[Cast] = field(default_factory=list)
     tied: list[list[str]] = field(default_factory=list)  # paths that are one tensor
 
+    def arrange(self, order: list[str]) -> None:
+        """Put the paths of the model into `order`: the paths of a tie stand apart in it."""
+        place = {path: position for position, path in enumerate(order)}
+        for paths in (self.loaded, self.missing, self.absent, self.skipped):
+            paths.sort(key=place.__getitem__)
+        self.mismatched.sort(key=lambda bad: place[bad.path])
+        self.cast.sort(key=lambda cast: place[cast.path])
+
+    def nothing_done(self) -> None:
+        """The report of a load that was refused: nothing was written after all."""
+        self.loaded, self.absent, self.cast = [], [], []
+
     @property
     def ok(self) -> bool:
         """Whether nothing is missing, unexpected or mismatched."""
