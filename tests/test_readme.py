@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import mapper
+from mapper.cli.app import app
 from tests.hub import Hub
 from tests.parity.harness import quiet, reference, transformers
 
@@ -79,7 +81,15 @@ def test_the_example_of_generation_says_what_the_reference_says(tmp_path: Path) 
     assert run.stdout.split() == [words[at] for at in ids[0]], run.stderr
 
 
-@pytest.mark.parametrize("name", ["inspect", "build", "generate", "verify"])
+def test_the_comparison_prints_what_the_readme_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # both are in the catalogue
+    command, *shown = re.search(r"```\n\$ mapper (diff .*?)```", TEXT, flags=re.DOTALL)[1].splitlines()  # type: ignore[index]
+    printed = CliRunner().invoke(app, command.split()).stdout.splitlines()
+    shown = [line for line in shown if line not in ("", "  ...")]
+    assert [line for line in printed if line in shown] == shown
+
+
+@pytest.mark.parametrize("name", ["inspect", "build", "generate", "verify", "diff"])
 def test_what_the_readme_names_is_public(name: str) -> None:
     assert callable(getattr(mapper, name))
     assert f"mapper {name}" in TEXT or f"mapper.{name}" in TEXT

@@ -66,6 +66,9 @@ def contrasts(a: Architecture, b: Architecture) -> list[Contrast]:
 
 def words(name: str) -> str:
     """A role or a fact as a person says it: `key_norm`, `attention.kv_heads`."""
+    block, dot, rest = name.partition(".")
+    if dot and block == "moe":
+        name = rest if rest.startswith("expert") else f"expert_{rest}"
     name = name.replace("kv_", "key/value ").replace("moe", "mixture of experts")
     return name.replace("_", " ").replace(".", " ")
 
@@ -111,11 +114,13 @@ def _roles(a: dict[Path, _Part], b: dict[Path, _Part], alone: dict[str, list[Fac
 
 
 def _details(roles: list[str], facts: list[Fact]) -> str:
-    """The sizes of a block that one side has; each is taken out of the facts that remain to be told."""
-    chosen = [fact for fact in facts if fact.name.partition(".")[0] in roles and _telling(fact.value)]
+    """The sizes of the one block that a side has; each is taken out of the facts that remain to be told."""
+    if len(roles) > 1:
+        return ""
+    chosen = [fact for fact in facts if fact.name.startswith(f"{roles[0]}.") and _telling(fact.value)]
     for fact in chosen:
         facts.remove(fact)
-    shown = [f"{value_words(fact.value)} {words(fact.name.partition('.')[2])}" for fact in chosen[:_DETAILS]]
+    shown = [f"{words(fact.name.partition('.')[2])} {value_words(fact.value)}" for fact in chosen[:_DETAILS]]
     return f" ({', '.join(shown)})" if shown else ""
 
 

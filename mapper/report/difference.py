@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mapper._collector import collection_paused
 from mapper.report.contrast import Contrast, value_words
 from mapper.report.style import Paint, plain
 from mapper.report.text import stored, what_it_is
@@ -90,6 +91,15 @@ def sentence(contrast: Contrast) -> str:
 # --------------------------------------------------------------------------------------------------------- tensors
 def tensors(diff: Diff, paint: Paint = plain) -> str:
     """A line for each path that differs, a whole subtree, or many that differ in numbers only; in natural order."""
+    with collection_paused():  # a hundred thousand rows, folded and forgotten
+        rows = list(_folded(_rows(diff)))
+    wide = min(max((len(row.path[0]) for row in rows), default=0), _WIDTH)
+    return "\n".join(
+        paint(_STYLE[row.mark], f"{row.mark} {row.path[0]:{wide}}  {row.details}") for row in rows
+    )
+
+
+def _rows(diff: Diff) -> list[Row]:
     from mapper.weights.differing import natural
 
     left, right = (side.table() for side in diff.sides)
@@ -98,12 +108,7 @@ def tensors(diff: Diff, paint: Paint = plain) -> str:
         *_one_sided("+", diff.only_b, left),
         *(_changed(entry) for entry in diff.changed),
     ]
-    rows.sort(key=lambda row: (natural(".".join(row.path)), row.mark))
-    shown = list(_folded(rows))
-    wide = min(max((len(row.path[0]) for row in shown), default=0), _WIDTH)
-    return "\n".join(
-        paint(_STYLE[row.mark], f"{row.mark} {row.path[0]:{wide}}  {row.details}") for row in shown
-    )
+    return sorted(rows, key=lambda row: (natural(".".join(row.path)), row.mark))
 
 
 def _one_sided(mark: str, entries: Iterable[Entry], other: Iterable[str]) -> Iterator[Row]:

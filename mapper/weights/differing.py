@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mapper._collector import collection_paused
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.report.document import finite
 from mapper.weights.sides import Side, open_side
@@ -99,7 +100,11 @@ def diff(a: Any, b: Any, *, values: bool = False) -> Diff:
 
         mapper.diff("old.safetensors", model).only_a
     """
-    left, right = open_side(a, values), open_side(b, values)
+    with collection_paused():  # a hundred thousand entries, all of them kept
+        return _compared(open_side(a, values), open_side(b, values), values)
+
+
+def _compared(left: Side, right: Side, values: bool) -> Diff:
     tables = left.table(), right.table()
     both = [path for path in tables[0] if path in tables[1]]
     changed = [_change(path, tables[0][path], tables[1][path]) for path in both]

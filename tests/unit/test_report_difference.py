@@ -228,9 +228,9 @@ def test_equal_tensors_without_a_config_on_one_side_are_equal() -> None:
 
 def test_a_mixture_of_experts_is_told_with_its_sizes() -> None:
     told = sentences("Qwen/Qwen3-0.6B", "Qwen/Qwen3-30B-A3B")
-    assert "A has feed forward (3,072 intermediate size, silu activation) in 28 layers" in told
+    assert "A has feed forward (intermediate size 3,072, activation silu) in 28 layers" in told
     assert any(
-        line.startswith("B has mixture of experts (128 experts, 768 intermediate size") for line in told
+        line.startswith("B has mixture of experts (experts 128, intermediate size 768") for line in told
     )
 
 
