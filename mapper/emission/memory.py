@@ -25,24 +25,17 @@ def new_cache(self, batch: int, length: int) -> list[list[Tensor]]:
     """Room for the keys and values of `length` positions: `past` of the forward, which fills it from `start` on.
 
     past = model.new_cache(1, 100)
-    out = model(ids, past=past)
-    out = model(more, past=past, start=ids.shape[1])
+%s
     """
     return empty_cache(next(self.parameters()), batch, length, self.cache_sizes)
 '''
-_READING = _METHOD.replace(
-    """\
-    past = model.new_cache(1, 100)
+_CONTINUED = """\
     out = model(ids, past=past)
-    out = model(more, past=past, start=ids.shape[1])
-""",
-    """\
-    past = model.new_cache(1, 100)
+    out = model(more, past=past, start=ids.shape[1])"""
+_CONTINUED_FROM_SOURCE = """\
     out = model(ids, decoder_input_ids=first, past=past)
     known = out.encoder_last_hidden_state  # with it the encoder is not run again, nor are its keys and values made
-    out = model(ids, decoder_input_ids=more, past=past, start=first.shape[1], encoder_last_hidden_state=known)
-""",
-)  # of a decoder that reads what an encoder made
+    out = model(ids, decoder_input_ids=more, past=past, start=first.shape[1], encoder_last_hidden_state=known)"""
 
 
 def annotation(spec: dict[str, Any]) -> str:
@@ -65,8 +58,8 @@ def with_cache(architecture: Architecture) -> Architecture:
 def cache_method(program: Program, draft: Draft) -> list[str]:
     """The method that makes an empty cache, and the sizes it needs in the constructor."""
     draft.attributes["cache_sizes"] = f"self.cache_sizes = {_sizes(program, cached_tower(program), draft)}"
-    text = _READING if "encoder_last_hidden_state" in program.inputs else _METHOD
-    return [f"    {row}" if row else "" for row in text.rstrip().split("\n")]
+    usage = _CONTINUED_FROM_SOURCE if "encoder_last_hidden_state" in program.inputs else _CONTINUED
+    return [f"    {row}" if row else "" for row in (_METHOD % usage).rstrip().split("\n")]
 
 
 def cached_tower(program: Program) -> Block:
