@@ -28,7 +28,7 @@ def rotate_by_axis(x: Tensor, places: Tensor) -> Tensor:
     size = x.shape[-1] // 3 // 2 * 2
     steps = torch.arange(size // 2, dtype=x.dtype, device=x.device) / (size / 2)
     parts = []
-    for part, place in zip(x[..., : 3 * size].split(size, dim=-1), places, strict=True):
+    for part, place in zip(x[..., : 3 * size].unflatten(-1, (3, size)).unbind(-2), places, strict=True):
         angles = (place[:, None] * (1.0 / 10000**steps)).repeat(1, 2)
         turned = torch.stack((-part[..., 1::2], part[..., ::2]), dim=-1).flatten(-2)
         parts.append(part * angles.cos() + turned * angles.sin())

@@ -84,6 +84,11 @@ def test_patches_of_a_video_are_turned_by_time_row_and_column() -> None:
     assert at_least_frames(torch.zeros(1, 1, 3, 4, 4), 2).shape[1] == 2
 
 
+def test_a_head_too_small_for_three_parts_is_not_turned() -> None:
+    x = torch.randn(1, 2, 8, 5)
+    assert torch.equal(rotate_by_axis(x, tube_places(x[:, 0], 2)), x)
+
+
 def test_frames_and_places_change_their_places_and_come_back() -> None:
     x = torch.randn(2 * 3, 5, 4)  # two videos of three frames
     assert torch.equal(swap_frames(x, 2)[5:10, 1], x[4])
