@@ -1,4 +1,4 @@
-"""dslim/bert-base-NER: written by mapper 0.1.0, rules 776283effcad.
+"""dslim/bert-base-NER: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 776283effcad.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

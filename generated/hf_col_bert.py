@@ -1,4 +1,4 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 776283effcad.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -1,4 +1,4 @@
-"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules 776283effcad.
+"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family llama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 776283effcad.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

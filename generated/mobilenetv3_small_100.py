@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 776283effcad.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub

@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 776283effcad.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

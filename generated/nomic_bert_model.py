@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 776283effcad.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

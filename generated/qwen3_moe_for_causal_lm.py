@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 776283effcad.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family qwen2_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub

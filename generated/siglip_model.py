@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 776283effcad.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules dd16935b3752.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
