@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from bench_weights import comparing, weights
+from timing import ROOT, Line, in_turns, markdown, memory, run_python, seconds
+
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 LLAMA = {  # 1.1 billion parameters, 2.2 GB in bfloat16
     "hidden_size": 2048,
@@ -50,42 +50,7 @@ SHARD_BYTES = 500_000_000
 LENGTH = 128
 
 
-class Line(NamedTuple):
-    """One row of the table; `limit` is the largest ratio that the project allows itself."""
-
-    what: str
-    ours: str
-    theirs: str
-    ratio: float | None
-    limit: float | None
-
-
 # ------------------------------------------------------------------------------------------------- whole processes
-def run_python(*arguments: str) -> float:
-    """Seconds that one interpreter takes from start to end."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-    seconds = time.perf_counter() - start
-    if done.returncode:
-        sys.exit(f"{' '.join(arguments)[:200]}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    return seconds
-
-
-def in_turns(repeat: int, *sides: Callable[[], Any]) -> list[list[Any]]:
-    """Results of each side; one unmeasured turn first, to fill the file cache."""
-    results: list[list[Any]] = [[] for _ in sides]
-    for turn in range(repeat + 1):
-        for side, measured in zip(sides, results, strict=True):
-            value = side()
-            if turn:
-                measured.append(value)
-    return results
-
-
 def inspect(folder: Path, repeat: int) -> Iterator[Line]:
     """A whole `mapper inspect` of a local MiniLM beside an import of transformers."""
     case = bert_checkpoint(folder / "minilm", **MINILM)
@@ -99,7 +64,7 @@ def inspect(folder: Path, repeat: int) -> Iterator[Line]:
     )
     for at, (name, theirs) in enumerate(zip(commands, others, strict=True)):
         limit = 0.15 if at == 0 else None
-        yield _seconds(f"`mapper inspect` of MiniLM; `{name}`", ours, theirs, limit)
+        yield seconds(f"`mapper inspect` of MiniLM; `{name}`", ours, theirs, limit)
 
 
 def planning(folder: Path, repeat: int) -> Iterator[Line]:
@@ -192,11 +157,11 @@ def build(folder: Path, repeat: int) -> Iterator[Line]:
     sides = ("mapper", "transformers", "torch")
     results = in_turns(repeat, *(lambda side=side: load(side) for side in sides))
     ours, theirs, floor = ([list(column) for column in zip(*result, strict=True)] for result in results)
-    yield _seconds("2.2 GB Llama, process start to loaded; `from_pretrained`", ours[0], theirs[0], 0.5)
-    yield _memory("its peak memory", ours[1], theirs[1], 1.0)
-    yield _seconds("process start to first logits", ours[2], theirs[2], None)
-    yield _memory("its peak memory", ours[3], theirs[3], None)
-    yield _seconds("the floor: process start to `import torch`", ours[0], floor[0], None)
+    yield seconds("2.2 GB Llama, process start to loaded; `from_pretrained`", ours[0], theirs[0], 0.5)
+    yield memory("its peak memory", ours[1], theirs[1], 1.0)
+    yield seconds("process start to first logits", ours[2], theirs[2], None)
+    yield memory("its peak memory", ours[3], theirs[3], None)
+    yield seconds("the floor: process start to `import torch`", ours[0], floor[0], None)
 
 
 # ------------------------------------------------------------------------------------------------------- forward
@@ -239,7 +204,7 @@ def _forward(name: str, case: Path, loader: str, batch: int, repeat: int, limit:
         times = in_turns(
             4 * repeat, lambda: _timed(ours, {"input_ids": ids}), lambda: _timed(theirs, arguments)
         )
-    line = _seconds(f"forward of {name}, batch {batch}, length {LENGTH}", *times, limit)
+    line = seconds(f"forward of {name}, batch {batch}, length {LENGTH}", *times, limit)
     return line._replace(what=f"{line.what} (largest difference {difference:.1g})")
 
 
@@ -347,27 +312,6 @@ def catalogue_header(path: Path, name: str) -> Path:
     return path
 
 
-# ---------------------------------------------------------------------------------------------------------- table
-def _seconds(what: str, ours: list[float], theirs: list[float], limit: float | None) -> Line:
-    left, right = median(ours), median(theirs)
-    return Line(what, f"{left:.3f} s", f"{right:.3f} s", left / right, limit)
-
-
-def _memory(what: str, ours: list[float], theirs: list[float], limit: float | None) -> Line:
-    left, right = median(ours), median(theirs)
-    return Line(what, f"{left:.0f} MB", f"{right:.0f} MB", left / right, limit)
-
-
-def markdown(lines: list[Line]) -> str:
-    """The table that the README quotes."""
-    rows = ["| | mapper | peer | ratio | at most |", "| --- | --- | --- | --- | --- |"]
-    for line in lines:
-        ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
-        limit = "" if line.limit is None else f"{line.limit:.2f}"
-        rows.append(f"| {line.what} | {line.ours} | {line.theirs} | {ratio} | {limit} |")
-    return "\n".join(rows)
-
-
 BENCHMARKS = {
     "inspect": inspect,
     "rules": rules,
@@ -375,6 +319,8 @@ BENCHMARKS = {
     "build": build,
     "forward": forward,
     "experts": experts,
+    "weights": weights,
+    "comparing": comparing,
 }
 
 
