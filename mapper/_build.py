@@ -5,15 +5,17 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError, MapperError, listed
 
 if TYPE_CHECKING:
@@ -63,24 +65,71 @@ def build_architecture(
     """The module of an architecture that has been read already."""
     from mapper.emission import emit
 
-    namespace = compile_source(
-        emit(architecture, cache=cache, hidden_states=hidden_states), architecture.checkpoint.source
-    )
-    with torch.device("meta"), _NothingDrawn():
-        model: nn.Module = namespace.Model()
-    renames: dict[str, str] = getattr(namespace, "RENAMED", {})
-    checkpoint = architecture.checkpoint
-    keys = {renamed(key, renames): key for key in checkpoint.tensors}
-    _same_keys(model, keys)
+    checkpoint, options = architecture.checkpoint, {"cache": cache, "hidden_states": hidden_states}
+    text = emit(architecture, **options)
+    model = empty_model(text, checkpoint)
+    remember(model, Made(light(architecture), options, text))
     if checkpoint.read is None:
-        _as_in_header(model, keys, checkpoint.tensors)
+        type_as_stored(model, checkpoint)
         return model.eval()
-    model.load_state_dict(_tensors(checkpoint, keys), strict=True, assign=True)
-    if hasattr(namespace, "tie"):
-        namespace.tie(model)
+    names = _globals_of(model)
+    model.load_state_dict(_tensors(checkpoint, _keys(model, checkpoint)), strict=True, assign=True)
+    if "tie" in names:
+        names["tie"](model)
     if dtype is not None or str(device) != "cpu":
         _move(model, device, dtype, architecture.checkpoint.source)
     return model.eval()
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a class of models was emitted from."""
+
+    architecture: Architecture
+    options: dict[str, bool]  # of `emit`
+    text: str
+
+
+_MADE: WeakKeyDictionary[type, Made] = WeakKeyDictionary()  # class of models -> what it was emitted from
+
+
+def remember(model: nn.Module, made: Made) -> None:
+    """Keep what a model's class was emitted from as long as there is the class: copies and casts of the model have it."""
+    _MADE[type(model)] = made
+
+
+def made_of(model: nn.Module) -> Made | None:
+    """What the class of a model was emitted from; None where this process did not emit it."""
+    return _MADE.get(type(model))
+
+
+def light(architecture: Architecture) -> Architecture:
+    """The architecture without the checkpoint's table and bytes, which live as long as somebody holds them."""
+    checkpoint = architecture.checkpoint
+    told = Checkpoint(checkpoint.source, checkpoint.container, {}, notes=checkpoint.notes)
+    return replace(architecture, checkpoint=told)
+
+
+def empty_model(text: str, checkpoint: Checkpoint) -> nn.Module:
+    """The model of an emitted source on the meta device. Raises ArchitectureError unless it has the checkpoint's names."""
+    namespace = compile_source(text, checkpoint.source)
+    with torch.device("meta"), NothingDrawn():
+        model: nn.Module = namespace.Model()
+    _same_keys(model, _keys(model, checkpoint))
+    return model
+
+
+def _keys(model: nn.Module, checkpoint: Checkpoint) -> dict[str, str]:
+    """Name in the module -> the checkpoint's key."""
+    renames: dict[str, str] = _globals_of(model).get("RENAMED", {})
+    return {renamed(key, renames): key for key in checkpoint.tensors}
+
+
+def _globals_of(model: nn.Module) -> dict[str, Any]:
+    """The names of the file that a generated model's class is from."""
+    forward: Any = type(model).forward
+    names: dict[str, Any] = forward.__globals__
+    return names
 
 
 def _move(model: nn.Module, device: str | torch.device, dtype: torch.dtype | None, name: str) -> None:
@@ -92,7 +141,7 @@ def _move(model: nn.Module, device: str | torch.device, dtype: torch.dtype | Non
         raise MapperError(f"{name}: cannot be had on {device} as {dtype or 'stored'}: {reason}") from error
 
 
-class _NothingDrawn(TorchFunctionMode):
+class NothingDrawn(TorchFunctionMode):
     """Skips initial values: on the meta device there are none, yet drawing one imports 800 modules (1 s)."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -134,8 +183,9 @@ def _tensors(checkpoint: Checkpoint, keys: Mapping[str, str]) -> dict[str, torch
     return {name: tensors[key] for name, key in keys.items()}
 
 
-def _as_in_header(model: nn.Module, keys: Mapping[str, str], header: Mapping[str, TensorInfo]) -> None:
+def type_as_stored(model: nn.Module, checkpoint: Checkpoint) -> None:
     """Parameters on the meta device get the dtypes that the header says."""
+    keys, header = _keys(model, checkpoint), checkpoint.tensors
     wanted = {name: torch_dtype(header[key].dtype) for name, key in keys.items()}
     for name, tensor in model.state_dict(keep_vars=True).items():
         if tensor.dtype != wanted[name]:

@@ -46,6 +46,11 @@ def is_unedited(text: str) -> bool:
     return found is not None and _digest(text[: found.start()]) == found[1]
 
 
+def is_origin_there(text: str) -> bool:
+    """Whether mapper wrote the text once."""
+    return _LEAD.partition(".")[0] in text and _HEADER.match(text) is not None
+
+
 def told_by(text: str) -> Told | None:
     """What the last lines of an unedited file say; None where there are none."""
     start, end = text.rfind(_LEAD), _DIGEST.search(text)

@@ -150,6 +150,12 @@ class Config:
         """Those of them that are harmless with some values, and have another: what they ask for is not done."""
         return [f"{found.name} = {shown(found.value)}" for found, known in self._left(spared) if known]
 
+    def consult(self, fields: Iterable[str], folder: str = "") -> None:
+        """Note that these fields of a part decide on something, there or in a part inside of it."""
+        start = f"{folder}." if folder else ""
+        inner = [f"{name}." for name, value in self.part(folder).items() if isinstance(value, Mapping)]
+        self.looked_up.update(start + part + field for field in fields for part in ("", *inner))
+
     def needed(self, spared: Mapping[str, Spared]) -> dict[str, Any]:
         """The config without what changes nothing: a reading from it is the same, its findings included."""
         return self._needed(self.data, "", {found.name: known for found, known in self._left(spared)})

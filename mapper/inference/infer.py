@@ -194,6 +194,7 @@ class _Reading:
     def origin(self) -> Origin:
         """What of the config and the hints this reading rests on."""
         config = self.facts.config
+        config.consult(self.rulebook.config_vocabulary.quantised_fields)
         kept = None if self.checkpoint.config is None else config.needed(self.families.spared())
         return Origin(kept, dict(self.hints or {}), self.use_families)
 
@@ -207,6 +208,7 @@ class _Reading:
             every = () if part.folder else (self.root, *self.root.below())
             self.gap(lacking_kept_roles(part.family, every))
             self.gap(lacking_biases(part.family, part.leaves, settled if part.folder else ()))
+            self.facts.config.consult(part.family.promises, part.folder)
             own = self.facts.config.part(part.folder)
             lacking, extra = broken_promises(part.family, own, part.names)
             self.gap(lacking)

@@ -192,3 +192,8 @@ def rulebook_of(extra_dirs: Iterable[Path | str] = ()) -> Rulebook:
     if key not in _IN_USE or _IN_USE[key][0] != files:
         _IN_USE[key] = (files, made)
     return _IN_USE[key][1]
+
+
+def rulebooks_in_use() -> list[Rulebook]:
+    """Every rule set that this process has read by and whose files have not changed since."""
+    return [made for _, made in _IN_USE.values()]
