@@ -378,4 +378,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "pad_token_id": 1, "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: fe28a8357c074944
+# sha256 of all above: c550884df3b5c015

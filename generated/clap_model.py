@@ -622,8 +622,8 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["ClapModel"], "audio_config": {"model_type": "clap_audio_model"},
-# "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type": "clap_text_model"}},
-# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
-# the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 71f58753d125689f
+# {"config": {"architectures": ["ClapModel"], "audio_config": {"enable_fusion": true, "model_type":
+# "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
+# "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
+# from config), not from the hub", "evidence for its config: transformers-default"]}
+# sha256 of all above: 14a909e87b15c396

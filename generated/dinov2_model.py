@@ -214,6 +214,6 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["Dinov2Model"], "hidden_act": "gelu", "hidden_size": 384, "layer_norm_eps":
 # 1e-06, "model_type": "dinov2", "num_attention_heads": 6, "num_channels": 3, "num_hidden_layers": 12,
-# "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from
-# config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 03a9e475707d3334
+# "patch_size": 14, "qkv_bias": true}, "notes": ["header from the bundled catalogue (reconstructed with
+# transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 965d5f4f041535c7

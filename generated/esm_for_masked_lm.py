@@ -378,9 +378,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["EsmForMaskedLM"], "hidden_size": 1280, "intermediate_size": 5120,
-# "layer_norm_eps": 1e-05, "mask_token_id": 32, "model_type": "esm", "num_attention_heads": 20,
-# "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout": true, "vocab_size": 33},
-# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
-# the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f9a4a06f903ae19c
+# {"config": {"architectures": ["EsmForMaskedLM"], "emb_layer_norm_before": false, "hidden_size": 1280,
+# "intermediate_size": 5120, "layer_norm_eps": 1e-05, "mask_token_id": 32, "model_type": "esm",
+# "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
+# true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
+# 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 3e40322940284d6f

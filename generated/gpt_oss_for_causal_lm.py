@@ -488,18 +488,20 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["GptOssForCausalLM"], "head_dim": 64, "hidden_size": 2880,
-# "intermediate_size": 2880, "layer_types": ["sliding_attention", "full_attention", "sliding_attention",
+# {"config": {"architectures": ["GptOssForCausalLM"], "attention_bias": true, "head_dim": 64, "hidden_size":
+# 2880, "intermediate_size": 2880, "layer_types": ["sliding_attention", "full_attention", "sliding_attention",
 # "full_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention",
 # "sliding_attention", "full_attention", "sliding_attention", "full_attention", "sliding_attention",
 # "full_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention",
 # "sliding_attention", "full_attention", "sliding_attention", "full_attention", "sliding_attention",
 # "full_attention"], "max_position_embeddings": 131072, "model_type": "gpt_oss", "num_attention_heads": 64,
 # "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 8, "num_local_experts": 32,
-# "rms_norm_eps": 1e-05, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
-# "original_max_position_embeddings": 4096, "rope_type": "yarn", "truncate": false}, "rope_theta": 150000,
-# "sliding_window": 128, "swiglu_limit": 7.0, "tie_word_embeddings": false, "vocab_size": 201088}, "notes":
-# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
-# "evidence for its config: recalled", "about this header: the transformers docstring names this repository,
-# but the defaults differ in num_hidden_layers, num_local_experts"]}
-# sha256 of all above: f29cb8192cb0549e
+# "quantization_config": {"modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+# "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"}, "rms_norm_eps": 1e-05, "rope_scaling":
+# {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096, "rope_type":
+# "yarn", "truncate": false}, "rope_theta": 150000, "sliding_window": 128, "swiglu_limit": 7.0,
+# "tie_word_embeddings": false, "vocab_size": 201088}, "notes": ["header from the bundled catalogue
+# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
+# num_hidden_layers, num_local_experts"]}
+# sha256 of all above: 0183c46e2a187083

@@ -231,10 +231,10 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["LlamaForCausalLM"], "head_dim": 64, "hidden_act": "silu", "hidden_size":
-# 2048, "intermediate_size": 5632, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 22,
-# "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
-# "vocab_size": 32000}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
-# from config), not from the hub", "evidence for its config: repository
-# (swayam8624/nanoquant-private:TinyLlama-1.1B-Chat-v1.0/config.json)"]}
-# sha256 of all above: 0c7c65c0e9231349
+# {"config": {"architectures": ["LlamaForCausalLM"], "attention_bias": false, "head_dim": 64, "hidden_act":
+# "silu", "hidden_size": 2048, "intermediate_size": 5632, "mlp_bias": false, "model_type": "llama",
+# "num_attention_heads": 32, "num_hidden_layers": 22, "num_key_value_heads": 4, "rms_norm_eps": 1e-05,
+# "rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the
+# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
+# config: repository (swayam8624/nanoquant-private:TinyLlama-1.1B-Chat-v1.0/config.json)"]}
+# sha256 of all above: 70d673e52b8b70e4

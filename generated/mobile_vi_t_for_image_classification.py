@@ -444,7 +444,7 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["MobileViTForImageClassification"], "hidden_act": "silu", "layer_norm_eps":
-# 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2}, "notes":
-# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
-# "evidence for its config: recalled"]}
-# sha256 of all above: e3c0fcb6707b746f
+# 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
+# true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
+# not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 3768e8ee05e24313

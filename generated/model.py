@@ -274,9 +274,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072, "layer_norm_eps": 1e-07,
-# "max_position_embeddings": 512, "max_relative_positions": -1, "model_type": "deberta-v2",
-# "num_attention_heads": 12, "num_hidden_layers": 12, "pos_att_type": "p2c|c2p", "position_biased_input":
-# false, "position_buckets": 256, "relative_attention": true, "share_att_key": true, "vocab_size": 128100},
-# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
-# the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2ab451df6204eb70
+# "max_position_embeddings": 512, "max_relative_positions": -1, "model_type": "deberta-v2", "norm_rel_ebd":
+# "layer_norm", "num_attention_heads": 12, "num_hidden_layers": 12, "pos_att_type": "p2c|c2p",
+# "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
+# "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
+# with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: fe04938389542283

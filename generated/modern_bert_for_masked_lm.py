@@ -320,10 +320,11 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["ModernBertForMaskedLM"], "classifier_activation": "gelu",
-# "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "hidden_activation": "gelu", "hidden_size":
-# 768, "intermediate_size": 1152, "local_attention": 128, "local_rope_theta": 10000.0, "model_type":
-# "modernbert", "norm_eps": 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368},
-# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
-# the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: cfb12d7f50a786e1
+# {"config": {"architectures": ["ModernBertForMaskedLM"], "attention_bias": false, "classifier_activation":
+# "gelu", "classifier_bias": false, "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0,
+# "hidden_activation": "gelu", "hidden_size": 768, "intermediate_size": 1152, "local_attention": 128,
+# "local_rope_theta": 10000.0, "mlp_bias": false, "model_type": "modernbert", "norm_bias": false, "norm_eps":
+# 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
+# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
+# config: transformers-default"]}
+# sha256 of all above: 4f1287824d5725f5

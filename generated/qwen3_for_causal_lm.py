@@ -221,10 +221,10 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["Qwen3ForCausalLM"], "head_dim": 128, "hidden_act": "silu", "hidden_size":
-# 1024, "intermediate_size": 3072, "max_window_layers": 28, "model_type": "qwen3", "num_attention_heads": 16,
-# "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_theta": 1000000,
-# "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151669},
-# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
-# the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e5e4b26d5ae74fdc
+# {"config": {"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "head_dim": 128, "hidden_act":
+# "silu", "hidden_size": 1024, "intermediate_size": 3072, "max_window_layers": 28, "model_type": "qwen3",
+# "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06,
+# "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false,
+# "vocab_size": 151669}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
+# from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 721ca08c64a8b6b8

@@ -623,13 +623,13 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["Qwen3VLForConditionalGeneration"], "image_token_id": 151655, "model_type":
-# "qwen3_vl", "text_config": {"head_dim": 128, "hidden_act": "silu", "hidden_size": 2048, "intermediate_size":
-# 6144, "model_type": "qwen3_vl_text", "num_attention_heads": 16, "num_hidden_layers": 28,
-# "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": {"mrope_section": [24, 20, 20],
-# "rope_type": "default"}, "rope_theta": 5000000, "vocab_size": 151936}, "video_token_id": 151656,
-# "vision_config": {"deepstack_visual_indexes": [5, 11, 17], "depth": 24, "hidden_act": "gelu_pytorch_tanh",
-# "hidden_size": 1024, "in_channels": 3, "intermediate_size": 4096, "model_type": "qwen3_vl", "num_heads": 16,
-# "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}}, "notes":
-# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
-# "evidence for its config: recalled"]}
-# sha256 of all above: 2a383f991fa41a35
+# "qwen3_vl", "text_config": {"attention_bias": false, "head_dim": 128, "hidden_act": "silu", "hidden_size":
+# 2048, "intermediate_size": 6144, "model_type": "qwen3_vl_text", "num_attention_heads": 16,
+# "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": {"mrope_section":
+# [24, 20, 20], "rope_type": "default"}, "rope_theta": 5000000, "vocab_size": 151936}, "video_token_id":
+# 151656, "vision_config": {"deepstack_visual_indexes": [5, 11, 17], "depth": 24, "hidden_act":
+# "gelu_pytorch_tanh", "hidden_size": 1024, "in_channels": 3, "intermediate_size": 4096, "model_type":
+# "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
+# "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
+# 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 4176061048e5fae5

@@ -205,7 +205,7 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["ViTForImageClassification"], "hidden_act": "gelu", "hidden_size": 768,
 # "intermediate_size": 3072, "layer_norm_eps": 1e-12, "model_type": "vit", "num_attention_heads": 12,
-# "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16}, "notes": ["header from the bundled catalogue
-# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
-# recalled"]}
-# sha256 of all above: 4dd140557ff49bb2
+# "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
+# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
+# config: recalled"]}
+# sha256 of all above: e3cd7b2d5e93494a

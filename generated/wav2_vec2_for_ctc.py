@@ -309,10 +309,11 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["Wav2Vec2ForCTC"], "conv_dim": [512, 512, 512, 512, 512, 512, 512],
-# "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2], "do_stable_layer_norm": true,
-# "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 1024, "intermediate_size": 4096,
-# "layer_norm_eps": 1e-05, "model_type": "wav2vec2", "num_attention_heads": 16, "num_conv_pos_embeddings":
-# 128, "num_hidden_layers": 24, "vocab_size": 40}, "notes": ["header from the bundled catalogue (reconstructed
-# with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: eb7ff3b12f8abbf1
+# {"config": {"architectures": ["Wav2Vec2ForCTC"], "conv_bias": true, "conv_dim": [512, 512, 512, 512, 512,
+# 512, 512], "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2],
+# "do_stable_layer_norm": true, "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 1024,
+# "intermediate_size": 4096, "layer_norm_eps": 1e-05, "model_type": "wav2vec2", "num_attention_heads": 16,
+# "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40}, "notes": ["header from the
+# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
+# config: recalled"]}
+# sha256 of all above: 2744b3ce0b8e823b

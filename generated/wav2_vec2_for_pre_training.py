@@ -338,11 +338,11 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["Wav2Vec2ForPreTraining"], "conv_dim": [512, 512, 512, 512, 512, 512, 512],
-# "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2], "do_stable_layer_norm": false,
-# "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072,
-# "layer_norm_eps": 1e-05, "model_type": "wav2vec2", "num_attention_heads": 12, "num_codevector_groups": 2,
-# "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes":
-# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
-# "evidence for its config: recalled"]}
-# sha256 of all above: bd69c22eedb2c84b
+# {"config": {"architectures": ["Wav2Vec2ForPreTraining"], "conv_bias": false, "conv_dim": [512, 512, 512,
+# 512, 512, 512, 512], "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2],
+# "do_stable_layer_norm": false, "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 768,
+# "intermediate_size": 3072, "layer_norm_eps": 1e-05, "model_type": "wav2vec2", "num_attention_heads": 12,
+# "num_codevector_groups": 2, "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128,
+# "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue (reconstructed with transformers
+# 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: a998974c13b81bbc
