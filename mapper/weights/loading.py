@@ -81,7 +81,8 @@ def _check_choices(casting: str, by: str) -> None:
 def _nothing(states: States) -> LoadReport:
     real = [state for state in states.states if state.tensor is not None]
     tied = [list(state.paths) for state in real if len(state.paths) > 1]
-    return LoadReport(skipped=[state.path for state in real], tied=tied)
+    skipped = [path for path, state in states.by_path.items() if state.tensor is not None]
+    return LoadReport(skipped=skipped, tied=tied)
 
 
 def _prepared(source: Source, states: States, prefix: str | None, rename: Any, by: str) -> Source:

@@ -125,21 +125,21 @@ def unflatten(flat: Any, sep: str = ".") -> dict[str, Any]:
     """
     table = flat if isinstance(flat, Mapping) and not _is_nested(flat) else flatten(flat, sep)
     nested: dict[str, Any] = {}
+    made = {id(nested)}  # the dicts made here, to tell them from leaves that are dicts
     for path, leaf in table.items():
         words = str(path).split(sep)
         branch = nested
         for depth, word in enumerate(words[:-1], 1):
-            branch = branch.setdefault(word, _Branch())
-            if not isinstance(branch, _Branch):
+            if word not in branch:
+                branch[word] = {}
+                made.add(id(branch[word]))
+            branch = branch[word]
+            if id(branch) not in made:
                 _refuse(sep.join(words[:depth]))
         if words[-1] in branch:
             _refuse(str(path))
         branch[words[-1]] = leaf
-    return _as_dicts(nested)
-
-
-class _Branch(dict[str, Any]):
-    """A dict that was made on the way, to tell it from a leaf that is a dict."""
+    return nested
 
 
 def _refuse(path: str) -> None:
@@ -151,7 +151,3 @@ def _is_nested(table: Mapping[Any, Any]) -> bool:
         is_container(value) and len(value) if hasattr(value, "__len__") else is_container(value)
         for value in table.values()
     )
-
-
-def _as_dicts(branch: dict[str, Any]) -> dict[str, Any]:
-    return {name: _as_dicts(value) if isinstance(value, _Branch) else value for name, value in branch.items()}

@@ -72,10 +72,10 @@ class Matcher:
             return
         if given:
             self._take(state, given)
-        elif any(leaf is None for leaf in found.values()) or all(
+        elif any(leaf is None for leaf in found.values()) or any(
             path.startswith(self.pruned) for path in paths
         ):
-            self.report.skipped.append(paths[0])
+            self.report.skipped.extend(paths)
         elif state.is_count_of_batches:
             self.report.skipped.append(paths[0])
             self.plan.uncounted.append(state)

@@ -49,8 +49,8 @@ def _mismatch(bad: Mismatch) -> str:
 
 
 def _path(path: str) -> str:
-    """A path as it is, unless it could harm a terminal."""
-    return path if path.isprintable() and len(path) <= 200 else shorten(path, 200)
+    """A path as it is, unless it cannot be seen or could harm a terminal."""
+    return path if path and path.isprintable() and len(path) <= 200 else shorten(path, 200)
 
 
 def _counted(
@@ -72,9 +72,8 @@ class _Around:
 
     def __init__(self, states: States, source: Source) -> None:
         self.model = _levels(states.by_path)
-        self.source = _levels(
-            path for path, leaf in source.leaves.items() if path in source.arrays() or leaf is None
-        )
+        arrays = source.arrays()
+        self.source = _levels(path for path, leaf in source.leaves.items() if path in arrays or leaf is None)
 
     def line(self, path: str) -> str:
         at = path.rpartition(".")[0]

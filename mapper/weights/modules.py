@@ -87,7 +87,9 @@ def walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def states_of(model: nn.Module) -> States:
-    """Every state of a module under every path. No tensor is copied."""
+    """Every state of a module under every path. No tensor is copied. Raises TypeError for what is no module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"a model is a torch.nn.Module, not {type(model).__name__}")
     with collection_paused():
         return _states_of(model)
 
@@ -133,6 +135,6 @@ def neutral_value(module: nn.Module, name: str) -> int | None:
     return 1 if name == "weight" and own and isinstance(module, NORMS) else None
 
 
-def is_unshaped(tensor: torch.Tensor | None) -> bool:
+def is_unshaped(value: Any) -> bool:
     """Whether it is a parameter or buffer of a lazy module that has no shape yet."""
-    return tensor is not None and is_lazy(tensor)
+    return isinstance(value, torch.Tensor) and is_lazy(value)

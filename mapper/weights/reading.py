@@ -14,7 +14,7 @@ from torch import nn
 
 from mapper.errors import FormatError, StructureError, listed, shorten
 from mapper.weights.arrays import as_tensor, is_array, is_jax
-from mapper.weights.modules import States, states_of
+from mapper.weights.modules import States, is_unshaped, states_of
 
 EXTRA = "_extra_state"  # torch's key for what a module keeps beside its tensors
 
@@ -49,9 +49,15 @@ class Stored:
     word = "Tensor"
 
     def __init__(
-        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, read: Callable[..., Any]
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        read: Callable[..., Any],
+        packed: bool = False,
     ) -> None:
         self.name, self.shape, self.dtype, self.read = name, shape, dtype, read
+        self.packed = packed  # reading it may fail: damage shows when it is unpacked
 
     def tensor(self) -> torch.Tensor:
         tensor: torch.Tensor = self.read([self.name])[self.name]
@@ -113,7 +119,7 @@ def read_source(source: Any) -> Source:
         elif path.rpartition(".")[2] == EXTRA:
             table.extra[path[: -len(EXTRA)].rstrip(".")] = value
         else:
-            _enter(table, path, Held(value) if is_array(value) else value)
+            _enter(table, path, Held(value) if is_array(value) and not is_unshaped(value) else value)
     for prefix, tree in trees:
         for alias, owner in getattr(tree, "tied", {}).items():
             _tie(table, prefix + alias, prefix + owner)
@@ -249,7 +255,7 @@ def _from_checkpoint(source: Any) -> Source:
         dtype = torch_dtype(info.dtype, name)
         pairs = info.dtype == "F4"  # of which torch counts pairs
         shape = (*info.shape[:-1], info.shape[-1] // 2) if pairs else tuple(info.shape)
-        stored = Stored(name, shape, dtype, checkpoint.read)
+        stored = Stored(name, shape, dtype, checkpoint.read, packed=checkpoint.container == "npz")
         if name == EXTRA or name.endswith(f".{EXTRA}"):
             table.extra[name[: -len(EXTRA)].rstrip(".")] = stored.tensor()
         else:

@@ -10,7 +10,7 @@ from torch import nn
 
 from mapper.weights.matching import Plan, Write
 from mapper.weights.modules import State, is_unshaped
-from mapper.weights.reading import Held
+from mapper.weights.reading import Held, Stored
 
 SPARE_BYTES = 16_000_000  # old values kept for undoing what cannot fail but for a broken tensor class
 UNCOPIED = (getattr(torch, "float4_e2m1fn_x2", None),)  # types whose elements torch moves as bytes alone
@@ -19,6 +19,9 @@ UNCOPIED = (getattr(torch, "float4_e2m1fn_x2", None),)  # types whose elements t
 def write(plan: Plan, assign: bool, device: Any) -> None:
     """Do what the plan says. Extra memory is that of the largest tensor, and of sources that overlap the model."""
     _part_from_model(plan.writes)
+    for each in plan.writes:
+        if isinstance(each.value, Stored) and each.value.packed:
+            each.value.tensor()  # its checksum must be right before anything is written
     undo = _Undo(plan.writes)
     used: set[int] = set()
     try:
@@ -65,20 +68,27 @@ def _copy(target: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def _taken(each: Write, value: torch.Tensor, used: set[int]) -> torch.Tensor:
-    """The source's own tensor: NumPy's memory is not shared, nor one tensor by two parameters."""
+    """The source's own tensor: memory of NumPy or of a file is not shared, nor one tensor by two parameters.
+
+    A parameter over a mapped file would kill the process once somebody cuts that file short to write it anew.
+    """
     leaf = each.value
-    own = isinstance(leaf, Held) and not isinstance(leaf.value, torch.Tensor)
+    lent = isinstance(leaf, Held) and isinstance(leaf.value, torch.Tensor)
     again = id(leaf) in used
     used.add(id(leaf))
-    return value.clone() if own or again else value
+    if lent and not again and not value.is_inference():
+        return value
+    with torch.inference_mode(False):  # a tensor made for inference cannot be trained, a copy can
+        return value.clone()
 
 
 def _made(target: torch.Tensor, value: torch.Tensor | int, device: Any) -> torch.Tensor:
     """A real tensor in place of one on meta: the model's dtype, on `device` or where the source is."""
-    if isinstance(value, int):
-        return torch.full(target.shape, value, dtype=target.dtype, device=device or "cpu")
-    made = torch.empty(target.shape, dtype=target.dtype, device=_where(target, value, device))
-    return made.copy_(value)
+    with torch.inference_mode(False), torch.no_grad():  # else it could never be trained
+        if isinstance(value, int):
+            return torch.full(target.shape, value, dtype=target.dtype, device=device or "cpu")
+        made = torch.empty(target.shape, dtype=target.dtype, device=_where(target, value, device))
+        return made.copy_(value)
 
 
 def _where(target: torch.Tensor, value: torch.Tensor, device: Any) -> Any:
@@ -90,10 +100,20 @@ def put(state: State, tensor: torch.Tensor) -> None:
     old = state.tensor
     new = tensor
     if state.is_param and old is not None:
-        new = nn.Parameter(tensor, requires_grad=old.requires_grad)
+        with torch.inference_mode(False):  # else it could never be trained
+            new = nn.Parameter(tensor, requires_grad=old.requires_grad)
         new.__dict__.update(old.__dict__)
+    _place(state, new)
+
+
+def _place(state: State, tensor: Any) -> None:
     for module, name in state.places:
-        setattr(module, name, new)  # as torch does: recurrent modules keep a list of their weights beside
+        if name in module._buffers:  # also a parameter that is a buffer elsewhere
+            module._buffers[name] = tensor
+        else:
+            setattr(
+                module, name, tensor
+            )  # as torch does: recurrent modules keep a list of their weights beside
 
 
 def _is_safe(each: Write) -> bool:
@@ -146,8 +166,7 @@ class _Undo:
             target.data = torch.empty(0, device=target.device, dtype=target.dtype)
             target.__class__ = unshaped
         for state, tensor in reversed(self.held):
-            for module, name in state.places:
-                getattr(module, "_parameters" if state.is_param else "_buffers")[name] = tensor
+            _place(state, tensor)
 
 
 def _part_from_model(writes: list[Write]) -> None:
