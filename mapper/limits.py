@@ -31,3 +31,5 @@ NESTED = 48  # levels in one part of a stored structure; json refuses under 1,00
 RAW_DIMENSIONS = 64  # of a tensor stored as bytes, its shape beside it; NumPy has as many
 KEY_DEPTH = 32  # tuples within tuples that are the key of a dict
 TYPE_DEPTH = 16  # fields within fields of a structured NumPy type
+FLOW_NODES = 5_000  # of one flow's syntax tree in a saved architecture; the largest shipped flow has 335
+FLOW_CALLS = 20_000  # of blocks by blocks, followed from the root; the largest model read so far has 200

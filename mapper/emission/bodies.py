@@ -18,6 +18,7 @@ from mapper.errors import FlowError
 from mapper.flows.language import copied, dotted, is_fact, is_given, is_optional, targets
 from mapper.flows.program import Piece, Program, loop_items
 from mapper.flows.references import Item, Reference, chain, element_indices, refer
+from mapper.limits import FLOW_CALLS
 
 Activation = Callable[[str, ast.expr], ast.expr]
 
@@ -31,6 +32,7 @@ class Bodies:
     paths: Paths
     types: Types
     activation: Activation
+    inlined: int = 0  # bodies in place of calls, so far
 
     def method_name(self, block: Block) -> str:
         """The name of the method that holds a block's forward."""
@@ -269,6 +271,9 @@ class _Spell(ast.NodeTransformer):
     def inlined(self, piece: Piece, given: dict[str, ast.expr]) -> ast.expr:
         node = piece.statements[0]
         assert isinstance(node, ast.Return) and node.value is not None
+        self.body.bodies.inlined += 1
+        if self.body.bodies.inlined > FLOW_CALLS:
+            raise FlowError(f"the flows call one another more than {FLOW_CALLS} times")
         places: dict[str, ast.expr] = {
             name: ast.Name(f"\0{name}") for name in given
         }  # no name of the caller's is one

@@ -13,6 +13,7 @@ from mapper.emission.drafts import Draft
 from mapper.emission.names import identifier
 from mapper.emission.sizes import evaluate, names_in
 from mapper.emission.text import literal
+from mapper.errors import FlowError, shorten
 from mapper.flows.flow import Flow
 from mapper.flows.language import parse_expression
 from mapper.naming.members import FLOATS, misfit, odd_dtype
@@ -278,6 +279,8 @@ class Constructor:
             "dimensions", 2
         )  # of what is normed: no tensor shows it
         tensors = self.leaf.tensors
+        if dimensions not in (1, 2, 3):
+            raise FlowError(f"a batch norm has 1, 2 or 3 dimensions, not {shorten(str(dimensions))}")
         affine = None if "weight" in tensors else "affine=False"
         if "num_batches_tracked" not in tensors and affine is None:
             return self.call(

@@ -89,7 +89,8 @@ def _sizes(program: Program, tower: Block, draft: Draft) -> str:
         return draft.place(Argument("cache_sizes", values))
     sizes = ", ".join(_mark(draft, fact) for fact in rows[0])
     count = tower.facts.get("layers")
-    return f"[({sizes})] * {_mark(draft, count) if count else len(rows)}"
+    counted = count is not None and count.value == len(rows)
+    return f"[({sizes})] * {_mark(draft, count) if count and counted else len(rows)}"
 
 
 def _kept_sizes(attention: Block) -> Iterator[Fact]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact
+from mapper.errors import FlowError, shorten
 from mapper.flows.language import dotted
+from mapper.limits import EXTENT
 
 # Facts of these blocks go by their last word, as in any model's configuration; others keep their block: norm_eps, rotary_base.
 _PLAIN_BLOCKS = (
@@ -19,6 +21,9 @@ _OPERATORS: dict[type[ast.operator], Any] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Div: operator.truediv,
     ast.Mod: operator.mod, ast.Pow: operator.pow,
 }  # fmt: skip
+
+
+_EXPONENT = 16
 
 
 def symbol_name(fact: str) -> str:
@@ -134,7 +139,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.BinOp):
-        return _OPERATORS[type(node.op)](evaluate(node.left, names), evaluate(node.right, names))
+        return _calculated(node.op, evaluate(node.left, names), evaluate(node.right, names))
     if isinstance(node, ast.UnaryOp):
         return -evaluate(node.operand, names)
     if isinstance(node, (ast.Tuple, ast.List)):
@@ -145,6 +150,15 @@ def evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
     if name is None:
         raise KeyError(ast.dump(node))
     return names[name.removeprefix("fact.")]
+
+
+def _calculated(sign: ast.operator, left: Any, right: Any) -> Any:
+    """The value of one operation. Raises FlowError beyond what sizes can be: whoever wrote it may mean harm."""
+    largest = _EXPONENT if isinstance(sign, ast.Pow) else EXTENT
+    sides = ((left, EXTENT), (right, largest))
+    if not all(isinstance(side, (int, float)) and abs(side) <= most for side, most in sides):
+        raise FlowError(f"{shorten(f'{left!r} {type(sign).__name__} {right!r}'[:200])} is beyond any size")
+    return _OPERATORS[type(sign)](left, right)
 
 
 def names_in(node: ast.expr) -> list[str]:

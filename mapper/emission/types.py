@@ -6,9 +6,11 @@ import ast
 from typing import Any
 
 from mapper.architecture import Block
+from mapper.errors import FlowError
 from mapper.flows.language import dotted, is_fact, is_optional
 from mapper.flows.program import Loops, Piece, Program, loop_items
 from mapper.flows.references import chain, refer
+from mapper.limits import FLOW_CALLS
 from mapper.operations.registry import operation_names, operation_signature
 
 _OPTIONAL = " | None"
@@ -22,6 +24,7 @@ class Types:
         self.operations = frozenset(operation_names())
         self.parameters: dict[tuple[int, str], str] = {}
         self.results: dict[int, str] = {}
+        self.visits = 0
         self.outputs: dict[str, str] = {}  # fields of the root's output
         for _ in range(3):  # a value can pass three levels before its own type is settled
             self.visit(program.root, dict(inputs))
@@ -35,6 +38,9 @@ class Types:
         return "Output" if piece is self.program.root else self.results.get(id(piece), "Tensor")
 
     def visit(self, piece: Piece, known: dict[str, str]) -> str:
+        self.visits += 1
+        if self.visits > 3 * FLOW_CALLS:  # each flow of a nest calling the next one twice doubles them
+            raise FlowError(f"the flows call one another more than {FLOW_CALLS} times")
         for name in (*piece.takes, *piece.context):
             key = (id(piece), name)
             self.parameters[key] = _join(self.parameters.get(key), known.get(name, "Tensor"))

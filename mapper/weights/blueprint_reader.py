@@ -7,6 +7,7 @@ check like any other. Fields that nobody asks for are ignored: a later version m
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from mapper.architecture import (
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.memory import ANNOTATIONS
+from mapper.flows.flow import parse_flow
+from mapper.flows.language import parse_expression
 from mapper.operations import OLDEST, VERSION
 from mapper.rulebook.facts import ActivationRule
 from mapper.rulebook.flows import NAME, FlowRule
@@ -116,7 +119,7 @@ def _flow(name: str, data: Any) -> FlowRule:
     shapes, leaves, ties = (
         {dotted(role): value for role, value in table(data.get(key, {}), key).items()} for key in FLOW_TABLES
     )
-    return FlowRule(
+    rule = FlowRule(
         name=name,
         doc=text(data, "doc"),
         **lists,  # type: ignore[arg-type]
@@ -129,11 +132,19 @@ def _flow(name: str, data: Any) -> FlowRule:
         line=1,
         ties={role: dotted(path) for role, path in ties.items()},
     )
+    nodes = sum(1 for statement in parse_flow(rule).statements for _ in ast.walk(statement))
+    if nodes > limits.FLOW_NODES:
+        fail(f"the flow {shown(name)} is larger than any: {nodes} nodes, at most {limits.FLOW_NODES}")
+    return rule
 
 
 def _arguments(data: Any) -> dict[str, Any]:
     """The constructor arguments of a role: texts of the flows' language, or plain values."""
-    return {word(name): value_of(value) for name, value in table(data, "arguments").items()}
+    arguments = {word(name): value_of(value) for name, value in table(data, "arguments").items()}
+    for value in arguments.values():
+        if isinstance(value, str):
+            parse_expression(value, "leaves", 1)
+    return arguments
 
 
 def _activations(data: Mapping[str, Any]) -> dict[str, ActivationRule]:
@@ -189,7 +200,8 @@ class _Reader:
 
     def leaf(self, data: Any) -> Leaf:
         data = table(data, "a leaf")
-        tensors = {name: _tensor(info) for name, info in table(data.get("tensors"), "tensors").items()}
+        named = table(data.get("tensors"), "tensors").items()
+        tensors = {_tensor_name(name): _tensor(info) for name, info in named}
         place = self.place(data.get("place"))
         if not tensors or max(map(len, tensors)) > limits.NAME_CHARACTERS:
             fail(f"the leaf at {shown(str(place)[:200])} has no tensors, or names that are too long")
@@ -265,6 +277,14 @@ class _Reader:
                 fail(f"indices are {shown(data)}")
             found += range(first, last + 1)
         return tuple(found) if found else fail("a place has no indices")
+
+
+def _tensor_name(name: str) -> str:
+    """The name of a tensor below its module: words that can be attributes, or nothing for a bare tensor."""
+    for part in name.split(".") if name else ():
+        if not (part.isascii() and part.isdigit()):
+            word(part)
+    return name
 
 
 def _folder(name: str) -> str:
