@@ -55,9 +55,9 @@ def module_from_stock(data: dict[str, Any], states: int = limits.TENSORS) -> nn.
 
 
 def _undrawn() -> Any:
-    from mapper._build import _NothingDrawn
+    from mapper._build import NothingDrawn
 
-    return _NothingDrawn()
+    return NothingDrawn()
 
 
 def _walk(
