@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mapper._units import in_bytes as in_bytes
+
 _UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
 
 
@@ -29,14 +31,6 @@ def rounded(count: int) -> str:
         if count >= size:
             return f"{count / size:.{2 if count < 10 * size else 1 if count < 100 * size else 0}f} {unit}"
     return f"{count:,}"
-
-
-def in_bytes(count: float) -> str:
-    """`90.9 MB`: decimal units, as files are listed."""
-    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} bytes"
 
 
 def folded(keys: list[str]) -> list[str]:

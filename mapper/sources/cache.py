@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 
 PREFIX = "models--"
+LOCKS = ".locks"
+PARTIAL = ".incomplete"  # what the name of a file that is still to come ends with
 MAIN = "main"
 
 
@@ -25,10 +27,15 @@ def cache_folder() -> Path:
     return Path(os.path.expanduser(home)) / "hub"
 
 
+def repository_folder(repo: str) -> Path:
+    """Where the cache keeps the repository `repo`, which was checked to be an id."""
+    return cache_folder() / (PREFIX + repo.replace("/", "--"))
+
+
 def find_snapshot(repo: str, revision: str | None) -> Path | None:
     """The folder of the cached files of `repo`, or None. A short name may be cached under its full id."""
     folder = cache_folder()
-    candidates = [folder / (PREFIX + repo.replace("/", "--"))]
+    candidates = [repository_folder(repo)]
     if "/" not in repo and folder.is_dir():
         named = [
             entry
@@ -46,6 +53,7 @@ def find_snapshot(repo: str, revision: str | None) -> Path | None:
 def _commit(folder: Path, revision: str) -> str:
     """The commit that a branch or tag pointed at when it was fetched; a commit stands for itself."""
     try:
-        return (folder / "refs" / revision).read_text().strip() or revision
+        commit = (folder / "refs" / revision).read_text().strip()
     except (OSError, UnicodeDecodeError):
         return revision
+    return commit if commit.isalnum() else revision

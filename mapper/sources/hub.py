@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import string
 import sys
-import threading
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mapper import limits
 from mapper.checkpoint import Checkpoint
-from mapper.errors import MapperError, MissingSourceError, SourceError, listed, shorten
-from mapper.sources import sharded
-from mapper.sources.cache import MAIN, cache_folder, find_snapshot
+from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, listed, shorten
+from mapper.sources import sharded, transfer
+from mapper.sources.cache import MAIN, find_snapshot
 from mapper.sources.directory import Choice, choose, directory_name, open_directory, read_table
-from mapper.sources.documents import read_config
-from mapper.sources.remote import BLOCK, RangeFile
+from mapper.sources.documents import check_config, parse
+from mapper.sources.download import CONNECTIONS, Download, in_parallel
+from mapper.sources.files import SNIFFED, refuse_impostor
+from mapper.sources.reach import endpoint as endpoint
+from mapper.sources.reach import out_of_reach
+from mapper.sources.remote import BLOCK, START, RangeFile
 from mapper.sources.shards import Shard, joined
 
-CONNECT_SECONDS = (
-    4.0  # until the hub counts as out of reach; a look-up of its name alone can hang for a minute
-)
-READ_SECONDS = 15.0  # without a byte
-RETRIES = 2
-CONNECTIONS = 8
 PUNCTUATION = "-_."
-ON = ("1", "ON", "YES", "TRUE")
+CONFIG = "config.json"
+# What a tensor takes in a header with its name, rounded up: one that is longer takes a second request.
+ENTRY_BYTES = 160
 
 
 class Repo(NamedTuple):
@@ -73,8 +67,11 @@ def open_hub(name: str, purpose: str, revision: str | None) -> Checkpoint:
     if snapshot is not None:
         try:
             return open_directory(snapshot, _source(snapshot, revision))
-        except SourceError:  # the cache may hold a part: the config of an earlier look
+        except SourceError:  # the cache may hold a part, such as the config alone
             pass
+        except FormatError as error:
+            remedy = f"the cache has it so: remove {snapshot.parent.parent} and run the command again"
+            raise FormatError(f"{name}: {error}; {remedy}") from error
     _require_connection(name, "not in the cache" if snapshot is None else "only in part in the cache")
     with _client_errors(name, revision), _quiet():
         repo = _describe(name, revision)
@@ -87,7 +84,7 @@ def open_hub(name: str, purpose: str, revision: str | None) -> Checkpoint:
 @contextmanager
 def asking(what: str) -> Iterator[None]:
     """Ask the hub itself for something else than a model; SourceError where it does not answer."""
-    if reason := _out_of_reach():
+    if reason := out_of_reach():
         raise SourceError(f"{what}: {reason}; a connection is needed")
     with _client_errors(what, None), _quiet():
         yield
@@ -98,52 +95,11 @@ def _source(snapshot: Path, revision: str | None) -> str:
     return f"{name}@{revision}" if revision else name
 
 
-def endpoint() -> str:
-    """The address of the hub."""
-    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
-
-
 def _require_connection(name: str, cached: str) -> None:
     """Raise MissingSourceError within seconds if the hub is switched off or out of reach."""
     remedy = "give a local directory, or fetch it once with a connection"
-    if reason := _out_of_reach():
+    if reason := out_of_reach():
         raise MissingSourceError(f"{name}: no local path, {cached}, and {reason}; {remedy}")
-
-
-def _out_of_reach() -> str | None:
-    """Why the hub is not asked, or does not answer; None if it can be asked."""
-    from huggingface_hub import constants
-
-    switched_off = [
-        word for word in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(word, "").upper() in ON
-    ]
-    if switched_off or constants.is_offline_mode():
-        return f"the hub is not asked ({(switched_off or ['HF_HUB_OFFLINE'])[0]} is set)"
-    failure = _unreachable(endpoint())
-    return f"the hub cannot be reached ({failure})" if failure else None
-
-
-def _unreachable(address: str) -> str | None:
-    """Why no connection to the host of `address`, or the proxy before it, can be made; None if one can."""
-    url = urllib.parse.urlsplit(address)
-    proxy = urllib.request.getproxies().get(url.scheme)
-    if proxy and not urllib.request.proxy_bypass(url.hostname or ""):
-        url = urllib.parse.urlsplit(proxy if "://" in proxy else f"//{proxy}")
-    outcome: list[str | None] = []
-
-    def connect() -> None:
-        try:
-            port = url.port or {"http": 80}.get(url.scheme, 443)
-            socket.create_connection((url.hostname or "", port), CONNECT_SECONDS).close()
-            outcome.append(None)
-        except (OSError, ValueError, UnicodeError) as error:
-            outcome.append(f"{url.hostname}: {(getattr(error, 'strerror', None) or str(error)).lower()}")
-
-    # A daemon: looking a name up has no time limit, and must not keep the process either.
-    thread = threading.Thread(target=connect, daemon=True)
-    thread.start()
-    thread.join(CONNECT_SECONDS)
-    return outcome[0] if outcome else f"{url.hostname}: no answer within {CONNECT_SECONDS:.0f} s"
 
 
 @contextmanager
@@ -165,11 +121,24 @@ def _client_errors(name: str, revision: str | None) -> Iterator[None]:
     except errors.RepositoryNotFoundError as error:
         hint = "check the name, or log in with `hf auth login` if it is private"
         raise MissingSourceError(f"{name}: no local path, and the hub has no such model; {hint}") from error
+    except errors.EntryNotFoundError as error:
+        raise MissingSourceError(
+            f"{name}: the hub lists a file that it does not have; run the command again"
+        ) from error
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _CLIENTS:
             raise
-        reason = str(error).strip().split("\n")[0][:200] or type(error).__name__
-        raise SourceError(f"{name}: the hub did not answer as expected ({reason}); try again") from error
+        raise SourceError(f"{name}: {_refusal(error)}") from error
+
+
+def _refusal(error: Exception) -> str:
+    """What the hub's answer means for who asked, and what to do."""
+    status = transfer.status_of(error)
+    if status == 401:
+        return "the hub does not accept the token; check HF_TOKEN, or log in with `hf auth login`"
+    if status == 403:
+        return "the hub forbids it; check what the token (HF_TOKEN or `hf auth login`) is allowed"
+    return f"the hub did not answer as expected ({transfer.reason(error)}); try again"
 
 
 _CLIENTS = ("huggingface_hub", "httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3", "json")
@@ -201,54 +170,55 @@ def _quiet() -> Iterator[None]:
 def _describe(name: str, revision: str | None) -> Repo:
     from huggingface_hub import HfApi
 
-    info = HfApi(endpoint=endpoint()).model_info(name, revision=revision, timeout=READ_SECONDS)
+    info = transfer.repeat(
+        name,
+        lambda: HfApi(endpoint=endpoint()).model_info(name, revision=revision, timeout=transfer.READ_SECONDS),
+    )
     files = [sibling.rfilename for sibling in info.siblings or []]
     full = info.id if info.id and is_id(info.id) else name  # a short id is answered with the full one
-    return Repo(full, revision or MAIN, info.sha or revision or MAIN, files)
-
-
-def _fetch(repo: Repo, file: str) -> str:
-    """The local path of `file`, from the cache or downloaded to it."""
-    from huggingface_hub import hf_hub_download
-
-    return hf_hub_download(
-        repo.name,
-        file,
-        revision=repo.revision,
-        endpoint=endpoint(),
-        cache_dir=cache_folder(),
-        etag_timeout=READ_SECONDS,
-    )
+    commit = info.sha or revision or MAIN
+    if not is_revision(commit):
+        raise FormatError(f"{name}: the hub calls its commit {shorten(commit)}; is HF_ENDPOINT a hub?")
+    return Repo(full, revision or MAIN, commit, files)
 
 
 def _download(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
     """The checkpoint with its weights in the cache: the files of one format, and the config."""
-    files = list(choice.files)
+    download = Download(repo.name, repo.commit, repo.revision)
+    small = [CONFIG] if CONFIG in repo.files else []
     if choice.listing is not None:
-        files = [choice.listing, *sharded.read_index(_fetch(repo, choice.listing))]
-    if "config.json" in repo.files:
-        files.insert(0, "config.json")
-    paths = [_fetch(repo, file) for file in files]
-    folders = {path[: -len(file)] for path, file in zip(paths, files, strict=True)}
-    if len(folders) > 1:
-        raise SourceError(
-            f"{repo.name}: the model changed on the hub while it was fetched; run the command again"
-        )
-    return open_directory(folders.pop(), f"{repo.name}@{revision}" if revision else repo.name)
+        small.append(choice.listing)
+    download.fetch(small)
+    weights = choice.files
+    if choice.listing is not None:
+        weights = list(_listed_shards(repo, sharded.read_index(download.snapshot / choice.listing), choice))
+    download.fetch(weights)
+    return open_directory(download.finish(), f"{repo.name}@{revision}" if revision else repo.name)
+
+
+def _listed_shards(repo: Repo, parts: dict[str, list[str]], choice: Choice) -> dict[str, list[str]]:
+    """`parts`, the keys of each shard by the index; MissingSourceError if the hub lacks one."""
+    absent = [file for file in parts if file not in repo.files]
+    if absent:
+        seen = f"{len(absent)} of {len(parts)} shards of {choice.listing}"
+        raise MissingSourceError(f"{repo.name}: the hub lacks {seen}: {listed(absent)}")
+    return parts
 
 
 def _headers(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
-    """The checkpoint without its weights: the config, and the first bytes of each weight file."""
-    config = read_config(_fetch(repo, "config.json")) if "config.json" in repo.files else None
+    """The checkpoint without its weights: the config, and the first bytes of each weight file.
+
+    Nothing of it is written: the cache holds what was downloaded, and may be one that cannot be written.
+    """
+    config = None
+    if CONFIG in repo.files:
+        config = _document(repo, CONFIG, limits.CONFIG_BYTES)
+        check_config(config, CONFIG)
     parts: dict[str, list[str]] = {file: [] for file in choice.files}
     if choice.listing is not None:
-        parts = sharded.read_index(_fetch(repo, choice.listing))
-        absent = [file for file in parts if file not in repo.files]
-        if absent:
-            seen = f"{len(absent)} of {len(parts)} shards of {choice.listing}"
-            raise MissingSourceError(f"{repo.name}: the hub lacks {seen}: {listed(absent)}")
-    with ThreadPoolExecutor(min(CONNECTIONS, len(parts))) as pool:
-        shards = list(pool.map(lambda file: _remote_shard(repo, file), parts))
+        index = _document(repo, choice.listing, limits.HEADER_BYTES)
+        parts = _listed_shards(repo, sharded.shard_names(index, choice.listing), choice)
+    shards = in_parallel(lambda part: _remote_shard(repo, *part), list(parts.items()), CONNECTIONS)
     for shard, keys in zip(shards, parts.values(), strict=True):
         if choice.listing is not None:
             sharded.check_against_index(shard, keys, choice.listing)
@@ -260,47 +230,26 @@ def _headers(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
     )
 
 
-def _remote_shard(repo: Repo, file: str) -> Shard:
-    """The table of one weight file on the hub."""
+def _address(repo: Repo, file: str) -> tuple[str, dict[str, str]]:
+    """The address of a file, and the headers that a request for it has: the token among them."""
     from huggingface_hub import hf_hub_url
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-    url = hf_hub_url(repo.name, file, revision=repo.commit, endpoint=endpoint())
-    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
-    start, size = _get_range(url, headers, 0, BLOCK)
-    ranges = RangeFile(lambda first, end: _get_range(url, headers, first, end)[0], size, start)
+    return hf_hub_url(repo.name, file, revision=repo.commit, endpoint=endpoint()), build_hf_headers()
+
+
+def _document(repo: Repo, file: str, limit: int) -> dict[str, Any]:
+    """The JSON object in `file` on the hub, of at most `limit` bytes."""
+    url, headers = _address(repo, file)
+    data = transfer.repeat(f"{repo.name}: {file}", lambda: transfer.read_whole(url, headers, limit, file))
+    refuse_impostor(data[:SNIFFED], len(data), file)
+    return parse(data, file)
+
+
+def _remote_shard(repo: Repo, file: str, keys: list[str]) -> Shard:
+    """The table of one weight file on the hub. How many `keys` an index gives it says how long it may be."""
+    url, headers = _address(repo, file)
+    first = -(-(len(keys) + 4) * ENTRY_BYTES // BLOCK) * BLOCK if keys else START
+    start, size = transfer.read_range(url, headers, 0, first)
+    ranges = RangeFile(lambda at, end: transfer.read_range(url, headers, at, end)[0], size, start)
     return read_table(ranges, size, file, offsets=False)  # type: ignore[arg-type]
-
-
-def _get_range(url: str, headers: dict[str, str], start: int, end: int) -> tuple[bytes, int]:
-    """The bytes from `start` up to `end`, and the size of the whole file. Never more is read."""
-    from huggingface_hub.utils import hf_raise_for_status, http_stream_backoff  # type: ignore[attr-defined]
-
-    options: dict[str, Any] = {"timeout": READ_SECONDS, "follow_redirects": True, "max_retries": RETRIES}
-    with http_stream_backoff(
-        "GET", url, headers={**headers, "Range": f"bytes={start}-{end - 1}"}, **options
-    ) as response:
-        if response.status_code == 416:  # an empty file has no range
-            return b"", 0
-        hf_raise_for_status(response)
-        whole = response.status_code == 200  # the range was ignored: the start can be read all the same
-        if whole and start:
-            raise SourceError(
-                f"{url}: the server does not send parts of a file; download it and give its path"
-            )
-        total = (
-            response.headers.get("Content-Length")
-            if whole
-            else response.headers.get("Content-Range", "").rpartition("/")[2]
-        )
-        if total is None or not total.isdecimal():
-            raise SourceError(
-                f"the hub does not say how long the file is ({url.rpartition('/')[2]}); download "
-                "it and give its path"
-            )
-        data = bytearray()
-        for chunk in response.iter_raw():
-            data += chunk
-            if len(data) >= end - start:
-                break
-    return bytes(data[: end - start]), int(total)

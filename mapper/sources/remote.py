@@ -5,11 +5,18 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-BLOCK = 2**16  # bytes; most headers fit in one
+BLOCK = 2**12  # bytes; what is kept or fetched together
+START = 2**16  # bytes of the first range; most headers fit in
+AHEAD = 2**14  # bytes fetched at least
+LONGEST = 2**22  # bytes fetched at most beyond what is asked for, by a reader that goes on and on
 
 
 class RangeFile(io.RawIOBase):
-    """A seekable view of `size` bytes. `fetch(start, end)` gives the bytes from `start` up to `end`."""
+    """A seekable view of `size` bytes. `fetch(start, end)` gives the bytes from `start` up to `end`.
+
+    More than asked for is fetched where a reader goes on from where it was: twice as much each time, since a
+    header of some megabytes read in small steps would take a request for each of them.
+    """
 
     def __init__(self, fetch: Callable[[int, int], bytes], size: int, start: bytes = b""):
         super().__init__()
@@ -17,6 +24,8 @@ class RangeFile(io.RawIOBase):
         self._size = size
         self._position = 0
         self._blocks: dict[int, bytes] = {}
+        self._ahead = AHEAD
+        self._fetched = len(start) // BLOCK * BLOCK  # where the last fetch ended
         self._keep(0, start)
 
     def readable(self) -> bool:
@@ -51,11 +60,26 @@ class RangeFile(io.RawIOBase):
         absent = [number for number in range(first, last + 1) if number not in self._blocks]
         if not absent:
             return
-        start, end = absent[0] * BLOCK, min((absent[-1] + 1) * BLOCK, self._size)
+        first, last = self._widened(absent[0], absent[-1])
+        start, end = first * BLOCK, min((last + 1) * BLOCK, self._size)
         data = self._fetch(start, end)
         if len(data) != end - start:
             raise OSError(f"{len(data):,} bytes came where {end - start:,} were asked for")
-        self._keep(absent[0], data)
+        self._fetched = end
+        self._keep(first, data)
+
+    def _widened(self, first: int, last: int) -> tuple[int, int]:
+        """The blocks from `first` to `last` and some more, none of which is here yet."""
+        self._ahead = min(2 * self._ahead, LONGEST) if first * BLOCK == self._fetched else AHEAD
+        final = (self._size - 1) // BLOCK
+        end = min(max(last, first + self._ahead // BLOCK - 1), final)
+        while last < end and last + 1 not in self._blocks:
+            last += 1
+        if last == final:  # the directory of an archive stands before its last bytes
+            start = max(min(first, final - AHEAD // BLOCK), 0)
+            while first > start and first - 1 not in self._blocks:
+                first -= 1
+        return first, last
 
     def _keep(self, first: int, data: bytes) -> None:
         for number, at in enumerate(range(0, len(data), BLOCK), first):

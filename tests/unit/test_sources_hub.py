@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mapper.errors import FormatError, SourceError
-from mapper.sources import hub as client
-from mapper.sources import open_source
+from mapper.sources import open_source, reach
 from tests.hub import TOKEN, Hub
 
 Serve = Callable[..., Hub]
@@ -227,10 +226,10 @@ def test_a_look_up_that_hangs_does_not_hang_the_tool(monkeypatch: pytest.MonkeyP
             pass
 
     never = threading.Event()
-    monkeypatch.setattr(client.socket, "create_connection", lambda *_: never.wait() and Closed())
-    monkeypatch.setattr(client, "CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(reach.socket, "create_connection", lambda *_: never.wait() and Closed())
+    monkeypatch.setattr(reach, "CONNECT_SECONDS", 0.05)
     monkeypatch.setenv("NO_PROXY", "*")
-    assert client._unreachable("https://example.invalid") == "example.invalid: no answer within 0 s"
+    assert reach.unreachable("https://example.invalid") == "example.invalid: no answer within 0 s"
     never.set()
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and thread.name.endswith("(connect)"):
