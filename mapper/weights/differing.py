@@ -45,7 +45,9 @@ class Diff:
     common: int  # paths that agree
     only_a: list[Entry]  # path, shape, dtype
     only_b: list[Entry]
-    changed: list[Entry]  # path, kind, a and b with shape and dtype; `max_abs_diff` where values differ
+    changed: list[
+        Entry
+    ]  # path, kind, a and b with shape and dtype; where values differ `max_abs_diff`, "inf" and "nan" as texts
     sides: tuple[Side, Side] = field(repr=False, compare=False)
 
     @property

@@ -35,17 +35,21 @@ def largest_difference(a: Tensor, b: Tensor) -> int | float | None:
     NaN equals NaN, and 0 equals -0. An integer for integers and bool, exact; NaN where one side alone is NaN. Complex
     numbers are compared as points: an infinite part that both have does not count.
     """
-    for tensor in (a, b):
-        if tensor.is_meta:
-            raise SourceError("a tensor is on the meta device and has no data; compare headers alone")
     found: int | float | None = None
-    for one, other in _pieces(a.detach(), b.detach()):
+    for one, other in _pieces(_dense(a), _dense(b)):
         apart = _difference(one, other)
         if apart is not None and (found is None or not apart <= found):
             found = apart
             if math.isnan(apart):
                 return found
     return found
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    if tensor.is_meta:
+        raise SourceError("a tensor is on the meta device and has no data; compare headers alone")
+    tensor = tensor.detach()
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
 def _pieces(a: Tensor, b: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -61,7 +65,7 @@ def _pieces(a: Tensor, b: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _difference(a: Tensor, b: Tensor) -> int | float | None:
-    if not a.numel() or (a.dtype in _COMPARED and torch.equal(a, b)):
+    if not a.numel() or (a.dtype in _COMPARED and a.device == b.device and torch.equal(a, b)):
         return None
     left, right = _numbers(a), _numbers(b)
     if left.dtype.kind in "biu":
