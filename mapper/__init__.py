@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     )
     from mapper.report import Report
     from mapper.weights.differing import Diff, diff
+    from mapper.weights.leaves import default_load_leaf, default_save_leaf
     from mapper.weights.loading import load_weights
     from mapper.weights.looking import Tree, attributes, flatten, params, states, tree, unflatten
+    from mapper.weights.pytrees import load_tree, save_tree
     from mapper.weights.report import LoadReport
 
 __version__ = "0.1.0"
@@ -59,12 +61,16 @@ __all__ = [
     "__version__",
     "attributes",
     "build",
+    "default_load_leaf",
+    "default_save_leaf",
     "diff",
     "flatten",
     "generate",
     "inspect",
+    "load_tree",
     "load_weights",
     "params",
+    "save_tree",
     "states",
     "tree",
     "unflatten",
@@ -86,6 +92,10 @@ _HOMES = {
     "states": "mapper.weights.looking",
     "tree": "mapper.weights.looking",
     "unflatten": "mapper.weights.looking",
+    "default_load_leaf": "mapper.weights.leaves",
+    "default_save_leaf": "mapper.weights.leaves",
+    "load_tree": "mapper.weights.pytrees",
+    "save_tree": "mapper.weights.pytrees",
     "Diff": "mapper.weights.differing",
     "diff": "mapper.weights.differing",
 }

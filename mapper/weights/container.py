@@ -61,7 +61,7 @@ def write_tensors(file: BinaryIO, tensors: Mapping[str, torch.Tensor], metadata:
     placed = sorted(tensors, key=lambda name: -tensors[name].itemsize)
     file.write(_header(tensors, placed, metadata))
     for name in placed:
-        for piece in _pieces(tensors[name].detach()):
+        for piece in pieces(tensors[name].detach()):
             _write(file, raw_bytes(piece))
 
 
@@ -85,7 +85,7 @@ def _header(tensors: Mapping[str, torch.Tensor], placed: Iterable[str], metadata
     return len(text).to_bytes(8, "little") + text
 
 
-def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Parts of a tensor in row order: all of it where its bytes can be written as they lie, else small ones."""
     ready = tensor.device.type == "cpu" and tensor.is_contiguous()
     if ready or tensor.nbytes <= PIECE or tensor.dim() == 0:
@@ -94,7 +94,7 @@ def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     row = tensor.nbytes // tensor.shape[0]
     if row > PIECE:
         for part in tensor:
-            yield from _pieces(part)
+            yield from pieces(part)
         return
     yield from tensor.split(max(1, PIECE // max(row, 1)))
 

@@ -32,7 +32,7 @@ def tensor_node(tensor: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
     if tensor.requires_grad:
         node["requires_grad"] = True
     stored = tensor.detach()
-    order = _dense_order(stored)
+    order = dense_order(stored)
     if order is not None:
         stored, node["order"] = stored.permute(order), order
     if stored.dtype not in NAMES or stored.dim() > limits.DIMENSIONS:
@@ -56,7 +56,7 @@ def why_not(tensor: torch.Tensor) -> str:
     return ""
 
 
-def _dense_order(tensor: torch.Tensor) -> list[int] | None:
+def dense_order(tensor: torch.Tensor) -> list[int] | None:
     """The order of dimensions in which a permuted dense tensor is contiguous; None for any other."""
     if tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
         return None
@@ -67,9 +67,9 @@ def _dense_order(tensor: torch.Tensor) -> list[int] | None:
 def tensor_value(stored: torch.Tensor, node: dict[str, Any]) -> torch.Tensor:
     """The tensor of which `tensor_node` made these."""
     if "dtype" in node:
-        stored = _of_bytes(stored, dtype_value(node["dtype"]), extents(node.get("shape")))
+        stored = of_bytes(stored, dtype_value(node["dtype"]), extents(node.get("shape")))
     if "order" in node:
-        stored = stored.permute(_inverse(node["order"], stored.dim()))
+        stored = stored.permute(inverse(node["order"], stored.dim()))
     grad = node.get("requires_grad", False) is True
     if grad and not (stored.is_floating_point() or stored.is_complex()):
         raise FormatError(f"a tensor of {stored.dtype} has no gradient")
@@ -78,14 +78,14 @@ def tensor_value(stored: torch.Tensor, node: dict[str, Any]) -> torch.Tensor:
     return stored.requires_grad_() if grad else stored
 
 
-def _of_bytes(stored: torch.Tensor, dtype: torch.dtype, shape: list[int]) -> torch.Tensor:
+def of_bytes(stored: torch.Tensor, dtype: torch.dtype, shape: list[int]) -> torch.Tensor:
     if len(shape) > limits.RAW_DIMENSIONS or str(dtype).startswith("torch.q"):
         raise FormatError(f"a tensor of {dtype} with {len(shape)} dimensions is never stored")
-    _check_bytes(stored, shape, dtype.itemsize)
+    check_bytes(stored, shape, dtype.itemsize)
     return from_raw(stored, dtype, shape)
 
 
-def _check_bytes(stored: torch.Tensor, shape: list[int], itemsize: int) -> None:
+def check_bytes(stored: torch.Tensor, shape: list[int], itemsize: int) -> None:
     expected = math.prod(shape) * itemsize
     if stored.dtype != torch.uint8 or stored.dim() != 1 or stored.numel() != expected:
         found = f"{stored.dtype} {list(stored.shape)}".removeprefix("torch.")
@@ -94,7 +94,7 @@ def _check_bytes(stored: torch.Tensor, shape: list[int], itemsize: int) -> None:
         raise FormatError(f"the shape {shape} is beyond what can be addressed")
 
 
-def _inverse(order: Any, dimensions: int) -> list[int]:
+def inverse(order: Any, dimensions: int) -> list[int]:
     if not isinstance(order, list) or not all(type(dim) is int for dim in order):
         raise FormatError(f"an order of dimensions is a list of integers, not {shorten_json(order)}")
     if sorted(order) != list(range(dimensions)):
@@ -130,8 +130,8 @@ def _shared(flat: np.ndarray[Any, Any]) -> torch.Tensor:
 def array_value(stored: torch.Tensor, node: dict[str, Any]) -> np.ndarray[Any, Any]:
     """The array of which `array_node` made these."""
     dtype = numpy_dtype(node.get("dtype"))
-    array = _plain_array(stored, dtype) if "shape" not in node else _raw_array(stored, dtype, node["shape"])
-    return array.transpose(_inverse(node["order"], array.ndim)) if "order" in node else array
+    array = _plain_array(stored, dtype) if "shape" not in node else raw_array(stored, dtype, node["shape"])
+    return array.transpose(inverse(node["order"], array.ndim)) if "order" in node else array
 
 
 def _plain_array(stored: torch.Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -141,11 +141,11 @@ def _plain_array(stored: torch.Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, 
     return array.view(dtype)  # of the types with two names (long, long long) the one that was saved
 
 
-def _raw_array(stored: torch.Tensor, dtype: np.dtype[Any], shape: Any) -> np.ndarray[Any, Any]:
+def raw_array(stored: torch.Tensor, dtype: np.dtype[Any], shape: Any) -> np.ndarray[Any, Any]:
     shape = extents(shape)
     if len(shape) > limits.RAW_DIMENSIONS:
         raise FormatError(f"an array has {limits.RAW_DIMENSIONS} dimensions at most, not {len(shape)}")
-    _check_bytes(stored, shape, dtype.itemsize)
+    check_bytes(stored, shape, dtype.itemsize)
     try:
         array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, buffer=stored.contiguous().numpy())
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
@@ -176,7 +176,7 @@ def scalar_value(node: dict[str, Any], read: Read | None = None) -> np.generic:
         except UnicodeDecodeError as error:
             raise FormatError(f"a string is not UTF-8: {error}") from error
     raw = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
-    scalar: Any = _raw_array(raw, numpy_dtype(node.get("dtype")), [])[()]
+    scalar: Any = raw_array(raw, numpy_dtype(node.get("dtype")), [])[()]
     if not isinstance(scalar, np.generic):
         raise FormatError(f"{shorten_json(node['dtype'])} is the type of an array, not of a scalar")
     return scalar
