@@ -31,9 +31,10 @@ def key_value(node: Any, depth: int = 0) -> Any:
     value = plain_value(node)
     if value is not NotImplemented:
         return value
-    if "numpy.scalar" in node:
-        return scalar_value(node)
-    parts = node.get("tuple")
+    known = node if isinstance(node, dict) else {}
+    if "numpy.scalar" in known:
+        return scalar_value(known)
+    parts = known.get("tuple")
     if not isinstance(parts, list) or depth >= limits.KEY_DEPTH:
         raise FormatError(f"{shorten_json(node)} is not a key that can be read")
     return tuple(key_value(part, depth + 1) for part in parts)
