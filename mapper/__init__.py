@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mapper.weights.looking import Tree, attributes, flatten, params, states, tree, unflatten
     from mapper.weights.pytrees import load_tree, save_tree
     from mapper.weights.report import LoadReport
+    from mapper.weights.saving import Loaded, load, load_states, save, save_states
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ __all__ = [
     "FormatError",
     "HintError",
     "LoadReport",
+    "Loaded",
     "MapperError",
     "MissingSourceError",
     "Report",
@@ -67,9 +69,13 @@ __all__ = [
     "flatten",
     "generate",
     "inspect",
+    "load",
+    "load_states",
     "load_tree",
     "load_weights",
     "params",
+    "save",
+    "save_states",
     "save_tree",
     "states",
     "tree",
@@ -84,6 +90,11 @@ _HOMES = {
     "verify": "mapper._verify",
     "Report": "mapper.report",
     "LoadReport": "mapper.weights.report",
+    "Loaded": "mapper.weights.saving",
+    "load": "mapper.weights.saving",
+    "load_states": "mapper.weights.saving",
+    "save": "mapper.weights.saving",
+    "save_states": "mapper.weights.saving",
     "load_weights": "mapper.weights.loading",
     "Tree": "mapper.weights.looking",
     "attributes": "mapper.weights.looking",

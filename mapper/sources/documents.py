@@ -47,9 +47,11 @@ def _once(pairs: list[tuple[str, Any]], name: str) -> dict[str, Any]:
     return table
 
 
-def read_document(path: str | Path, limit: int = limits.CONFIG_BYTES) -> dict[str, Any]:
-    """The JSON object in the file at `path`, of at most `limit` bytes."""
-    name = base_name(path)
+def read_document(
+    path: str | Path, limit: int = limits.CONFIG_BYTES, name: str | None = None
+) -> dict[str, Any]:
+    """The JSON object in the file at `path`, of at most `limit` bytes; errors call it `name`."""
+    name = base_name(path) if name is None else name
     file, size = open_regular(path)
     with file, reading(name):
         if size > limit:

@@ -52,8 +52,9 @@ def read_folder_document(folder: str | Path, source: str) -> dict[str, Any] | No
     path = os.path.join(folder, DOCUMENT)
     if not os.path.lexists(path):
         return None
-    document = read_document(path, limits.HEADER_BYTES)
-    check_document(document, f"{source}/{DOCUMENT}")
+    name = f"{source}/{DOCUMENT}"
+    document = read_document(path, limits.HEADER_BYTES, name)
+    check_document(document, name)
     return document
 
 
@@ -118,6 +119,7 @@ def apply(checkpoint: Checkpoint, document: dict[str, Any]) -> None:
     checkpoint.container = FORMAT
     checkpoint.weights = [path for path in checkpoint.weights if os.path.basename(path) != AUX]
     raw = {name: _raw_info(name, entry, checkpoint, source) for name, entry in document["raw"].items()}
+    checkpoint.hidden = [name for name in checkpoint.tensors if name.startswith(AUX_PREFIX)]
     checkpoint.tensors = {
         name: raw.get(name, info)
         for name, info in checkpoint.tensors.items()

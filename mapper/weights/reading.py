@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, StructureError, listed, shorten
 from mapper.weights.arrays import as_tensor, is_array, is_jax
 from mapper.weights.modules import States, is_unshaped, states_of
@@ -107,7 +108,7 @@ def read_source(source: Any) -> Source:
 
     Each leaf is taken once. Raises TypeError for other objects, StructureError where a path is a leaf and a branch.
     """
-    if isinstance(source, (str, os.PathLike)):
+    if isinstance(source, (str, os.PathLike, Checkpoint)):
         return _from_checkpoint(source)
     if not isinstance(source, nn.Module) and not is_container(source):
         raise TypeError(f"weights come from a module, a tree or a path, not from {type(source).__name__}")
@@ -242,7 +243,7 @@ def _from_checkpoint(source: Any) -> Source:
     from mapper.sources import open_source
     from mapper.sources.storage import torch_dtype
 
-    checkpoint = open_source(source, purpose="weights")
+    checkpoint = source if isinstance(source, Checkpoint) else open_source(source, purpose="weights")
     if checkpoint.foreign:
         raise FormatError(
             f"{checkpoint.source}: holds objects of other classes, {listed(checkpoint.foreign)}, which only code could "
@@ -260,7 +261,11 @@ def _from_checkpoint(source: Any) -> Source:
             table.extra[name[: -len(EXTRA)].rstrip(".")] = stored.tensor()
         else:
             table.leaves[name] = stored
-    document = getattr(checkpoint, "document", None) or {}
+    document = checkpoint.document or {}
+    if document:
+        from mapper.weights.document import extra_state_of
+
+        table.extra |= extra_state_of(checkpoint)
     for path in document.get("absent", ()):
         table.leaves.setdefault(path, False)
     for alias, owner in document.get("tied", {}).items():
