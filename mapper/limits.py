@@ -20,6 +20,15 @@ PICKLE_LINE_BYTES = 4_096  # of one argument in text; protocols 0 and 1
 NPY_HEADER_BYTES = 10_000  # NumPy's own limit
 DEFLATE_RATIO = 1_032  # bytes that one compressed byte can become: the most that the format allows
 INFLATED_BYTES = 2**37  # that one compressed array may become, 137 GB
+GGUF_ENTRIES = 65_536  # of metadata; files have about thirty
+GGUF_ITEMS = (
+    4_000_000  # of all lists in the metadata; the largest vocabularies have 260,000 words, and as many merges
+)
+GGUF_LIST = 4_096  # items of one list that are kept: settings by layer, not words
+GGUF_TEXT_BYTES = 10_000_000  # of one text in a header; chat templates have some 10,000
+GGUF_DEPTH = 4  # lists in lists
+GGUF_ALIGNMENT = 2**20
+STACKED = 4_096  # tensors that one is taken apart into: the experts of a layer
 SHARDS = 20_000  # the largest public checkpoints have a few hundred
 PACKAGE_DEPTH = 6  # folders below an installed package where models are looked for
 PACKAGE_ENTRIES = 50_000  # files and folders looked at there

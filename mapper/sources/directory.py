@@ -60,6 +60,7 @@ def choose(names: Iterable[str], source: str) -> Choice:
         ((".safetensors",), "model.safetensors"),
         (TORCH_SUFFIXES, "pytorch_model.bin"),
         ((".npz",), "model.npz"),
+        ((".gguf",), "model.gguf"),
     ):
         files = [name for name in present if name.endswith(suffixes)]
         indices = [
@@ -176,7 +177,7 @@ def open_shard(path: str | Path) -> Shard:
 
 def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
     """The table of an open weight file, by its first bytes. Without `offsets` it cannot be read from."""
-    from mapper.sources import npy, npz, torch_legacy, torch_zip, zips
+    from mapper.sources import gguf, npy, npz, torch_legacy, torch_zip, zips
 
     start = file.read(SNIFFED)
     file.seek(0)
@@ -186,6 +187,8 @@ def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) ->
         if npz.is_npz(records, name):
             return npz.read_header(file, records, size, name)
         return torch_zip.read_header(file, archive, size, name, offsets=offsets)
+    if start.startswith(gguf.MAGIC):
+        return gguf.read_header(file, size, name)
     if start.startswith(npy.MAGIC):
         return npy.read_file(file, size, name)
     if torch_legacy.is_legacy(start):

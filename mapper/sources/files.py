@@ -15,9 +15,9 @@ SHOWN = 200  # characters of a name in an error or a report
 SNIFFED = 512  # bytes that tell what a file is
 
 # Containers that have a name but no reader yet, by their first bytes and by suffix.
-LATER_MAGIC = {b"GGUF": "GGUF", b"\x89HDF\r\n\x1a\n": "HDF5", b"ARROW1": "Arrow"}
+LATER_MAGIC = {b"\x89HDF\r\n\x1a\n": "HDF5", b"ARROW1": "Arrow"}
 LATER_SUFFIXES = {
-    ".gguf": "GGUF", ".onnx": "ONNX", ".msgpack": "Flax msgpack", ".h5": "HDF5", ".keras":
+    ".onnx": "ONNX", ".msgpack": "Flax msgpack", ".h5": "HDF5", ".keras":
     "HDF5",
     ".tflite": "TFLite", ".pb": "TensorFlow", ".mlmodel": "Core ML", ".ot": "rust-bert", ".ckpt.index":
     "TensorFlow",

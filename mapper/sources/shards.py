@@ -14,6 +14,8 @@ from mapper.sources.documents import is_printable_text
 if TYPE_CHECKING:
     import torch
 
+    from mapper.sources.renaming import Contents
+
 
 @dataclass
 class Shard:
@@ -33,6 +35,7 @@ class Shard:
     size: int = 0  # bytes of the file
     stamp: tuple[int, ...] = ()  # tells the file from another that takes its place; of local files
     notes: list[str] = field(default_factory=list)
+    contents: Contents[Any] | None = None  # under the names of a container that has its own
     foreign: list[str] = field(default_factory=list)  # as in a Checkpoint
     metadata: dict[str, Any] = field(default_factory=dict)  # of a safetensors header, unchecked
 
@@ -104,6 +107,10 @@ def joined(
     from mapper.sources import saved  # which reads manifests, and they names of tensors, from here
 
     document = document or saved.document_of(shards)
+    if any(shard.contents is not None for shard in shards):
+        from mapper.sources.gguf import complete
+
+        config = complete(shards) or config
     tensors = dict(shards[0].tensors)
     for shard in shards[1:]:
         twice = tensors.keys() & shard.tensors.keys()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mapper.errors import MapperError
 from mapper.sources import open_source
+from tests.gguf_files import gguf_bytes
 
 ARRAYS = {
     "a": np.arange(6.0).reshape(2, 3),
@@ -31,6 +32,10 @@ SAMPLES = {
     "stored.npz": written(np.savez, **ARRAYS),
     "deflated.npz": written(np.savez_compressed, **ARRAYS),
     "array.npy": written(np.save, ARRAYS["c"]),
+    "plain.gguf": gguf_bytes(
+        {"general.architecture": "llama", "llama.attention.head_count": 2, "x": [1.5, 2.0], "y": "text"},
+        {"blk.0.attn_q.weight": np.ones((4, 4)), "output.weight": np.ones(4, np.float32)},
+    ),
 }
 
 

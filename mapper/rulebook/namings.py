@@ -1,0 +1,99 @@
+"""Naming files: what another container calls a model's tensors and settings, and how it arranged them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from mapper.rulebook.fields import Fields
+from mapper.rulebook.rulebook import rule_files
+from mapper.rulebook.strict import Document, load_yaml
+
+KIND = "namings"
+NUMBER = "{n}"  # in a pattern: any index; the first of them is the layer's
+PART = "{e}"  # in a target: the number of one of the tensors that are stacked in this one
+# How a tensor was arranged, and what the value says.
+ARRANGEMENTS = ("pairs", "thirds", "transposed", "plus", "negative_exp", "flat_axis")
+SETTINGS = ("value", "length", "absent", "metadata", "map", "group", "bent")
+
+
+@dataclass(frozen=True)
+class Naming:
+    """One naming file. Patterns are beginnings of names, by words."""
+
+    name: str
+    file: str
+    container: str
+    architectures: tuple[str, ...]
+    needs: tuple[str, ...]  # patterns that tell it from another of the same architecture
+    config: dict[str, dict[str, Any]]  # field of a config -> where the metadata has it
+    names: dict[tuple[str, ...], str]  # words of a pattern -> its target
+    arranged: dict[tuple[str, ...], dict[str, Any]]  # words of a pattern -> ARRANGEMENTS with their values
+    left: dict[tuple[str, ...], str]  # what no model has -> why
+    examples: tuple[dict[str, Any], ...]
+
+
+def words(pattern: str) -> tuple[str, ...]:
+    return tuple(pattern.split("."))
+
+
+@lru_cache(maxsize=1)
+def namings() -> tuple[Naming, ...]:
+    """All naming files: the user's own, then the shipped ones."""
+    documents = [load_yaml(path) for path in rule_files(KIND)]
+    by_name = {str(document.data.get("naming")): document for document in documents}
+    return tuple(read_naming(document, by_name) for document in documents)
+
+
+def read_naming(document: Document, others: dict[str, Document]) -> Naming:
+    """The naming in a file. What it extends gives every entry that it has not itself."""
+    fields = Fields(document.data, document.label, lambda keys: document.line(*keys))
+    name, base = fields.text("naming"), fields.text("extends", "")
+    if base and (base not in others or base == name):
+        fields.fail(f"there is no other naming {base!r}", "extends")
+    above = (
+        read_naming(others[base], {key: other for key, other in others.items() if key != name})
+        if base
+        else None
+    )
+    config = {key: _setting(fields, key, value) for key, value in fields.mapping("config").items()}
+    names = {words(key): value for key, value in fields.mapping("names").items()}
+    for pattern, target in names.items():
+        if not isinstance(target, str) or target.count(NUMBER) > pattern.count(NUMBER):
+            fields.fail("expected the beginning of a name", "names", ".".join(pattern))
+    arranged = {
+        words(key): _arranged(fields, key, value) for key, value in fields.mapping("arranged").items()
+    }
+    left = {words(key): str(value) for key, value in fields.mapping("left").items()}
+    fields.words("source")
+    found = Naming(
+        name,
+        document.label,
+        fields.text("container"),
+        fields.words("architectures"),
+        fields.words("needs"),
+        {**(above.config if above else {}), **config},
+        {**(above.names if above else {}), **names},
+        {**(above.arranged if above else {}), **arranged},
+        {**(above.left if above else {}), **left},
+        tuple(fields.sequence("examples")),
+    )
+    fields.done()
+    return found
+
+
+def _setting(fields: Fields, key: str, value: Any) -> dict[str, Any]:
+    """Where one field of the config comes from; a text is a key of the metadata, null takes the field out."""
+    setting = value if isinstance(value, dict) else {"metadata": value}
+    odd = [word for word in setting if word not in SETTINGS]
+    if odd or not setting:
+        fields.fail(f"unknown {', '.join(odd)}; allowed: {', '.join(SETTINGS)}", "config", key)
+    return setting
+
+
+def _arranged(fields: Fields, key: str, value: Any) -> dict[str, Any]:
+    odd = [word for word in value if word not in ARRANGEMENTS] if isinstance(value, dict) else [str(value)]
+    if odd:
+        fields.fail(f"unknown {', '.join(odd)}; allowed: {', '.join(ARRANGEMENTS)}", "arranged", key)
+    return dict(value)
