@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mapper.architecture import Origin
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import MapperError, SourceError
 from mapper.sources import open_source
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from mapper.architecture import Architecture
 
 
+def _nothing() -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Side:
     """A checkpoint, what it is called here, and which of its paths are another path's tensor."""
@@ -26,6 +33,7 @@ class Side:
     name: str
     checkpoint: Checkpoint
     tied: Mapping[str, str] = field(default_factory=dict)  # alias -> owner
+    built: Callable[[], Any] = _nothing  # the architecture of a model of mapper's own, as data
 
     def table(self) -> dict[str, TensorInfo]:
         """Every path under which a tensor is known, those of ties that are stored once too."""
@@ -48,18 +56,32 @@ class Side:
         found = self.checkpoint.read(dict.fromkeys(owners.values()))
         return {path: found[owner] for path, owner in owners.items()}
 
+    @cached_property
+    def origin(self) -> Origin:
+        """What to read it with: its config, or what a model that mapper made was read with."""
+        if self.checkpoint.config is None and (data := self.built()) is not None:
+            from mapper.weights.blueprint_reader import read_data
+
+            with suppress(MapperError):  # data of a stranger; the tensors may be compared all the same
+                return read_data(data)[0].origin
+        return Origin(self.checkpoint.config)
+
     def reads_like(self, other: Side) -> bool:
         """Whether nothing speaks for another architecture: equal tables, and configs that do not contradict."""
-        configs = [side.checkpoint.config for side in (self, other) if side.checkpoint.config is not None]
-        return (len(configs) < 2 or configs[0] == configs[1]) and self.table() == other.table()
+        if self.table() != other.table():
+            return False
+        one, another = self.origin, other.origin
+        return one.config is None or another.config is None or one == another
 
     def reading(self) -> Architecture | None:
         """What the rules say it is; None where they cannot: a table of anything may be compared."""
         from mapper.inference import infer
         from mapper.rulebook.rulebook import rulebook_of
 
+        origin = self.origin
+        checkpoint = replace(self.checkpoint, config=origin.config)
         try:
-            return infer(self.checkpoint, rulebook_of(()))
+            return infer(checkpoint, rulebook_of(()), hints=origin.hints, use_families=origin.families)
         except MapperError:
             return None
 
@@ -76,11 +98,18 @@ def _opened(source: Any, values: bool) -> Side:
     if isinstance(source, (str, os.PathLike)):
         name = source if isinstance(source, str) else Path(source)
         checkpoint = open_source(name, purpose="weights" if values else "headers", catalogue=not values)
-        return Side(str(name), checkpoint, (checkpoint.document or {}).get("tied", {}))
+        document = checkpoint.document or {}
+        return Side(str(name), checkpoint, document.get("tied", {}), lambda: _saved(document))
     if isinstance(source, Mapping) and _is_manifest(source):
         checkpoint = open_source(source, purpose="headers")
         return Side(checkpoint.source, checkpoint)
     return _in_memory(source)
+
+
+def _saved(document: Mapping[str, Any]) -> Any:
+    """The architecture of a model of mapper's own in the document of its save."""
+    architecture = document.get("architecture") or {}
+    return architecture.get("model") if architecture.get("kind") == "generated" else None
 
 
 def _is_manifest(source: Mapping[Any, Any]) -> bool:
@@ -96,12 +125,14 @@ def _is_described(entry: Any) -> bool:
 
 def _in_memory(source: Any) -> Side:
     """The arrays of a module or a tree, as a load would take them."""
+    from mapper.weights.built import architecture_data
     from mapper.weights.modules import unwrapped
     from mapper.weights.reading import read_source
 
     found = read_source(source)
     arrays = found.arrays()
-    if hasattr(source, "state_dict"):
+    is_module = hasattr(source, "state_dict")
+    if is_module:
         source = unwrapped(source)
     elif not arrays and found.leaves:
         raise SourceError(
@@ -110,10 +141,10 @@ def _in_memory(source: Any) -> Side:
     name = type(source).__name__
     check_names(arrays, name)
     table = {path: _info(array, path, name) for path, array in arrays.items()}
-    config = config_of(source) if hasattr(source, "state_dict") else None
+    config = config_of(source) if is_module else None
     checkpoint = Checkpoint(name, "memory", table, config)
     checkpoint.read = lambda paths: {path: arrays[path].tensor() for path in paths}
-    return Side(name, checkpoint, found.tied)
+    return Side(name, checkpoint, found.tied, (lambda: architecture_data(source)) if is_module else _nothing)
 
 
 def _info(array: Any, path: str, name: str) -> TensorInfo:

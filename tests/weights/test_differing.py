@@ -18,7 +18,7 @@ from torch import nn
 import mapper
 from mapper.errors import FormatError, MissingSourceError, SourceError
 from mapper.weights.differing import natural
-from tests.checkpoints import bert_shapes, write_bert, write_manifest
+from tests.checkpoints import BERT, bert_shapes, write_bert, write_manifest
 
 nan, inf = float("nan"), float("inf")
 
@@ -186,6 +186,15 @@ def test_headers_alone_never_import_torch(tmp_path: Path) -> None:
     code = f"import sys, mapper; print(mapper.diff({str(folder)!r}, {str(manifest)!r}).equal, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"
+
+
+def test_a_built_model_is_read_with_the_config_it_was_built_with(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "bert")
+    model = mapper.build(folder)
+    other = {"tensors": bert_shapes(), "config": {**BERT, "layer_norm_eps": 1e-5}}
+    assert mapper.diff(model, folder).architecture == []
+    (told,) = mapper.diff(model, other).architecture
+    assert (told.subject, told.a, told.b, told.defaults) == ("norm eps", 1e-12, 1e-5, "")
 
 
 # ---------------------------------------------------------------------------------------------------------- ties
