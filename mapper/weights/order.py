@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mapper.weights.modules import States
-from mapper.weights.reading import Source
+from mapper.weights.reading import Source, Stored
 
 
 @dataclass
@@ -19,7 +19,11 @@ class Branch:
 def by_position(source: Source, states: States) -> Source:
     """The source under the names that the model has at the same positions; what has no partner is a stray."""
     places = [path for path, state in states.by_path.items() if state.tensor is not None]
-    paired = pairs(branches(places), branches(list(source.arrays())))
+    arrays = source.arrays()
+    theirs = branches(list(arrays))
+    if any(isinstance(array, Stored) for array in arrays.values()):
+        theirs = _numbered(theirs)
+    paired = pairs(branches(places), theirs)
 
     def move(path: str) -> str | None:
         branch, _, name = path.rpartition(".")
@@ -28,8 +32,19 @@ def by_position(source: Source, states: States) -> Source:
         return _join(paired[branch], name)
 
     moved = source.moved(move)
-    moved.strays = [path for path in source.arrays() if move(path) is None]
+    moved.strays = [path for path in arrays if move(path) is None]
     return moved
+
+
+def _numbered(root: Branch) -> Branch:
+    """The tree with numbered children by their numbers: writers of files sort names as text, 10 before 2."""
+    pending = [root]
+    while pending:
+        branch = pending.pop()
+        if all(name.isdecimal() for name in branch.below):
+            branch.below = {name: branch.below[name] for name in sorted(branch.below, key=int)}
+        pending += branch.below.values()
+    return root
 
 
 def branches(paths: list[str]) -> Branch:

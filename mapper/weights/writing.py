@@ -85,10 +85,9 @@ def _taken(each: Write, value: torch.Tensor, used: set[int]) -> torch.Tensor:
 def _made(target: torch.Tensor, value: torch.Tensor | int, device: Any) -> torch.Tensor:
     """A real tensor in place of one on meta: the model's dtype, on `device` or where the source is."""
     with torch.inference_mode(False), torch.no_grad():  # else it could never be trained
-        if isinstance(value, int):
-            return torch.full(target.shape, value, dtype=target.dtype, device=device or "cpu")
-        made = torch.empty(target.shape, dtype=target.dtype, device=_where(target, value, device))
-        return made.copy_(value)
+        if isinstance(value, int):  # of either the memory format is the model's
+            return torch.empty_like(target, device=device or "cpu").fill_(value)
+        return torch.empty_like(target, device=_where(target, value, device)).copy_(value)
 
 
 def _where(target: torch.Tensor, value: torch.Tensor, device: Any) -> Any:

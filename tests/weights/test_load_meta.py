@@ -46,6 +46,12 @@ def test_a_parameter_from_meta_keeps_its_requires_grad() -> None:
     assert [parameter.requires_grad for parameter in model.parameters()] == [False, True, True, True]
 
 
+def test_a_parameter_from_meta_has_the_models_memory_format() -> None:
+    model = on_meta(lambda: nn.Conv2d(4, 4, 3).to(memory_format=torch.channels_last))
+    mapper.load_weights(model, nn.Conv2d(4, 4, 3))
+    assert model.weight.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_the_device_may_be_named() -> None:
     model = on_meta(two_layers)
     mapper.load_weights(model, filled(two_layers()), device="cpu")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -310,3 +312,11 @@ def test_ten_children_and_more_keep_their_order() -> None:
     source = Holder(**{f"layer{i}": nn.Linear(1, 1, bias=False) for i in range(12)})
     mapper.load_weights(model, filled(source).state_dict(), by="order")
     assert [float(layer.weight.detach()) for layer in model] == list(range(1, 13))
+
+
+def test_numbered_children_of_a_file_stand_by_their_numbers(tmp_path: Path) -> None:
+    source = filled(nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(12))))
+    safetensors.torch.save_file(source.state_dict(), tmp_path / "m.safetensors")  # names sorted as text
+    model = Holder(**{f"layer{i}": nn.Linear(1, 1, bias=False) for i in range(12)})
+    mapper.load_weights(model, tmp_path / "m.safetensors", by="order")
+    assert [value.item() for value in model.state_dict().values()] == list(range(1, 13))
