@@ -220,6 +220,22 @@ def test_both_paths_of_a_tie_are_compared_with_values_that_differ() -> None:
     assert only(mapper.diff(model, stored, values=True).changed) == ["head.weight"]
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "folder"])
+def test_a_model_equals_what_was_saved_of_it(name: str, tmp_path: Path) -> None:
+    model = Tied()
+    model.complex = nn.Parameter(torch.ones(2, dtype=torch.complex128))  # a type the container cannot name
+    model.register_buffer("passing", torch.ones(1), persistent=False)
+    mapper.save(tmp_path / name, model, aux={"step": torch.ones(3)})
+    for side in (model, mapper.tree(model), model.state_dict()):
+        found = mapper.diff(side, tmp_path / name, values=True)
+        assert (found.equal, found.common) == (True, 3)
+
+
+def test_wrappers_are_no_part_of_paths() -> None:
+    model = nn.Linear(2, 2)
+    assert mapper.diff(nn.DataParallel(model), model, values=True).equal
+
+
 # -------------------------------------------------------------------------------------------------------- values
 def test_values_are_compared_only_when_asked_for() -> None:
     assert mapper.diff({"w": torch.zeros(2)}, {"w": torch.ones(2)}).equal
