@@ -52,7 +52,9 @@ class Checkpoint:
         default_factory=list
     )  # what a pickle asks to call besides tensors; never called
 
-    hidden: list[str] = field(default_factory=list)  # tensors that `read` gives and that are no states: of an `aux`
+    hidden: list[str] = field(
+        default_factory=list
+    )  # tensors that `read` gives and that are no states: of an `aux`
     document: dict[str, Any] | None = None  # of what mapper saved: `mapper.sources.saved` says what is in it
 
     @property

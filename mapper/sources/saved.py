@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mapper import limits
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import FormatError, MapperError, listed, shorten
-from mapper.sources.documents import parse, read_document
+from mapper.sources.documents import check_config, parse, read_document
 from mapper.sources.manifest import DTYPE_NAMES
 from mapper.sources.shards import Shard, check_shape
 
@@ -117,6 +117,13 @@ def apply(checkpoint: Checkpoint, document: dict[str, Any]) -> None:
     source = checkpoint.source
     checkpoint.document = document
     checkpoint.container = FORMAT
+    try:
+        config = config_of(document["architecture"])
+    except FormatError as error:
+        raise FormatError(f"{source}: the config in its document: {error}") from error
+    if config is not None:  # a file's neighbours need not be its own
+        check_config(config, source)
+        checkpoint.config = config
     checkpoint.weights = [path for path in checkpoint.weights if os.path.basename(path) != AUX]
     raw = {name: _raw_info(name, entry, checkpoint, source) for name, entry in document["raw"].items()}
     checkpoint.hidden = [name for name in checkpoint.tensors if name.startswith(AUX_PREFIX)]
@@ -131,6 +138,16 @@ def apply(checkpoint: Checkpoint, document: dict[str, Any]) -> None:
             raise FormatError(f"{source}: {shorten(owner)}, to which {shorten(alias)} is tied, {problem}")
     if checkpoint.read is not None and raw:
         checkpoint.read = _typed(checkpoint.read, document["raw"])
+
+
+def config_of(architecture: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The config of the checkpoint that a generated model was made from; None for other models."""
+    from mapper.weights.blueprint_checks import value_of
+
+    model = (architecture or {}).get("model")
+    origin = model.get("origin") if isinstance(model, dict) else None
+    config = value_of(origin.get("config"), limits.CONFIG_DEPTH) if isinstance(origin, dict) else None
+    return config if isinstance(config, dict) else None
 
 
 def _raw_info(name: str, entry: Any, checkpoint: Checkpoint, source: str) -> TensorInfo:

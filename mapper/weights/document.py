@@ -52,16 +52,6 @@ def architecture_of(model: nn.Module) -> tuple[dict[str, Any] | None, str | None
     return None, None
 
 
-def config_of(architecture: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The config of the checkpoint that a generated model was made from."""
-    from mapper.weights.blueprint_checks import value_of
-
-    if architecture is None or architecture["kind"] != GENERATED:
-        return None
-    config = value_of(architecture["model"].get("origin", {}).get("config"))
-    return config if isinstance(config, dict) else None
-
-
 def document_of(
     states: States,
     tensors: Mapping[str, torch.Tensor],

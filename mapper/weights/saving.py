@@ -22,6 +22,7 @@ from mapper.sources.saved import (
     SOURCE,
     SOURCE_METADATA,
     WEIGHTS,
+    config_of,
     own_files,
 )
 from mapper.weights.container import write_tensors
@@ -29,7 +30,6 @@ from mapper.weights.document import (
     architecture_of,
     as_text,
     aux_of,
-    config_of,
     document_of,
     extra_state_of,
     model_of,
