@@ -16,6 +16,7 @@ from mapper.weights.leaves import (
     describe,
     dtype_name,
     is_expected,
+    shape_of,
     stored_leaf,
 )
 from mapper.weights.records import Entry, Path, RecordReader, identity, path_text
@@ -229,10 +230,11 @@ def _unlike(value: Any, leaf: Leaf) -> str:
     like = leaf.value
     if leaf.state is not None and not is_array(value):
         return f"type: here {describe(like)}, the function of filter_spec returned {describe(value)}"
-    parts: list[Any] = [getattr(each, name, None) for name in ("dtype", "shape") for each in (value, like)]
-    if any(part is None for part in parts) or value is like:
+    dtypes: list[Any] = [getattr(each, "dtype", None) for each in (value, like)]
+    shapes: list[Any] = [shape_of(each) for each in (value, like)]
+    if value is like or any(part is None for part in (*dtypes, *shapes)):
         return ""
-    same = dtype_name(parts[0]) == dtype_name(parts[1]) and tuple(parts[2]) == tuple(parts[3])
+    same = dtype_name(dtypes[0]) == dtype_name(dtypes[1]) and tuple(shapes[0]) == tuple(shapes[1])
     return "" if same else f"here {describe(like)}, the function of filter_spec returned {describe(value)}"
 
 

@@ -127,14 +127,16 @@ def is_expected(leaf: Any) -> bool:
 
 def describe(leaf: Any) -> str:
     """The Python type of a leaf with its dtype and shape."""
-    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
-    if shape is None or dtype is None:
-        return type(leaf).__qualname__
+    shape, dtype = shape_of(leaf), getattr(leaf, "dtype", None)
     word = {"jax.Array": "jax.Array", "numpy.generic": "numpy scalar"}.get(
         kind_of(leaf), type(leaf).__qualname__
     )
-    shown = "of no shape yet" if isinstance(leaf, torch.Tensor) and is_unshaped(leaf) else list(shape)
-    return f"{word} {dtype_name(dtype)} {shown}"
+    return word if shape is None or dtype is None else f"{word} {dtype_name(dtype)} {list(shape)}"
+
+
+def shape_of(leaf: Any) -> Any:
+    """The shape of a leaf that has one; a parameter of a lazy module has none yet."""
+    return None if isinstance(leaf, torch.Tensor) and is_unshaped(leaf) else getattr(leaf, "shape", None)
 
 
 def dtype_name(dtype: Any) -> str:
@@ -299,8 +301,8 @@ def _unlike(stored: Stored, like: Any) -> str:
     equal = stored.dtype == like.dtype if exact else dtype_name(stored.dtype) == dtype_name(like.dtype)
     if not equal:
         return "dtype"
-    unshaped = isinstance(like, torch.Tensor) and is_unshaped(like)
-    return "" if unshaped or stored.shape == list(like.shape) else "shape"
+    shape = shape_of(like)
+    return "" if shape is None or stored.shape == list(shape) else "shape"
 
 
 def _placed(stored: Stored, like: Any) -> Any:
