@@ -178,10 +178,19 @@ def _encoded(kind: str, leaf: Any) -> tuple[dict[str, Any], torch.Tensor | None]
         return scalar_node(leaf), None
     if kind == "torch.Tensor":
         return _tensor_encoded(leaf)
-    array = np.asarray(leaf) if kind == "jax.Array" or isinstance(leaf, np.memmap) else leaf
-    stored, node = array_node(array)
+    stored, node = array_node(_in_memory(kind, leaf))
     node["shape"] = node.get("shape", list(stored.shape))
     return node, stored
+
+
+def _in_memory(kind: str, leaf: Any) -> Any:
+    """A jax array as one of NumPy, and a mapped file as the memory it is."""
+    if kind != "jax.Array":
+        return leaf.view(np.ndarray) if type(leaf) is np.memmap else leaf
+    try:
+        return np.asarray(leaf)
+    except TypeError as error:  # its keys of random numbers, and arrays that were donated
+        raise UnsupportedLeaf(" ".join(str(error).split())) from error
 
 
 def _tensor_encoded(tensor: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor]:
