@@ -34,13 +34,16 @@ def tree(model: nn.Module, *, which: str = "states") -> Tree:
     """
     if which not in WHICH:
         raise ValueError(f"which is {which!r}; known are 'states', 'params'")
-    found = states_of(model)
     made = Tree()
-    for path, state in found.by_path.items():
-        if (which == "states" or state.is_param) and (path == state.path or state.tensor is None):
-            _insert(made, path.split("."), _view(state))
-    kept = {state.path for state in found.states if which == "states" or state.is_param}
-    made.tied = {alias: owner for alias, owner in found.ties().items() if owner in kept}
+    branches: dict[str, dict[str, Any]] = {"": made}
+    for path, state in states_of(model).by_path.items():
+        if which != "states" and not state.is_param:
+            continue
+        if path != state.paths[0] and state.tensor is not None:
+            made.tied[path] = state.paths[0]
+            continue
+        above, _, name = path.rpartition(".")
+        _branch(branches, above)[name] = _view(state)
     return made
 
 
@@ -50,10 +53,13 @@ def _view(state: State) -> Any:
     return state.tensor if is_unshaped(state.tensor) else state.tensor.detach()
 
 
-def _insert(tree: dict[str, Any], words: list[str], value: Any) -> None:
-    for word in words[:-1]:
-        tree = tree.setdefault(word, {})
-    tree[words[-1]] = value
+def _branch(branches: dict[str, dict[str, Any]], path: str) -> dict[str, Any]:
+    """The dict at a path, made where it is new, with those above it."""
+    found = branches.get(path)
+    if found is None:
+        above, _, name = path.rpartition(".")
+        found = branches[path] = _branch(branches, above)[name] = {}
+    return found
 
 
 def params(model: nn.Module) -> dict[str, Any]:

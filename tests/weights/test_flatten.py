@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -133,6 +133,10 @@ TREES = st.dictionaries(
 )
 
 
+QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@QUICK
 @given(TREES, st.sampled_from([".", "/", "::"]))
 def test_every_nested_dict_goes_there_and_back(tree: dict[str, Any], sep: str) -> None:
     if sep == "::" and ":" in repr(tree):
@@ -140,6 +144,7 @@ def test_every_nested_dict_goes_there_and_back(tree: dict[str, Any], sep: str) -
     assert mapper.unflatten(mapper.flatten(tree, sep=sep), sep=sep) == tree
 
 
+@QUICK
 @given(st.dictionaries(NAMES, LEAVES))
 def test_a_flat_dict_stays_flat(flat: dict[str, Any]) -> None:
     assert mapper.flatten(flat) == flat
