@@ -71,20 +71,30 @@ def stock_class(name: str) -> type[nn.Module] | None:
 
 def accepted(kind: type[nn.Module]) -> frozenset[str]:
     """The settings of `kind` that a description may give."""
-    if issubclass(kind, nn.RNNBase):
-        names = set(inspect.signature(nn.RNNBase.__init__).parameters) - {"mode"}
-        names |= {"nonlinearity"} if kind is nn.RNN else set()
-        names -= set() if kind is nn.LSTM else {"proj_size"}
-    else:
-        names = set(inspect.signature(kind.__init__).parameters)
-    return frozenset(names - _IGNORED)
+    return frozenset(defaults_of(kind.__name__))
+
+
+@functools.cache
+def defaults_of(name: str) -> dict[str, Any]:
+    """The settings of a class in the order of its constructor, each with its default; `Parameter.empty` for none."""
+    kind = stock_class(name)
+    assert kind is not None
+    recurrent = issubclass(kind, nn.RNNBase)
+    initial = nn.RNNBase.__init__ if recurrent else kind.__init__
+    found = {key: entry.default for key, entry in inspect.signature(initial).parameters.items()}
+    if recurrent:
+        del found["mode"]
+        found |= {"nonlinearity": "tanh"} if kind is nn.RNN else {}
+        if kind is not nn.LSTM:
+            del found["proj_size"]
+    return {key: default for key, default in found.items() if key not in _IGNORED}
 
 
 def settings_of(module: nn.Module) -> dict[str, Any]:
-    """The settings that make a module like `module`, as far as it shows them. Raises NotPlain for a missing one."""
+    """The settings that make a module like `module`, as far as it shows them."""
     special = _SPECIAL.get(type(module).__name__, lambda _: {})(module)
     found = {}
-    for name in sorted(accepted(type(module)), key=_order(type(module))):
+    for name in defaults_of(type(module).__name__):
         if name in special:
             found[name] = special[name]
         elif name in module.__dict__:
@@ -92,12 +102,6 @@ def settings_of(module: nn.Module) -> dict[str, Any]:
         elif name == "bias":
             found[name] = module._parameters.get("bias") is not None
     return found
-
-
-def _order(kind: type[nn.Module]) -> Callable[[str], int]:
-    initial = nn.RNNBase.__init__ if issubclass(kind, nn.RNNBase) else kind.__init__
-    names = [*inspect.signature(initial).parameters, "nonlinearity"]
-    return names.index
 
 
 def _attention(module: Any) -> dict[str, Any]:

@@ -9,9 +9,10 @@ description never says something wrong. It is data: a name of a class from torch
 from __future__ import annotations
 
 import itertools
+import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -32,8 +33,7 @@ def stock_data(model: nn.Module) -> dict[str, Any] | None:
     """The description of a composition of torch.nn's own layers; None where `model` has anything else."""
     try:
         paths = dict(_paths(model))
-        shared = _shared(model)
-        node = _describe(model, "", {}, shared)
+        node = _Describer(_shared(model)).describe(model)
         again = module_from_stock(node, len(paths) + sum(1 for _ in model.parameters()))
     except (NotPlain, FormatError, RecursionError):
         return None
@@ -100,34 +100,48 @@ def _shared(model: nn.Module) -> set[int]:
 # ---- describing
 
 
-def _describe(module: nn.Module, path: str, seen: dict[int, str], shared: set[int]) -> dict[str, Any]:
-    """The node of `module`. Raises NotPlain where something in it is no data."""
-    if id(module) in seen:
-        return {"same": seen[id(module)]}
-    seen[id(module)] = path
-    if stock_class(type(module).__name__) is not type(module) or _hooked(module):
-        raise NotPlain
-    node: dict[str, Any] = {"class": type(module).__name__}
-    given = settings_of(module)
-    if given:
-        node["settings"] = {name: _setting(value) for name, value in given.items()}
-    with torch.device("meta"), _undrawn():
-        made = _construct(node, limits.LAYERS)
-    if not isinstance(module, CONTAINERS):
-        below = itertools.islice(module.modules(), 1, None)
-        if not any(id(child) in shared for child in below) and _same(module, made):
-            return node
-    _patch(node, module, made)
-    if module._modules:
-        node["children"] = {
-            name: None if child is None else _describe(child, _join(path, name), seen, shared)
-            for name, child in module._modules.items()
-        }
-    return node
+class _Describer:
+    """Makes the node of each module. `known` keeps what settings give: most layers of a model are alike."""
+
+    def __init__(self, shared: Collection[int] = ()) -> None:
+        self.shared = shared
+        self.seen: dict[int, str] = {}  # the first path of every module, by identity
+        self.known: dict[str, nn.Module] = {}
+
+    def describe(self, module: nn.Module, path: str = "") -> dict[str, Any]:
+        """The node of `module`. Raises NotPlain where something in it is no data."""
+        if id(module) in self.seen:
+            return {"same": self.seen[id(module)]}
+        self.seen[id(module)] = path
+        if stock_class(type(module).__name__) is not type(module) or _hooked(module):
+            raise NotPlain
+        node: dict[str, Any] = {"class": type(module).__name__}
+        given = settings_of(module)
+        if given:
+            node["settings"] = {name: _setting(value) for name, value in given.items()}
+        made = self.made(node)
+        if not isinstance(module, CONTAINERS):
+            below = itertools.islice(module.modules(), 1, None)
+            if not any(id(child) in self.shared for child in below) and _same(module, made):
+                return node
+        _patch(node, module, made)
+        if module._modules:
+            node["children"] = {
+                name: None if child is None else self.describe(child, _join(path, name))
+                for name, child in module._modules.items()
+            }
+        return node
+
+    def made(self, node: dict[str, Any]) -> nn.Module:
+        key = json.dumps(node)
+        if key not in self.known:
+            with torch.device("meta"), _undrawn():
+                self.known[key] = _construct(node, limits.LAYERS)
+        return self.known[key]
 
 
 def _setting(value: Any) -> Any:
-    return {"module": _describe(value, "", {}, set())} if isinstance(value, nn.Module) else plain(value)
+    return {"module": _Describer().describe(value)} if isinstance(value, nn.Module) else plain(value)
 
 
 def _patch(node: dict[str, Any], module: nn.Module, made: nn.Module) -> None:

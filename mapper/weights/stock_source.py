@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from inspect import Parameter
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.loss import _Loss
 
-from mapper.weights.settings import from_plain, stock_class
+from mapper.weights.settings import defaults_of, from_plain, stock_class
 
 HEADER = '''"""A model of torch.nn's layers, as mapper saved it: `load` puts the saved weights in."""
 
@@ -143,16 +144,11 @@ def _module(path: str) -> str:
 
 def _changed(node: dict[str, Any]) -> list[tuple[str, Any]]:
     """The settings that are not the constructor's defaults."""
-    import inspect
-
-    kind = _kind(node)
-    initial = nn.RNNBase.__init__ if issubclass(kind, nn.RNNBase) else kind.__init__
-    defaults = {name: entry.default for name, entry in inspect.signature(initial).parameters.items()}
+    defaults = defaults_of(node["class"])
     shown = []
     for name, value in node.get("settings", {}).items():
-        default = defaults.get(name, "tanh" if name == "nonlinearity" else inspect.Parameter.empty)
         plain = not (isinstance(value, dict) and "module" in value)
-        if not plain or default is inspect.Parameter.empty or _differs(from_plain(value), default):
+        if not plain or defaults[name] is Parameter.empty or _differs(from_plain(value), defaults[name]):
             shown.append((name, value))
     return shown
 
