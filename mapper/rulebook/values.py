@@ -11,11 +11,12 @@ from mapper.errors import shorten
 from mapper.limits import EXTENT
 
 TYPES = (
-    "count", "side", "natural", "number", "positive", "amount", "share", "flag", "text", "activation", "counts", "factors",
+    "count", "even", "side", "natural", "number", "positive", "amount", "share", "flag", "text", "activation", "counts", "factors",
     "list", "any",
 )  # fmt: skip
 _WORDS = {
     "count": "a whole number from 1",
+    "even": "an even whole number from 2",
     "side": "a whole number from 1, or a list that repeats one",
     "natural": "a whole number from 0",
     "number": "a finite number",
@@ -41,7 +42,7 @@ _RANGES: Mapping[str, Callable[[float], bool]] = {
 
 def checked(value: Any, kind: str) -> Any:
     """`value` as a fact of this type holds it; ValueError, with what was seen and what is allowed, if it is none."""
-    if kind in ("count", "natural"):
+    if kind in ("count", "even", "natural"):
         return _whole(value, kind)
     if kind == "side":
         return _side(value)
@@ -83,8 +84,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _whole(value: Any, kind: str) -> int:
-    lowest = 1 if kind == "count" else 0
-    if _is_number(value) and value == int(value) and value >= lowest:
+    lowest, step = {"count": (1, 1), "even": (2, 2), "natural": (0, 1)}[kind]
+    if _is_number(value) and value >= lowest and value % step == 0:
         return int(value)
     raise ValueError(f"{shorten(shown(value))} is not {_WORDS[kind]}")
 

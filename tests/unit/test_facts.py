@@ -155,6 +155,13 @@ def test_a_hint_of_an_unknown_fact_names_the_close_one() -> None:
         read_hints({"attention.head": 4}, {"attention.heads": "count", "norm.eps": "number"})
 
 
+@pytest.mark.parametrize("value", [0, 1, 3, 2.5, -2, "4", True])
+def test_an_even_number_is_one_of_pairs(value: object) -> None:
+    assert checked(4.0, "even") == 4
+    with pytest.raises(ValueError, match="is not an even whole number from 2"):
+        checked(value, "even")
+
+
 def test_a_hint_is_checked_against_the_type() -> None:
     with pytest.raises(HintError, match="whole number"):
         read_hints({"attention.heads": "four"}, {"attention.heads": "count"})
