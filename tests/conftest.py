@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.sources import transfer
+from tests.hub import Hub, Serve
 
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
@@ -23,6 +27,30 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
     for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "NO_COLOR", "MAPPER_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Serve]:
+    """Starts hubs with the given repositories and options; the last one is asked, with an empty cache."""
+    from huggingface_hub import close_session, constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(transfer, "FIRST_WAIT", 0.01)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "*")
+    running: list[Hub] = []
+
+    def start(repos: dict[str, dict[str, bytes]], **options: object) -> Hub:
+        hub = Hub(repos, **options).__enter__()  # type: ignore[arg-type]
+        running.append(hub)
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        return hub
+
+    close_session()
+    yield start
+    close_session()
+    for hub in running:
+        hub.__exit__()
 
 
 @pytest.fixture

@@ -3,15 +3,19 @@
     with Hub({"owner/name": {"config.json": b"{}", "model.safetensors": data}}) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.address)
 
-Files of `LARGE` bytes and more are served by a redirect to another host, here `localhost`, as the hub does.
+Files of `LARGE` bytes and more are served by a redirect to another host and port, here `localhost`, as the hub does.
+What goes wrong on the way is said by `faults`: for the end of an address, what happens to each request for it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import struct
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
@@ -32,6 +36,25 @@ class Request:
     token: str | None = None
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What happens to one request."""
+
+    status: int = 0  # answered with instead of the file
+    code: str = ""  # X-Error-Code beside it
+    headers: tuple[tuple[str, str], ...] = ()
+    cut: int | None = None  # bytes of the body after which the connection is closed
+    longer: int = 0  # bytes that Content-Length says too many
+    shift: int = 0  # bytes by which another range is sent than was asked for
+    pause: float = 0.0  # seconds between pieces of `piece` bytes
+    piece: int = 2**16
+    whole: bool = False  # the range is ignored
+    head: bool = False  # a HEAD request is meant, not a GET
+
+
+FINE = Fault()
+
+
 @dataclass
 class Hub:
     """A hub with the given repositories: id to file name to content. Use it as a context manager."""
@@ -44,6 +67,15 @@ class Hub:
     failures: int = 0  # how many requests for files are first answered with 503
     downloads: Mapping[str, int] = field(default_factory=dict)  # of each repository, for lists of models
     page: int = 1_000  # models in one answer
+    faults: Mapping[str, list[Fault]] = field(
+        default_factory=dict
+    )  # by the end of the path, used up one by one
+    listing: tuple[str, ...] = ()  # names that every listing has besides those of files
+    tags: Mapping[str, str] = field(
+        default_factory=dict
+    )  # ETag of a file, other than the hash of its content
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of a file, other than that of its content
+    sha: str | None = None  # of the commit that listings say
     log: list[Request] = field(default_factory=list)
 
     def __enter__(self) -> Hub:
@@ -53,20 +85,38 @@ class Hub:
             pass
 
         Handler.hub = hub
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
+        self._servers = [_Server(("127.0.0.1", 0), Handler) for _ in ("hub", "files")]
+        self._lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+            for server in self._servers
+        ]
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        for server, thread in zip(self._servers, self._threads, strict=True):
+            server.shutdown()
+            thread.join()
+            server.server_close()
 
     @property
     def port(self) -> int:
-        return self._server.server_address[1]
+        return self._servers[0].server_address[1]
+
+    @property
+    def files_address(self) -> str:
+        return f"http://localhost:{self._servers[1].server_address[1]}"
+
+    def fault(self, path: str, method: str, kind: str) -> Fault:
+        """What is to happen to this request: the next of its faults, where that is one of `kind`."""
+        with self._lock:
+            for suffix, faults in self.faults.items():
+                meant = path.endswith(suffix) and faults and faults[0].head == (method == "HEAD")
+                if meant and (faults[0].status != 0) == (kind == "status"):
+                    return faults.pop(0)
+        return FINE
 
     @property
     def address(self) -> str:
@@ -90,6 +140,17 @@ class Hub:
         return owned[0] if "/" not in name and len(owned) == 1 else None
 
 
+Serve = Callable[..., Hub]  # the fixture `serve`: a running hub, which the environment names
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, *_: object) -> None:
+        """A client that hangs up is no error of a test."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: Hub
@@ -105,7 +166,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        if path == "/api/models":
+        fault = self.hub.fault(path, self.command, "status")
+        if fault.status:
+            self._refuse(fault.status, fault.code, dict(fault.headers))
+        elif path == "/api/models":
             self._list_models(parse_qs(urlsplit(self.path).query))
         elif path.startswith("/api/models/"):
             self._describe(path.removeprefix("/api/models/"))
@@ -129,12 +193,12 @@ class _Handler(BaseHTTPRequestHandler):
         )
         if repo is None:
             return
-        siblings = [{"rfilename": file} for file in self.hub.repos[repo]]
+        siblings = [{"rfilename": file} for file in (*self.hub.repos[repo], *self.hub.listing)]
         body = {
             "_id": "0",
             "id": repo,
             "modelId": repo,
-            "sha": self.hub.commit(repo),
+            "sha": self.hub.sha or self.hub.commit(repo),
             "private": False,
             "siblings": siblings,
         }
@@ -172,14 +236,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(503, "ServiceUnavailable")
             return
         content = self.hub.repos[repo][file]
-        headers = {"X-Repo-Commit": self.hub.commit(repo), "ETag": f'"{_digest(content)[:40]}"'}
+        tag = self.hub.tags.get(file)
+        headers = {"X-Repo-Commit": self.hub.commit(repo), "ETag": f'"{tag or _digest(content)[:40]}"'}
         if len(content) < LARGE:
             self._send_content(content, headers)
             return
         headers |= {
-            "X-Linked-Size": str(len(content)),
-            "X-Linked-ETag": f'"{_digest(content)}"',
-            "Location": f"http://localhost:{self.hub.port}/cdn/{_digest(content)}/{file}",
+            "X-Linked-Size": str(self.hub.sizes.get(file, len(content))),
+            "X-Linked-ETag": f'"{tag or _digest(content)}"',
+            "Location": f"{self.hub.files_address}/cdn/{_digest(content)}/{file}",
         }
         self._send(302, b"", headers)
 
@@ -204,30 +269,50 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_content(self, content: bytes, headers: Mapping[str, str]) -> None:
         wanted = self.headers.get("Range")
-        if wanted is None or not self.hub.ranges:
-            self._send(200, content, {"Accept-Ranges": "bytes", **headers})
+        fault = self.hub.fault(unquote(urlsplit(self.path).path), self.command, "body")
+        if wanted is None or fault.whole or not self.hub.ranges:
+            self._send(200, content, {"Accept-Ranges": "bytes", **headers}, fault)
             return
         first, _, last = wanted.removeprefix("bytes=").partition("-")
-        start, end = int(first), min(int(last or len(content)) + 1, len(content))
+        start = int(first) + fault.shift
+        end = min(int(last or len(content)) + 1, len(content))
         if start >= len(content):
             self._send(416, b"", {"Content-Range": f"bytes */{len(content)}"})
             return
-        self._send(
-            206, content[start:end], {"Content-Range": f"bytes {start}-{end - 1}/{len(content)}", **headers}
-        )
+        given = f"bytes {start}-{end - 1}/{len(content)}"
+        self._send(206, content[start:end], {"Content-Range": given, **headers}, fault)
 
-    def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        sent = len(body) if self.command == "GET" else 0
+    def _send(
+        self, status: int, body: bytes, headers: Mapping[str, str] | None = None, fault: Fault = FINE
+    ) -> None:
+        part = body[: fault.cut] if self.command == "GET" else b""
         wanted, token = self.headers.get("Range"), self.headers.get("Authorization")
         self.hub.log.append(
-            Request(self.command, unquote(urlsplit(self.path).path), status, sent, wanted, token)
+            Request(self.command, unquote(urlsplit(self.path).path), status, len(part), wanted, token)
         )
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+        for name, value in {"Content-Length": str(len(body) + fault.longer), **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
+        if fault.pause:
+            for at in range(0, len(part), fault.piece):
+                self.wfile.write(part[at : at + fault.piece])
+                time.sleep(fault.pause)
+        else:
+            self.wfile.write(part)
+        if self.command == "GET" and len(part) < len(body) + fault.longer:
+            self.close_connection = True
+
+
+def safetensors(shapes: Mapping[str, list[int]]) -> bytes:
+    """A file of zeros with these tensors."""
+    header, data = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [data, data + size]}
+        data += size
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(data)
 
 
 def _digest(content: bytes) -> str:

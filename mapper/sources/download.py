@@ -125,12 +125,12 @@ class Download:
             in_parallel(self._get_blob, entries, DOWNLOADS, self._stop.set)
 
     def _get_blob(self, entry: Remote) -> None:
+        if entry.size > PLAIN_LIMIT:
+            self._get_by_client(entry)  # which takes the lock itself
+            return
         with _locked(self.folder.name, entry):
             if self._is_whole(entry):  # another process got it meanwhile
                 self._progress.add(entry.size)
-                return
-            if entry.size > PLAIN_LIMIT:
-                self._get_by_client(entry)
                 return
             partial = self._partial(entry)
             if not self._fill(partial, entry):

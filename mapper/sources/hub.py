@@ -170,16 +170,25 @@ def _quiet() -> Iterator[None]:
 def _describe(name: str, revision: str | None) -> Repo:
     from huggingface_hub import HfApi
 
-    info = transfer.repeat(
-        name,
-        lambda: HfApi(endpoint=endpoint()).model_info(name, revision=revision, timeout=transfer.READ_SECONDS),
-    )
-    files = [sibling.rfilename for sibling in info.siblings or []]
-    full = info.id if info.id and is_id(info.id) else name  # a short id is answered with the full one
-    commit = info.sha or revision or MAIN
-    if not is_revision(commit):
-        raise FormatError(f"{name}: the hub calls its commit {shorten(commit)}; is HF_ENDPOINT a hub?")
-    return Repo(full, revision or MAIN, commit, files)
+    def ask() -> Repo:
+        api = HfApi(endpoint=endpoint())
+        info = api.model_info(name, revision=revision, timeout=transfer.READ_SECONDS)
+        files = [sibling.rfilename for sibling in info.siblings or []]
+        # A short id is answered with the full one.
+        full, commit = info.id or name, info.sha or revision or MAIN
+        if not (is_id(full) and is_revision(commit) and all(isinstance(file, str) for file in files)):
+            raise ValueError(f"it names {shorten(str(full))} at {shorten(str(commit))}")
+        return Repo(full, revision or MAIN, commit, files)
+
+    try:
+        return transfer.repeat(name, ask)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        if isinstance(error, (MapperError, OSError)):
+            raise
+        said = str(error).split("\n")[0][:200]
+        raise FormatError(
+            f"{name}: {endpoint()} does not describe a model as the hub does ({said}); check HF_ENDPOINT"
+        ) from error
 
 
 def _download(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:

@@ -31,7 +31,7 @@ def repeat(
     what: str,
     action: Callable[[], Result],
     reached: Callable[[], int] = lambda: 0,
-    sleep: Callable[[float], object] = time.sleep,
+    sleep: Callable[[float], object] | None = None,
 ) -> Result:
     """What `action` returns; where it fails in a way that may pass, it is tried again, with a note.
 
@@ -53,7 +53,7 @@ def repeat(
                 raise SourceError(message) from error
             pause = _pause(what, error, tries)
             note(f"{what}: {reason(error)}; trying again in {duration(pause)} ({tries} of {TRIES - 1})")
-        sleep(pause)
+        (sleep or time.sleep)(pause)
 
 
 def status_of(error: BaseException) -> int | None:

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import json
-import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mapper.errors import FormatError, SourceError
 from mapper.sources import open_source, reach
-from tests.hub import TOKEN, Hub
+from tests.hub import TOKEN, Serve, safetensors
 
-Serve = Callable[..., Hub]
 CONFIG = b'{"model_type": "bert", "num_hidden_layers": 2}'
-
-
-def safetensors(shapes: dict[str, list[int]]) -> bytes:
-    header, data = {}, 0
-    for name, shape in shapes.items():
-        size = 4
-        for extent in shape:
-            size *= extent
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [data, data + size]}
-        data += size
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + bytes(data)
 
 
 WEIGHTS = safetensors({"a.weight": [512, 512], "b.weight": [8]})
@@ -42,28 +27,6 @@ SHARDED = {
     "model-1.safetensors": FIRST,
     "model-2.safetensors": SECOND,
 }
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Serve]:
-    from huggingface_hub import close_session, constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("NO_PROXY", "*")
-    running: list[Hub] = []
-
-    def start(repos: dict[str, dict[str, bytes]], **options: object) -> Hub:
-        hub = Hub(repos, **options).__enter__()  # type: ignore[arg-type]
-        running.append(hub)
-        monkeypatch.setenv("HF_ENDPOINT", hub.address)
-        return hub
-
-    close_session()
-    yield start
-    close_session()
-    for hub in running:
-        hub.__exit__()
 
 
 def test_headers_come_by_ranges_and_weights_never_do(serve: Serve) -> None:
