@@ -29,6 +29,7 @@ GGUF_TEXT_BYTES = 10_000_000  # of one text in a header; chat templates have som
 GGUF_DEPTH = 4  # lists in lists
 GGUF_ALIGNMENT = 2**20
 STACKED = 4_096  # tensors that one is taken apart into: the experts of a layer
+WIRE_FIELDS = 2_000_000  # of a protocol buffer; the largest exported graphs have some 100,000 nodes
 SHARDS = 20_000  # the largest public checkpoints have a few hundred
 PACKAGE_DEPTH = 6  # folders below an installed package where models are looked for
 PACKAGE_ENTRIES = 50_000  # files and folders looked at there

@@ -61,6 +61,7 @@ def choose(names: Iterable[str], source: str) -> Choice:
         (TORCH_SUFFIXES, "pytorch_model.bin"),
         ((".npz",), "model.npz"),
         ((".gguf",), "model.gguf"),
+        ((".onnx",), "model.onnx"),
     ):
         files = [name for name in present if name.endswith(suffixes)]
         indices = [
@@ -125,7 +126,9 @@ def open_directory(path: str | Path, source: str) -> Checkpoint:
     if choice.listing is not None:
         shards = sharded.open_index(os.path.join(path, choice.listing), open_shard)
     else:
-        shards = [open_shard(os.path.join(path, name)) for name in choice.files]
+        shards = [
+            shard for name in choice.files for shard in with_beside(open_shard(os.path.join(path, name)))
+        ]
     if document is not None and os.path.lexists(os.path.join(path, saved.AUX)):
         shards.append(open_shard(os.path.join(path, saved.AUX)))
     return joined(shards, source, config, [choice.note] if choice.note else [], document)
@@ -154,7 +157,7 @@ def open_file(path: str | Path) -> Checkpoint:
         return joined(shards, name, sibling_config(os.path.dirname(os.path.abspath(path))))
     if name.endswith(MANIFEST_SUFFIXES) or _looks_like_json(path):
         return open_manifest(path)
-    return joined([open_shard(path)], name, sibling_config(os.path.dirname(os.path.abspath(path))))
+    return joined(with_beside(open_shard(path)), name, sibling_config(os.path.dirname(os.path.abspath(path))))
 
 
 def _looks_like_json(path: str | Path) -> bool:
@@ -175,9 +178,27 @@ def open_shard(path: str | Path) -> Shard:
     return shard
 
 
+def with_beside(shard: Shard) -> list[Shard]:
+    """A weight file and those beside it that hold tensors of it."""
+    from mapper.sources.onnx import beside
+
+    assert shard.path is not None
+    folder, shards = os.path.dirname(os.path.abspath(shard.path)), [shard]
+    for location in shard.beside:
+        sharded.refuse_outside(folder, location, shard.name)
+        path = os.path.join(folder, location)
+        file, size = open_regular(path)
+        with file:
+            other = beside(shard, location, size)
+            other.stamp = stamp(file)
+        other.path = path
+        shards.append(other)
+    return shards
+
+
 def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
     """The table of an open weight file, by its first bytes. Without `offsets` it cannot be read from."""
-    from mapper.sources import gguf, npy, npz, torch_legacy, torch_zip, zips
+    from mapper.sources import gguf, npy, npz, onnx, torch_legacy, torch_zip, zips
 
     start = file.read(SNIFFED)
     file.seek(0)
@@ -193,6 +214,8 @@ def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) ->
         return npy.read_file(file, size, name)
     if torch_legacy.is_legacy(start):
         return torch_legacy.read_header(file, size, name, offsets=offsets)
+    if name.lower().endswith(onnx.SUFFIX):
+        return onnx.read_header(file, size, name)
     if name.endswith(".safetensors") or safetensors.has_header(start):
         return safetensors.read_header(file, size, name)
     refuse_later(start, name)

@@ -82,6 +82,13 @@ def check_against_index(shard: Shard, keys: list[str], index: str) -> None:
         shard.notes.append(f"{shard.name} has {extra} tensors that {index} does not list: {listed(extras)}")
 
 
+def refuse_outside(directory: str, file: str, source: str) -> None:
+    """Raise FormatError unless `file` names something below `directory`, and is no link out of it."""
+    if not _is_inside(file):
+        raise FormatError(f"{source}: {shorten(file)} is no file beside it")
+    refuse_escape(directory, file, source)
+
+
 def refuse_escape(directory: str, file: str, index: str) -> None:
     """Raise FormatError if `file` links out of `directory`; the links of a hub cache to its blobs do not."""
     real = os.path.realpath(os.path.join(directory, file))
@@ -94,7 +101,7 @@ def refuse_escape(directory: str, file: str, index: str) -> None:
         allowed += [os.path.join(repository, "blobs"), os.path.join(os.path.dirname(repository), "blobs")]
     if not any(os.path.commonpath([real, place]) == place for place in allowed):
         raise FormatError(
-            f"{index}: the shard {shorten(file)} is a link out of its directory; put the file itself there"
+            f"{index}: {shorten(file)} is a link out of its directory; put the file itself there"
         )
 
 

@@ -14,6 +14,7 @@ from mapper.sources.documents import is_printable_text
 if TYPE_CHECKING:
     import torch
 
+    from mapper.sources.onnx import Place
     from mapper.sources.renaming import Contents
 
 
@@ -36,6 +37,7 @@ class Shard:
     stamp: tuple[int, ...] = ()  # tells the file from another that takes its place; of local files
     notes: list[str] = field(default_factory=list)
     contents: Contents[Any] | None = None  # under the names of a container that has its own
+    beside: dict[str, list[Place]] = field(default_factory=dict)  # tensors in other files, by file; of ONNX
     foreign: list[str] = field(default_factory=list)  # as in a Checkpoint
     metadata: dict[str, Any] = field(default_factory=dict)  # of a safetensors header, unchecked
 
@@ -111,6 +113,9 @@ def joined(
         from mapper.sources.gguf import complete
 
         config = complete(shards) or config
+    for shard in shards:
+        if shard.path is None:  # a remote model's header names what lies beside it
+            shard.tensors.update({place.key: place.info for part in shard.beside.values() for place in part})
     tensors = dict(shards[0].tensors)
     for shard in shards[1:]:
         twice = tensors.keys() & shard.tensors.keys()

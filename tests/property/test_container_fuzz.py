@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mapper.errors import MapperError
 from mapper.sources import open_source
 from tests.gguf_files import gguf_bytes
+from tests.onnx_files import beside, held, initialiser, model
 
 ARRAYS = {
     "a": np.arange(6.0).reshape(2, 3),
@@ -32,6 +33,10 @@ SAMPLES = {
     "stored.npz": written(np.savez, **ARRAYS),
     "deflated.npz": written(np.savez_compressed, **ARRAYS),
     "array.npy": written(np.save, ARRAYS["c"]),
+    "model.onnx": model(
+        initialiser("a", [2], 1, held(9, bytes(8))), initialiser("b", [2], 7, held(7, b"\x01\xff\x02"))
+    ),
+    "beside.onnx": model(initialiser("a", [2], 1, beside("model.onnx", offset=4, length=8))),
     "plain.gguf": gguf_bytes(
         {"general.architecture": "llama", "llama.attention.head_count": 2, "x": [1.5, 2.0], "y": "text"},
         {"blk.0.attn_q.weight": np.ones((4, 4)), "output.weight": np.ones(4, np.float32)},

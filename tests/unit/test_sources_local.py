@@ -162,8 +162,8 @@ def test_a_directory_without_weights_says_what_it_lacks(tmp_path: Path) -> None:
     assert "a config without tensors" in refusal(
         _write(tmp_path / "config.json", {"model_type": "x"}), SourceError
     )
-    (tmp_path / "model.onnx").write_bytes(b"x")
-    assert "'model.onnx', are in the format ONNX, which is recognised but not read yet" in refusal(
+    (tmp_path / "tf_model.h5").write_bytes(b"x")
+    assert "'tf_model.h5', are in the format HDF5, which is recognised but not read yet" in refusal(
         tmp_path, SourceError
     )
 
