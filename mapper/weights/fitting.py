@@ -56,7 +56,7 @@ class Fitting:
 
     def _by_path(self) -> dict[int, list[Leaf]]:
         """The leaves that want each entry of the record, by its id."""
-        names = {identity(path): entry for entry in self.reader.entries for path in entry.paths()}
+        names = {name: entry for entry in self.reader.entries for name in entry.names}
         wanted: dict[int, list[Leaf]] = {}
         for leaf in self.walked.leaves:
             for path in leaf.paths:
@@ -169,7 +169,7 @@ class Fitting:
         here = _children(
             path for leaf in self.walked.leaves if is_expected(leaf.value) for path in leaf.paths
         )
-        there = _children(path for entry in self.reader.entries for path in entry.paths())
+        there = _children(path for entry in self.reader.entries for path in entry.paths)
 
         def line(path: Path) -> str:
             cut = len(path) - 1

@@ -14,7 +14,7 @@ from mapper.weights.fitting import Fitting, told
 from mapper.weights.leaves import LeafWriter, default_load_leaf, default_save_leaf
 from mapper.weights.matching import Plan, Write
 from mapper.weights.reading import Held
-from mapper.weights.records import Entry, RecordReader, identity, path_text, write_record
+from mapper.weights.records import Entry, RecordReader, path_text, write_record
 from mapper.weights.walking import Leaf, Walked, walk
 from mapper.weights.writing import write
 
@@ -49,21 +49,21 @@ def save_tree(
 def _encoded(leaf: Leaf) -> tuple[Entry, LeafWriter] | None:
     """What a leaf's function writes; None where it writes nothing."""
     assert leaf.function is not None
-    writer, path = LeafWriter(), path_text(leaf.path)
+    writer = LeafWriter()
     try:
         leaf.function(writer, leaf.value)
     except Exception as error:
+        path = path_text(leaf.path)
         if isinstance(error, UnsupportedLeaf) and leaf.function is default_save_leaf:
             raise UnsupportedLeaf(f"{path}: {error}", path) from None
         raise StructureError(f"{path}: the function of filter_spec failed: {told(error)}", path) from error
     if not writer.was_used:
         return None
     try:
-        for each in leaf.paths:
-            identity(each)
+        return Entry(leaf.paths, writer.size), writer
     except UnsupportedLeaf as error:
+        path = path_text(leaf.path)
         raise UnsupportedLeaf(f"{path}: {error}", path) from None
-    return Entry(leaf.path, writer.size, leaf.paths[1:]), writer
 
 
 def _check_stream(stream: Any, method: str) -> None:
@@ -104,7 +104,7 @@ def load_tree(
 def _load_file(path: Path, like: Any, filter_spec: Any, is_leaf: Any, strict: bool, by: str) -> Any:
     walked = walk(like, filter_spec, is_leaf)
     with _opened(path) as file:
-        fit = Fitting(walked, RecordReader(file.read, str(path)), strict, by)
+        fit = Fitting(walked, RecordReader(file.read, str(path), file), strict, by)
         replaced = fit.run(like, lambda: _more(path) if file.read(1) else None)
     return _finished(walked, replaced)
 

@@ -11,11 +11,12 @@ the same major version ignores fields it does not know.
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from mapper import limits
 from mapper.errors import FormatError, MapperError
@@ -36,14 +37,18 @@ Path = tuple[Step, ...]
 
 @dataclass
 class Entry:
-    """One leaf of a record; `also` are the other paths of a tensor that is tied."""
+    """One leaf of a record; a tensor that is tied has several paths. Raises UnsupportedLeaf for keys of other types."""
 
-    path: Path
+    paths: list[Path]
     size: int
-    also: list[Path] = field(default_factory=list)
+    names: list[str] = field(init=False)  # what tells the paths from all others
 
-    def paths(self) -> list[Path]:
-        return [self.path, *self.also]
+    def __post_init__(self) -> None:
+        self.names = [identity(path) for path in self.paths]
+
+    @property
+    def path(self) -> Path:
+        return self.paths[0]
 
 
 def identity(path: Path) -> str:
@@ -71,12 +76,11 @@ def write_record(write: Callable[[Any], Any], leaves: list[tuple[Entry, LeafWrit
 
 
 def _header(entries: list[Entry]) -> bytes:
-    rows = [
-        {"path": [step.node() for step in entry.path], "size": entry.size}
-        | ({"also": [[step.node() for step in path] for path in entry.also]} if entry.also else {})
-        for entry in entries
-    ]
-    header = json.dumps({"leaves": rows}, separators=(",", ":")).encode("ascii")
+    rows = []
+    for entry in entries:  # the names are the paths as JSON
+        also = f',"also":[{",".join(entry.names[1:])}]' if len(entry.names) > 1 else ""
+        rows.append(f'{{"path":{entry.names[0]}{also},"size":{entry.size}}}')
+    header = ('{"leaves":[' + ",".join(rows) + "]}").encode("ascii")
     if len(header) > limits.HEADER_BYTES:
         raise MapperError(
             f"the paths of {len(rows):,} leaves take {len(header):,} bytes; {limits.HEADER_BYTES:,} may stand in one record"
@@ -109,8 +113,9 @@ def _write_all(write: Callable[[Any], Any], data: Any) -> None:
 class RecordReader:
     """Reads one record and nothing behind it. Raises FormatError, which begins with `name`, for damaged data."""
 
-    def __init__(self, read: Callable[[int], Any], name: str) -> None:
-        self.source, self.name = read, name
+    def __init__(self, read: Callable[[int], Any], name: str, file: BinaryIO | None = None) -> None:
+        self.source, self.name, self.file = read, name, file
+        self.available = os.fstat(file.fileno()).st_size if file is not None else 0
         fields = self.take(_FIRST, "the beginning of a record")
         self.body = self._check_fields(bytes(fields))
         self.entries = self._entries()
@@ -118,24 +123,39 @@ class RecordReader:
     def error(self, reason: str) -> FormatError:
         return FormatError(f"{self.name}: {reason}")
 
-    def pieces(self, size: int, what: str) -> Iterator[bytes]:
-        """`size` bytes as they come."""
+    def pieces(self, size: int, what: str | Path) -> Iterator[bytes]:
+        """`size` bytes as they come; `what` is the path of a leaf or another word for them."""
         left = size
         while left:
             piece = self.source(min(left, limits.READ_BYTES))
             if not piece:
-                raise self.error(
-                    f"{what} is cut short: {size:,} bytes are announced, {size - left:,} are there"
-                )
+                raise self.cut_short(what, size, size - left)
             if len(piece) > left:
                 raise self.error("the stream gives more bytes than it is asked for")
             left -= len(piece)
             yield piece
 
-    def take(self, size: int, what: str) -> bytearray:
+    def cut_short(self, what: str | Path, size: int, found: int) -> FormatError:
+        word = what if isinstance(what, str) else path_text(what)
+        return self.error(f"{word} is cut short: {size:,} bytes are announced, {found:,} are there")
+
+    def take(self, size: int, what: str | Path) -> bytearray:
+        if self.file is not None and size <= self.available:
+            return self._straight(self.file, size, what)
         data = bytearray()
         for piece in self.pieces(size, what):
             data += piece
+        return data
+
+    def _straight(self, file: BinaryIO, size: int, what: str | Path) -> bytearray:
+        """Read into the memory that is kept: no more is announced than the file has."""
+        data = bytearray(size)
+        left = memoryview(data)
+        while len(left):
+            count = file.readinto(left)  # type: ignore[attr-defined]
+            if not count:
+                raise self.cut_short(what, size, size - len(left))
+            left = left[count:]
         return data
 
     def _check_fields(self, data: bytes) -> int:
@@ -172,20 +192,20 @@ class RecordReader:
     def _check_entries(self, entries: list[Entry]) -> None:
         if sum(entry.size + _CHECK.size for entry in entries) != self.body:
             raise FormatError("the sizes of the leaves are not that of the record")
-        names = [identity(path) for entry in entries for path in entry.paths()]
+        names = [name for entry in entries for name in entry.names]
         if len(set(names)) != len(names):
             raise FormatError("two leaves have one path")
 
     def leaf(self, entry: Entry) -> bytearray:
         """The bytes of the next leaf, checked."""
-        data = self.take(entry.size, path_text(entry.path))
+        data = self.take(entry.size, entry.path)
         self._check(entry, zlib.crc32(data))
         return data
 
     def skip(self, entry: Entry) -> bytearray:
         """Only the first piece of the next leaf; all of it is read and checked."""
         check, first = 0, bytearray()
-        for piece in self.pieces(entry.size, path_text(entry.path)):
+        for piece in self.pieces(entry.size, entry.path):
             check = zlib.crc32(piece, check)
             first = first or bytearray(piece)
         self._check(entry, check)
@@ -204,7 +224,7 @@ def _entry(row: Any) -> Entry:
     also = row.get("also", [])
     if not isinstance(also, list):
         raise FormatError(f"other paths are a list, not {shorten_json(also)}")
-    return Entry(_path(row.get("path")), size, [_path(path) for path in also])
+    return Entry([_path(row.get("path")), *map(_path, also)], size)
 
 
 def _path(nodes: Any) -> Path:
