@@ -5,10 +5,14 @@ from __future__ import annotations
 import torch
 
 CASTING = ("no", "safe", "same_kind", "unsafe")
+PAIRS = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers in one element: nothing else can become it
+EPS = {torch.float8_e5m2fnuz: 0.25}  # it has two bits of mantissa; torch 2.13 says 0.125
 
 
 def kind(dtype: torch.dtype) -> str:
-    """bool, integer, float or complex."""
+    """bool, integer, float or complex; pairs of four-bit floats are a kind of their own."""
+    if dtype == PAIRS:
+        return "pairs"
     if dtype == torch.bool:
         return "bool"
     if dtype.is_complex:
@@ -27,14 +31,15 @@ def allowed(source: torch.dtype, target: torch.dtype, casting: str) -> bool:
 
 def is_wider(target: torch.dtype, source: torch.dtype) -> bool:
     """Whether every value of `source` is one of `target`, which is of the same kind."""
+    if source == target:
+        return True
     if kind(source) == "integer":
         low, high = torch.iinfo(source), torch.iinfo(target)
         return high.min <= low.min and low.max <= high.max
-    if kind(source) == "bool":
-        return True
     small, big = torch.finfo(source), torch.finfo(target)
-    finest = small.tiny * small.eps >= big.tiny * big.eps  # the least number above zero
-    return small.max <= big.max and small.eps >= big.eps and finest
+    coarse, fine = EPS.get(source, small.eps), EPS.get(target, big.eps)
+    finest = small.tiny * coarse >= big.tiny * fine  # the least number above zero
+    return small.max <= big.max and coarse >= fine and finest
 
 
 def name(dtype: torch.dtype) -> str:
@@ -68,7 +73,11 @@ def from_number(number: int | float, dtype: torch.dtype, checked: bool) -> torch
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that can be calculated with: torch does nothing in eight-bit floats."""
+    """A tensor that can be calculated with: torch does nothing in eight-bit floats, little in half complex numbers."""
+    if tensor.dtype == PAIRS:
+        return tensor.view(torch.uint8)
+    if tensor.dtype == torch.complex32:
+        return tensor.to(torch.complex64)
     return tensor.float() if tensor.is_floating_point() and tensor.dtype.itemsize == 1 else tensor
 
 

@@ -378,3 +378,52 @@ def test_an_expanded_tensor_gives_its_values() -> None:
     model = Holder(a=torch.zeros(2, 3))
     mapper.load_weights(model, {"a": torch.tensor([[1.0], [2.0]]).expand(2, 3)})
     assert model.a.tolist() == [[1, 1, 1], [2, 2, 2]]
+
+
+EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
+HALVES = ["float16", "bfloat16"]
+
+
+@pytest.mark.filterwarnings("ignore:nothing was loaded")
+@pytest.mark.parametrize("to", [*EIGHT_BITS, *HALVES, "float32", "float64"])
+@pytest.mark.parametrize("start", [*EIGHT_BITS, *HALVES])
+def test_safe_casting_takes_exactly_what_can_hold_every_value(start: str, to: str) -> None:
+    """All values of the small type, there and compared."""
+    eight = start in EIGHT_BITS
+    numbers = torch.arange(256 if eight else 65536, dtype=torch.int32)
+    every = numbers.to(torch.uint8 if eight else torch.uint16).view(getattr(torch, start))
+    wide = every.double()
+    finite = wide[wide.isfinite()]
+    holds = bool((finite.to(getattr(torch, to)).double() == finite).all())
+    model = Holder(w=torch.zeros(1).to(getattr(torch, to)))
+    report = mapper.load_weights(model, {"w": every[:1]}, casting="safe", strict=False)
+    assert report.ok == (holds or start == to)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf|nothing was loaded")
+@pytest.mark.parametrize(
+    "name", ["complex32", "uint16", "uint32", "uint64", "float4_e2m1fn_x2", "float8_e8m0fnu"]
+)
+def test_rare_dtypes_are_loaded_and_compared(name: str) -> None:
+    dtype = getattr(torch, name, None)
+    if dtype is None:
+        pytest.skip("this torch has it not")
+    width = dtype.itemsize
+    one, other = (torch.full((4 * width,), byte, dtype=torch.uint8).view(dtype) for byte in (1, 2))
+    shared = one.clone()
+    model = Holder(a=shared, b=shared)
+    assert mapper.load_weights(model, {"a": other, "b": other.clone()}).ok
+    assert bits(model.a) == bits(other)
+    with refused(model) as caught:
+        mapper.load_weights(model, {"a": one, "b": other})
+    assert [entry.kind for entry in caught.report.mismatched] == ["tie"]
+
+
+def test_pairs_of_four_bit_floats_are_no_other_floats() -> None:
+    dtype = getattr(torch, "float4_e2m1fn_x2", None)
+    if dtype is None:
+        pytest.skip("this torch has it not")
+    model = Holder(a=torch.zeros(2))
+    with refused(model) as caught:
+        mapper.load_weights(model, {"a": torch.zeros(2, dtype=torch.uint8).view(dtype)})
+    assert caught.kinds == {"a": "dtype"}
