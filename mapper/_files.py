@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from mapper.errors import MissingSourceError, OverwriteError, SourceError
 # The names in an existing folder that a new content may drop; None for a folder that must stay as it is.
 Own = Callable[[Path], Collection[str] | None]
 _ATTEMPTS = 10  # another writer may take the path between a look and a rename
+_SYNCED = 8  # files at a time
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _HERE = -100  # AT_FDCWD of fcntl.h
 _MEANWHILE = "{} was made by another writer meanwhile; name another place or allow to overwrite it"
@@ -71,8 +73,8 @@ def whole_folder(path: Path | str, *, own: Own | None = None, overwrite: bool = 
         with held(partial):
             yield partial
             _settled(target, lambda: _take_over(target, partial, own))
-            for inside in [*partial.rglob("*"), partial]:
-                _sync(inside)
+            with ThreadPoolExecutor(_SYNCED) as pool:  # the file system writes its journal once for all
+                list(pool.map(_sync, [*partial.rglob("*"), partial]))
             _swap(partial, target, overwrite)
         _sync(target.parent)
     finally:
