@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mapper.errors import SourceError
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -34,7 +36,21 @@ def describe(
 
     rules = [rules] if isinstance(rules, (str, Path)) else rules
     checkpoint = open_source(source, purpose=purpose, revision=revision, catalogue=purpose == "headers")
+    if checkpoint.document is not None:
+        from mapper.weights.as_read import as_read
+
+        checkpoint, origin = as_read(checkpoint)
+        hints, families = {**origin.hints, **(hints or {})}, families and origin.families
     return infer(checkpoint, rulebook_of(rules), hints=hints, use_families=families)
+
+
+def check_weights(architecture: Architecture) -> None:
+    """Raises SourceError where there is nothing to save."""
+    if architecture.checkpoint.read is None:
+        raise SourceError(
+            f"{architecture.checkpoint.source} is a manifest without weights; name a checkpoint that has them, or see "
+            "its source with mapper generate"
+        )
 
 
 def inspect(

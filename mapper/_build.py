@@ -29,6 +29,7 @@ def build(
     device: str | torch.device = "cpu",
     hints: Mapping[str, Any] | None = None,
     *,
+    out: str | Path | None = None,
     cache: bool = False,
     hidden_states: bool = False,
     revision: str | None = None,
@@ -39,20 +40,32 @@ def build(
 
     Parameters keep the checkpoint's dtype unless `dtype` is given, and its memory-mapped bytes unless `dtype` or
     `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
-    `load_state_dict(..., assign=True)`. `cache`, `hidden_states` and `families` are options of `generate`. Raises
-    MapperError for what the source causes.
+    `load_state_dict(..., assign=True)`. `out` is where to save the model as `mapper.save` does, with the whole config.
+    `cache`, `hidden_states` and `families` are options of `generate`. Raises MapperError for what the source causes.
 
         model = mapper.build("distilbert-base-uncased")
         out = model(input_ids=torch.tensor([[101, 7592, 102]]))
     """
-    from mapper._api import describe
+    from mapper._api import check_weights, describe
 
     architecture = describe(
         source, hints, purpose="weights", revision=revision, rules=rules, families=families
     )
-    return build_architecture(
+    if out is not None:
+        check_weights(architecture)
+    model = build_architecture(
         architecture, dtype=dtype, device=device, cache=cache, hidden_states=hidden_states
     )
+    if out is not None:
+        keep(out, model, architecture)
+    return model
+
+
+def keep(out: str | Path, model: nn.Module, architecture: Architecture) -> None:
+    """Save a model that was built, with the config of its checkpoint."""
+    from mapper.weights.saving import write_model
+
+    write_model(out, model, config=architecture.checkpoint.config)
 
 
 def build_architecture(

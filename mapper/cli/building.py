@@ -11,12 +11,13 @@ import click
 from mapper.cli import options
 from mapper.cli.options import Command
 from mapper.cli.output import paint, working
-from mapper.errors import ArchitectureError, HintError, SourceError, shorten
+from mapper.errors import ArchitectureError, HintError, shorten
 from mapper.report.text import as_text, first_line
 from mapper.report.words import in_bytes, printable
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from mapper.architecture import Architecture
 
@@ -32,9 +33,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
     """,
 )
 @options.source
-@click.option(
-    "--out", metavar="DIR", help="Write model.py, the weights and the architecture to a new folder."
-)
+@click.option("--out", metavar="DIR", help="Save model.py, the weights and the architecture in a folder.")
 @click.option("--dtype", type=click.Choice(DTYPES), help="Cast the weights; as stored when left out.")
 @click.option(
     "--device", default="cpu", show_default=True, metavar="DEVICE", help="Such as cuda, cuda:1 or mps."
@@ -56,29 +55,23 @@ def build(
     quiet: bool,
 ) -> None:
     """Load the model with its weights and run it once on made-up inputs; with --out, keep it in a folder."""
-    from mapper._api import describe
+    from mapper._api import check_weights, describe
 
     with working("reading"):
         architecture = describe(
             source, hints, purpose="weights", revision=revision, rules=rules, families=not without
         )
-    if architecture.checkpoint.read is None:
-        raise SourceError(
-            f"{architecture.checkpoint.source} is a manifest without weights; name a checkpoint that has them, or see "
-            "its source with mapper generate"
-        )
+    check_weights(architecture)
     if not quiet:
         show = paint()
         click.echo(as_text(architecture, show) if out else first_line(architecture, show))
-    lines = [
-        *_try(architecture, dtype, device),
-        *(_keep(architecture, out, dtype) if out else _how_to_keep(source, dtype)),
-    ]
+    model, lines = _try(architecture, dtype, device)
+    lines += _keep(model, architecture, out) if out else _how_to_keep(source, dtype)
     if not quiet:
         click.echo("\n".join(["", *lines] if out else lines))
 
 
-def _try(architecture: Architecture, dtype: str | None, device: str) -> list[str]:
+def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn.Module, list[str]]:
     """Build, run once, and say what came out and how long it took."""
     with working("loading torch"):
         import torch
@@ -91,11 +84,8 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> list[str
         model = build_architecture(architecture, dtype=torch_dtype(dtype), device=device)
     lines = [f"loaded in {time.perf_counter() - start:.2f} s on {device}"]
     if architecture.reading == "skeleton":
-        return [
-            *lines,
-            *(f"  {printable(text, limit=400)}" for text in architecture.missing),
-            "not run: a skeleton has no forward",
-        ]
+        lines += [f"  {printable(text, limit=400)}" for text in architecture.missing]
+        return model, [*lines, "not run: a skeleton has no forward"]
     inputs = made_up_inputs(architecture, model)
     start = time.perf_counter()
     with working("running once"), torch.inference_mode():
@@ -107,7 +97,7 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> list[str
                 f"{_advice(architecture)}"
             ) from error
     given = ", ".join(text for name, value in inputs.items() for text in shapes(value, name))
-    return [
+    return model, [
         *lines,
         f"ran in {time.perf_counter() - start:.2f} s on {given}:",
         *(f"  {text}" for text in shapes(outputs)),
@@ -138,13 +128,19 @@ def _check_device(device: str) -> None:
         raise HintError(f"--device {shorten(device)} is not to be had here: {reason}") from None
 
 
-def _keep(architecture: Architecture, out: str, dtype: str | None) -> list[str]:
-    from mapper._folder import write_folder
+def _keep(model: nn.Module, architecture: Architecture, out: str) -> list[str]:
+    from mapper._build import keep
 
     with working(f"writing {out}"):
-        written = write_folder(architecture, out, torch_dtype(dtype))
-    sizes = ", ".join(f"{name} ({in_bytes((Path(out) / name).stat().st_size)})" for name in written)
-    return [f"wrote {out}: {sizes}", 'load it in that folder: from model import load; model = load(".")']
+        keep(out, model, architecture)
+    place = Path(out)
+    written = sorted(place.iterdir()) if place.is_dir() else [place]
+    sizes = ", ".join(f"{path.name} ({in_bytes(path.stat().st_size)})" for path in written)
+    return [
+        f"wrote {out}: {sizes}",
+        f"load it: import mapper; model, _ = mapper.load({out!r})",
+        *(['or in that folder: from model import load; model = load(".")'] if place.is_dir() else []),
+    ]
 
 
 def _how_to_keep(source: str, dtype: str | None) -> list[str]:

@@ -288,6 +288,6 @@ def _tensor_name(name: str) -> str:
 
 
 def _folder(name: str) -> str:
-    if not 0 < len(name) <= limits.NAME_CHARACTERS:
-        fail("a word of a place is empty or too long")
+    if len(name) > limits.NAME_CHARACTERS:
+        fail("a word of a place is too long")
     return name

@@ -89,7 +89,7 @@ def _changed_states(mine: nn.Module, other: nn.Module) -> str:
 
 
 def _form(tensor: torch.Tensor | None) -> Any:
-    return None if tensor is None else (tensor.shape, tensor.is_floating_point())
+    return None if tensor is None else tensor.shape
 
 
 def _changed_settings(mine: nn.Module, other: nn.Module) -> str:

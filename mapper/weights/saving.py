@@ -70,6 +70,19 @@ def save(
 
         mapper.save("run/step_100", model, aux={"step": 100, "optimizer": optimizer.state_dict()})
     """
+    write_model(path, model, aux=aux, overwrite=overwrite, metadata=metadata)
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    *,
+    aux: Mapping[Any, Any] | None = None,
+    overwrite: bool = True,
+    metadata: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> None:
+    """`save`; a folder gets the whole `config` of a checkpoint, otherwise the fields that its reading rests on."""
     place = os.fspath(path)
     states = states_of(_module(model))
     tensors = tensors_of(states)
@@ -79,7 +92,7 @@ def save(
         _write_file(place, tensors | kept, _header(document, metadata, source), overwrite)
         return
     texts = {SOURCE: source} if source is not None else {}
-    config = config_of(architecture)
+    config = config_of(architecture) if config is None else config
     if config is not None:
         texts[CONFIG] = json.dumps(config, indent=2) + "\n"
     names = [WEIGHTS, *([AUX] if kept else []), *texts, DOCUMENT]
