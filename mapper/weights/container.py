@@ -1,8 +1,8 @@
 """One safetensors file, written as it streams: the header first, then the tensors one after another.
 
 https://github.com/huggingface/safetensors#format
-The header says the tensors in the order given; their bytes lie widest type first, from a multiple of 64 bytes on, so
-that every one of them can be used where it lies in a mapped file. Extra memory: one piece of `PIECE` bytes, and only
+The header says the tensors in the order given; their bytes lie as `placement` orders them, so that nearly every one can be
+used where it lies in a mapped file. Extra memory: one piece of `PIECE` bytes, and only
 for a tensor whose bytes are not in row order on the CPU already.
 """
 
@@ -17,9 +17,9 @@ import torch
 from mapper import limits
 from mapper.errors import MapperError, UnsupportedLeaf
 from mapper.weights.arrays import raw_bytes
+from mapper.weights.placement import LINE, in_order
 
 PIECE = 2**25  # bytes copied, and bytes written, at a time
-_ALIGNED = 64  # bytes of a cache line
 # Names of the format that torch and safetensors read back; all other types go as bytes, with their name beside them.
 NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -58,14 +58,16 @@ def stored_raw(tensors: Mapping[str, torch.Tensor]) -> dict[str, dict[str, Any]]
 
 def write_tensors(file: BinaryIO, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
     """Write one safetensors file: `tensors` of any device and memory order, and `metadata` into its header."""
-    placed = sorted(tensors, key=lambda name: -tensors[name].itemsize)
-    file.write(_header(tensors, placed, metadata))
+    start, placed = in_order(tensors)
+    file.write(_header(tensors, placed, start, metadata))
     for name in placed:
         for piece in pieces(tensors[name].detach()):
             _write(file, raw_bytes(piece))
 
 
-def _header(tensors: Mapping[str, torch.Tensor], placed: Iterable[str], metadata: Mapping[str, str]) -> bytes:
+def _header(
+    tensors: Mapping[str, torch.Tensor], placed: Iterable[str], start: int, metadata: Mapping[str, str]
+) -> bytes:
     spans, position = {}, 0
     for name in placed:
         spans[name] = [position, position + tensors[name].nbytes]
@@ -76,7 +78,7 @@ def _header(tensors: Mapping[str, torch.Tensor], placed: Iterable[str], metadata
         shape = [tensor.nbytes] if known is None else list(tensor.shape)
         entries[name] = {"dtype": known or "U8", "shape": shape, "data_offsets": spans[name]}
     text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + 8) % _ALIGNED)
+    text += b" " * ((start - len(text) - 8) % LINE)
     if len(text) > limits.HEADER_BYTES:
         raise MapperError(
             f"what is to be saved beside the tensors takes {len(text):,} bytes of JSON, and {limits.HEADER_BYTES:,} "

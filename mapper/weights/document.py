@@ -16,6 +16,7 @@ from mapper.sources.saved import AUX_PREFIX, FORMAT, RESERVED, VERSION
 from mapper.sources.shards import check_name
 from mapper.weights.container import check_storable, stored_raw
 from mapper.weights.modules import State, States, states_of
+from mapper.weights.placement import placements
 from mapper.weights.values import decode, encode
 
 GENERATED, STOCK = "generated", "stock"  # kinds of architecture
@@ -71,6 +72,7 @@ def document_of(
         "absent": [path for state in states.states if state.tensor is None for path in state.paths],
         "training": _training(states),
         "frozen": [state.path for state in states.states if _is_frozen(state)],
+        "placement": placements(tensors),
         "raw": stored_raw({**tensors, **stored}),
         "extra_state": _extra_state(states, stored),
         "aux": structure,

@@ -39,6 +39,7 @@ from mapper.weights.document import (
 from mapper.weights.hooks import give_extra_state
 from mapper.weights.loading import load_weights
 from mapper.weights.modules import State, States, states_of
+from mapper.weights.placement import put
 from mapper.weights.reading import Source
 
 SUFFIX = ".safetensors"
@@ -246,10 +247,14 @@ def _filled(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype | N
         if isinstance(frozen, list)
         else frozenset()
     )
+    placement = (checkpoint.document or {}).get("placement", {})
+    placement = placement if isinstance(placement, dict) else {}
     moved = dtype is not None or device.type != "cpu"
     whole = {} if moved else checkpoint.read(real)  # one mapping; cast ones are read and dropped one by one
     for path, state in real.items():
         stored = whole.pop(path) if whole else checkpoint.read([path])[path]
+        if not moved:
+            stored = put(stored, placement.get(path))
         _put(state, _as_asked(stored, device, dtype, path), path in frozen)
     if device.type != "meta":
         _check_nothing_empty(states, checkpoint.source)
