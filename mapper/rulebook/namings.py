@@ -41,7 +41,7 @@ def words(pattern: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def namings() -> tuple[Naming, ...]:
     """All naming files: the user's own, then the shipped ones."""
-    documents = [load_yaml(path) for path in rule_files(KIND)]
+    documents = [document for path in rule_files(KIND) if "naming" in (document := load_yaml(path)).data]
     by_name = {str(document.data.get("naming")): document for document in documents}
     return tuple(read_naming(document, by_name) for document in documents)
 

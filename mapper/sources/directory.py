@@ -59,6 +59,7 @@ def choose(names: Iterable[str], source: str) -> Choice:
     for suffixes, standard in (
         ((".safetensors",), "model.safetensors"),
         (TORCH_SUFFIXES, "pytorch_model.bin"),
+        ((".msgpack",), "flax_model.msgpack"),
         ((".npz",), "model.npz"),
         ((".gguf",), "model.gguf"),
         ((".onnx",), "model.onnx"),
@@ -198,7 +199,7 @@ def with_beside(shard: Shard) -> list[Shard]:
 
 def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
     """The table of an open weight file, by its first bytes. Without `offsets` it cannot be read from."""
-    from mapper.sources import gguf, npy, npz, onnx, torch_legacy, torch_zip, zips
+    from mapper.sources import flax, gguf, npy, npz, onnx, torch_legacy, torch_zip, zips
 
     start = file.read(SNIFFED)
     file.seek(0)
@@ -214,6 +215,8 @@ def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) ->
         return npy.read_file(file, size, name)
     if torch_legacy.is_legacy(start):
         return torch_legacy.read_header(file, size, name, offsets=offsets)
+    if name.lower().endswith(flax.SUFFIX):
+        return flax.read_header(file, size, name)
     if name.lower().endswith(onnx.SUFFIX):
         return onnx.read_header(file, size, name)
     if name.endswith(".safetensors") or safetensors.has_header(start):

@@ -17,7 +17,7 @@ SNIFFED = 512  # bytes that tell what a file is
 # Containers that have a name but no reader yet, by their first bytes and by suffix.
 LATER_MAGIC = {b"\x89HDF\r\n\x1a\n": "HDF5", b"ARROW1": "Arrow"}
 LATER_SUFFIXES = {
-    ".msgpack": "Flax msgpack", ".h5": "HDF5", ".keras":
+    ".h5": "HDF5", ".keras":
     "HDF5",
     ".tflite": "TFLite", ".pb": "TensorFlow", ".mlmodel": "Core ML", ".ot": "rust-bert", ".ckpt.index":
     "TensorFlow",

@@ -11,6 +11,7 @@ from mapper import limits
 from mapper.errors import FormatError, shorten
 from mapper.sources import npy
 from mapper.sources.shards import Shard
+from mapper.sources.trees import name_as_torch
 from mapper.sources.zips import DEFLATED, ENCRYPTED, is_plain, start_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def read_header(file: BinaryIO, records: dict[str, zipfile.ZipInfo], size: int, 
             others.append(record.filename)
     if others:
         shard.notes.append(f"{name}: {len(others)} records are no arrays and were not read")
+    name_as_torch(shard)
     return shard
 
 

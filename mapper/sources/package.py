@@ -14,7 +14,7 @@ from mapper.sources.directory import INDEX_SUFFIX, TORCH_SUFFIXES, open_director
 from mapper.sources.files import LATER_SUFFIXES
 
 PREFIX = "package:"
-WEIGHTS = (".safetensors", *TORCH_SUFFIXES, INDEX_SUFFIX, ".npz", ".gguf", ".onnx")
+WEIGHTS = (".safetensors", *TORCH_SUFFIXES, INDEX_SUFFIX, ".npz", ".gguf", ".onnx", ".msgpack")
 
 
 def open_package(name: str) -> Checkpoint:

@@ -7,7 +7,7 @@ import mmap
 
 import torch
 
-from mapper.checkpoint import DTYPE_BYTES
+from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, SourceError, shorten
 from mapper.sources.files import open_regular, reading, stamp
 from mapper.sources.shards import Shard
@@ -69,7 +69,18 @@ def _tensor(mapped: mmap.mmap, shard: Shard, name: str) -> torch.Tensor:
     )
 
 
-def _flat(mapped: mmap.mmap, dtype: torch.dtype, count: int, offset: int, width: float) -> torch.Tensor:
+def plain(data: memoryview, info: TensorInfo, offset: int) -> torch.Tensor:
+    """The tensor whose numbers stand in a file as they are, from byte `offset`."""
+    shape, dtype = info
+    count = math.prod(shape)
+    if count == 0:
+        return torch.empty(shape, dtype=torch_dtype(dtype, ""))
+    return _flat(data, torch_dtype(dtype, ""), count, offset, DTYPE_BYTES[dtype]).view(shape)
+
+
+def _flat(
+    mapped: mmap.mmap | memoryview, dtype: torch.dtype, count: int, offset: int, width: float
+) -> torch.Tensor:
     if offset % max(int(width), 1):  # the format allows it, vector instructions may not
         start = bytearray(memoryview(mapped)[offset : offset + int(count * width)])
         return torch.frombuffer(start, dtype=dtype, count=count)

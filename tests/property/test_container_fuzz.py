@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mapper.errors import MapperError
 from mapper.sources import open_source
+from tests.flax_files import packed
 from tests.gguf_files import gguf_bytes
 from tests.onnx_files import beside, held, initialiser, model
 
@@ -37,6 +38,9 @@ SAMPLES = {
         initialiser("a", [2], 1, held(9, bytes(8))), initialiser("b", [2], 7, held(7, b"\x01\xff\x02"))
     ),
     "beside.onnx": model(initialiser("a", [2], 1, beside("model.onnx", offset=4, length=8))),
+    "flax.msgpack": packed(
+        {"a": {"kernel": np.ones((2, 3), np.float32), "bias": np.ones(3)}, "step": [1, "x", 2.5]}
+    ),
     "plain.gguf": gguf_bytes(
         {"general.architecture": "llama", "llama.attention.head_count": 2, "x": [1.5, 2.0], "y": "text"},
         {"blk.0.attn_q.weight": np.ones((4, 4)), "output.weight": np.ones(4, np.float32)},

@@ -205,7 +205,6 @@ def test_what_is_commonly_mistaken_for_weights_is_recognised(case: str, name: st
 
 
 LATER = {
-    "flax_model.msgpack": (b"\x81\xa6params" + bytes(40), "Flax msgpack"),
     "tf_model.h5": (b"\x89HDF\r\n\x1a\n" + bytes(40), "HDF5"),
 }
 

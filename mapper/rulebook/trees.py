@@ -1,0 +1,57 @@
+"""Files on trees of arrays: what libraries that nest their parameters by slashes or tables call those of torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from mapper.rulebook.fields import Fields
+from mapper.rulebook.namings import KIND
+from mapper.rulebook.rulebook import rule_files
+from mapper.rulebook.strict import Document, load_yaml
+
+TREE = "tree"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One such file. Words are those between the slashes of a name."""
+
+    name: str
+    containers: tuple[str, ...]
+    first: tuple[tuple[str, ...], ...]  # words that are cut off at the start
+    last: dict[str, str]  # what the last word becomes; a tree with others is none of these
+    bare: tuple[str, ...]  # endings of last words that are modules with a weight alone
+    numbered: tuple[str, ...]  # words that a number follows after an underscore
+    channels_last: tuple[str, ...]  # last words of maps stored [..., in, out]
+    telling: tuple[str, ...]  # last words of which one must be there
+    left: dict[str, str]  # last words of what no model has -> why
+    examples: tuple[dict[str, Any], ...]
+
+
+@lru_cache(maxsize=1)
+def trees() -> tuple[Tree, ...]:
+    """All files of this kind: the user's own, then the shipped ones."""
+    documents = [load_yaml(path) for path in rule_files(KIND)]
+    return tuple(read_tree(document) for document in documents if TREE in document.data)
+
+
+def read_tree(document: Document) -> Tree:
+    """What one file says."""
+    fields = Fields(document.data, document.label, lambda keys: document.line(*keys))
+    fields.words("source")
+    found = Tree(
+        fields.text(TREE),
+        fields.words("containers"),
+        tuple(tuple(words.split(".")) for words in fields.words("first")),
+        {key: str(value) for key, value in fields.mapping("last").items()},
+        fields.words("bare"),
+        fields.words("numbered"),
+        fields.words("channels_last"),
+        fields.words("telling"),
+        {key: str(value) for key, value in fields.mapping("left").items()},
+        tuple(fields.sequence("examples")),
+    )
+    fields.done()
+    return found

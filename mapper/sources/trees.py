@@ -1,0 +1,99 @@
+"""Checkpoints of libraries that nest their arrays by slashes or tables, under torch's names and in its arrangement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mapper.checkpoint import TensorInfo
+from mapper.errors import FormatError, listed, shorten
+from mapper.rulebook.trees import Tree, trees
+from mapper.sources.shards import Shard, check_name
+
+if TYPE_CHECKING:
+    import torch
+
+SLASH = "/"
+
+
+def name_as_torch(shard: Shard) -> None:
+    """Give the tensors of a tree torch's names; those of no known library keep theirs, as one flat name."""
+    split = {key: key.split(SLASH) for key in shard.tensors}
+    if not any(len(words) > 1 for words in split.values()):
+        return
+    tree = next(
+        (tree for tree in trees() if shard.container in tree.containers and _fits(tree, split.values())), None
+    )
+    if tree is None:
+        return
+    before, shard.tensors = shard.tensors, {}
+    left = []
+    for key, info in before.items():
+        words = split[key]
+        if words[-1] in tree.left:
+            left.append(key)
+            continue
+        new = torch_name(tree, words)
+        check_name(new, shard.name)
+        if new in shard.tensors:
+            raise FormatError(f"{shard.name}: two tensors become {shorten(new)} of the model")
+        _move(shard, key, new, info, words[-1] in tree.channels_last)
+    if left:
+        shard.notes.append(
+            f"{shard.name}: {len(left)} tensors were left out, {tree.left[split[left[0]][-1]]}: {listed(left)}"
+        )
+    shard.notes.append(f"names and arrangement of {tree.name} undone")
+
+
+def _fits(tree: Tree, names: Iterable[list[str]]) -> bool:
+    """Whether every last word is one of this library, and one of them tells it from a tree of anything."""
+    last = {words[-1] for words in names}
+    return bool(last & set(tree.telling)) and all(
+        word in tree.last or word in tree.left or word.endswith(tree.bare or ("\0",)) for word in last
+    )
+
+
+def torch_name(tree: Tree, words: list[str]) -> str:
+    """The words of one name as torch's name."""
+    for first in tree.first:
+        if tuple(words[: len(first)]) == first and len(words) > len(first):
+            words = words[len(first) :]
+            break
+    *path, last = words
+    if last in tree.last:
+        path.append(tree.last[last])
+    else:
+        path += [last, "weight"] if last.endswith(tree.bare or ("\0",)) else [last]
+    return ".".join(part for word in path for part in _numbered(tree, word))
+
+
+def _numbered(tree: Tree, word: str) -> list[str]:
+    stem, _, number = word.rpartition("_")
+    return [stem, number] if stem in tree.numbered and number.isdecimal() and number.isascii() else [word]
+
+
+def _move(shard: Shard, key: str, new: str, info: TensorInfo, channels_last: bool) -> None:
+    """Enter a tensor under its new name, its axes as torch has them."""
+    shape, dtype = info
+    offset, strides, decode = (
+        shard.offsets.pop(key, 0),
+        shard.strides.pop(key, None),
+        shard.decoded.pop(key, None),
+    )
+    shard.offsets[new] = offset
+    if strides is not None:
+        shard.strides[new] = strides
+    if decode is not None:
+        shard.decoded[new] = decode
+    shard.tensors[new] = info
+    if not channels_last or len(shape) < 2:
+        return
+
+    def moved(data: memoryview) -> torch.Tensor:
+        from mapper.sources.storage import plain
+
+        tensor = decode(data) if decode is not None else plain(data, info, offset)
+        return tensor.permute(-1, -2, *range(len(shape) - 2)).contiguous()
+
+    shard.tensors[new] = TensorInfo((shape[-1], shape[-2], *shape[:-2]), dtype)
+    shard.decoded[new] = moved
