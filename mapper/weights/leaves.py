@@ -218,7 +218,7 @@ def default_load_leaf(reader: Any, like: Any) -> Any:
     return _placed(leaf, like)
 
 
-class Stored:
+class StoredLeaf:
     """A leaf as it is in a stream: what it is, and its bytes."""
 
     def __init__(self, node: Any) -> None:
@@ -253,7 +253,7 @@ class Stored:
         return f"{short} {dtype_name(self.dtype)} {self.shape}"
 
 
-def stored_leaf(reader: Any, header_only: bool = False) -> Stored:
+def stored_leaf(reader: Any, header_only: bool = False) -> StoredLeaf:
     """The next leaf that a default wrote. Raises NothingStored at the end of the stream."""
     start = _read(reader, 4)
     if not start:
@@ -265,7 +265,7 @@ def stored_leaf(reader: Any, header_only: bool = False) -> Stored:
         node = json.loads(bytes(_exactly(reader, size)).decode("ascii"))
     except (ValueError, RecursionError) as error:
         raise FormatError("what is stored was not written by default_save_leaf") from error
-    leaf = Stored(node)
+    leaf = StoredLeaf(node)
     if not header_only:
         leaf.raw = _exactly(reader, leaf.size)
     return leaf
@@ -291,7 +291,7 @@ def _exactly(reader: Any, size: int) -> Any:
     return data
 
 
-def disagreement(stored: Stored, like: Any) -> str:
+def disagreement(stored: StoredLeaf, like: Any) -> str:
     """In what a stored leaf is not like a leaf: empty where it is."""
     kind = kind_of(like)
     if is_shape_only(like):
@@ -305,7 +305,7 @@ def disagreement(stored: Stored, like: Any) -> str:
     return f"{same}: here {describe(like)}, stored {stored.word()}" if same else ""
 
 
-def _unlike(stored: Stored, like: Any) -> str:
+def _unlike(stored: StoredLeaf, like: Any) -> str:
     exact = isinstance(stored.dtype, np.dtype) and isinstance(like, (np.ndarray, np.generic))
     equal = stored.dtype == like.dtype if exact else dtype_name(stored.dtype) == dtype_name(like.dtype)
     if not equal:
@@ -314,7 +314,7 @@ def _unlike(stored: Stored, like: Any) -> str:
     return "" if shape is None or stored.shape == list(shape) else "shape"
 
 
-def _placed(stored: Stored, like: Any) -> Any:
+def _placed(stored: StoredLeaf, like: Any) -> Any:
     value = _DECODED[stored.kind](stored)
     if isinstance(value, torch.Tensor) and isinstance(like, torch.Tensor) and not is_unshaped(like):
         value = value if like.is_meta else value.to(like.device)
@@ -334,7 +334,7 @@ def _jax_placed(array: np.ndarray[Any, Any], like: Any) -> Any:
     return placed
 
 
-def _tensor(stored: Stored) -> torch.Tensor:
+def _tensor(stored: StoredLeaf) -> torch.Tensor:
     raw = _bytes_tensor(stored)
     shape = [stored.node["shape"][at] for at in range(len(stored.shape))]
     check_bytes(raw, shape, stored.dtype.itemsize)
@@ -344,7 +344,7 @@ def _tensor(stored: Stored) -> torch.Tensor:
     return (raw if lies_well else raw.clone()).view(stored.dtype).view(shape).permute(stored.order)
 
 
-def _bytes_tensor(stored: Stored) -> torch.Tensor:
+def _bytes_tensor(stored: StoredLeaf) -> torch.Tensor:
     return (
         torch.frombuffer(stored.raw, dtype=torch.uint8)
         if len(stored.raw)
@@ -352,7 +352,7 @@ def _bytes_tensor(stored: Stored) -> torch.Tensor:
     )
 
 
-def _array(stored: Stored) -> np.ndarray[Any, Any]:
+def _array(stored: StoredLeaf) -> np.ndarray[Any, Any]:
     return raw_array(_bytes_tensor(stored), stored.dtype, stored.node["shape"]).transpose(stored.order)
 
 

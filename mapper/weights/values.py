@@ -26,12 +26,13 @@ from mapper.weights.described import (
     tensor_value,
 )
 from mapper.weights.keys import accessor, key_node, key_value
+from mapper.weights.looking import Tree
 from mapper.weights.plain import is_text, plain_node, plain_value, shorten_json
 
 ROOT = "aux"
-_METADATA = (
-    "_metadata"  # the one attribute that torch sets on an OrderedDict: versions of modules in a state dict
-)
+# The kinds of dict that come back as what they are, and the one attribute that they may have besides their items: in
+# a state dict of torch the versions of its modules, in a tree of mapper's its ties. Counter: MultiStepLR has one.
+_DICTS: dict[type, str | None] = {dict: None, Counter: None, OrderedDict: "_metadata", Tree: "tied"}
 
 
 def encode(aux: dict[Any, Any]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -144,7 +145,7 @@ class _Encoder:
         done: list[Any] = []
         if type(value) in (list, tuple):
             frame = _Frame(value, [*range(len(value))], [*value], _Node({type(value).__name__: done}), done)
-        elif type(value) in (dict, OrderedDict, Counter):
+        elif type(value) in _DICTS:
             frame = _Frame(value, [*value], [*value.values()], _Node(), done)
             self.attributes(frame)
         else:
@@ -153,20 +154,20 @@ class _Encoder:
         self.frames.append(frame)
 
     def attributes(self, frame: _Frame) -> None:
-        """What an OrderedDict has besides its items: in a state dict of torch, the versions of its modules."""
-        extra = getattr(frame.value, "__dict__", {})
+        """What a dict of another class has besides its items."""
+        extra, name = getattr(frame.value, "__dict__", {}), _DICTS[type(frame.value)]
         if not extra:
             return
-        if set(extra) != {_METADATA} or type(frame.value) is not OrderedDict:
+        if set(extra) != {name}:
             self.refuse(f"a {type(frame.value).__qualname__} with attributes of its own cannot be stored")
-        frame.keys.append(_Attribute)
-        frame.children = iter([*frame.value.values(), extra[_METADATA]])
+        frame.keys.append(_Attribute(name))
+        frame.children = iter([*frame.value.values(), extra[name]])
 
     def close(self, frame: _Frame) -> _Node:
         node, done = frame.node, frame.done
         if not node:
-            if frame.keys and frame.keys[-1] is _Attribute:
-                node[_METADATA] = done.pop()
+            if frame.keys and type(frame.keys[-1]) is _Attribute:
+                node[str(frame.keys[-1])] = done.pop()
             node |= self.items(frame)
         node.deep = 1 + max(
             (child.deep for child in done if isinstance(child, _Node) and not child.part), default=0
@@ -195,7 +196,7 @@ class _Encoder:
     def path(self) -> str:
         """The place of the child that is being walked; inside `close`, of the container."""
         steps = [frame.keys[len(frame.done)] for frame in self.frames]
-        return ROOT + "".join(f".{_METADATA}" if step is _Attribute else accessor(step) for step in steps)
+        return ROOT + "".join(f".{step}" if type(step) is _Attribute else accessor(step) for step in steps)
 
     def refuse(self, reason: str) -> None:
         path = self.path()
@@ -212,8 +213,10 @@ class _Encoder:
         return found
 
 
-class _Attribute:
-    """Stands among the keys of an OrderedDict for its attribute."""
+class _Attribute(str):
+    """Stands among the keys of a dict for an attribute of this name."""
+
+    __slots__ = ()
 
 
 def _unsupported(value: Any) -> str:
@@ -276,9 +279,15 @@ class _Decoder:
         return found
 
     def ordered(self, node: dict[str, Any], depth: int) -> OrderedDict[Any, Any]:
-        found = OrderedDict(self.pairs(node["OrderedDict"], depth))
-        if _METADATA in node:
-            setattr(found, _METADATA, self.value(node[_METADATA], depth))
+        return self.attributed(OrderedDict(self.pairs(node["OrderedDict"], depth)), node, depth)
+
+    def tree(self, node: dict[str, Any], depth: int) -> Tree:
+        return self.attributed(Tree(self.pairs(node["Tree"], depth)), node, depth)
+
+    def attributed(self, found: Any, node: dict[str, Any], depth: int) -> Any:
+        name = _DICTS[type(found)]
+        if name in node:
+            setattr(found, name, self.value(node[name], depth))
         return found
 
     def counter(self, node: dict[str, Any], depth: int) -> Counter[Any]:
@@ -300,6 +309,7 @@ _CONTAINERS: dict[str, Callable[[_Decoder, dict[str, Any], int], Any]] = {
     "dict": _Decoder.mapping,
     "items": lambda self, node, depth: self.pairs(node["items"], depth),
     "OrderedDict": _Decoder.ordered,
+    "Tree": _Decoder.tree,
     "Counter": _Decoder.counter,
     "torch.tensor": _Decoder.tensor,
     "numpy.array": _Decoder.array,

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import mapper
 from mapper.errors import UnsupportedLeaf
 from mapper.weights.values import encode
 from tests.weights.aux_values import nan, same, through
@@ -228,6 +229,23 @@ def test_a_state_dict_keeps_its_order_and_the_versions_of_its_modules():
     assert same(back, states)
     assert type(back) is OrderedDict
     assert back._metadata == states._metadata
+
+
+def test_the_tree_of_a_model_keeps_its_ties():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[1].weight = model[0].weight
+    tree = mapper.tree(model)
+    back = through({"ema": tree})["ema"]
+    assert same(back, tree)
+    assert (type(back), back.tied) == (mapper.Tree, {"1.weight": "0.weight"})
+
+
+def test_a_state_dict_with_other_attributes_is_refused():
+    states = OrderedDict(a=1)
+    states.origin = "elsewhere"
+    with pytest.raises(UnsupportedLeaf, match="attributes") as caught:
+        encode({"x": [states]})
+    assert caught.value.path == "aux['x'][0]"
 
 
 def test_a_counter_keeps_its_counts():
