@@ -1,6 +1,6 @@
 """Time and memory beside transformers, each pair in one run; prints a markdown table.
 
-    python tools/bench.py                          # everything: about ten minutes and 3 GB of disk
+    python tools/bench.py                          # everything: about half an hour and 10 GB of disk
     python tools/bench.py inspect planning         # some of it
     python tools/bench.py build --repeat 3 --folder /data/bench
 

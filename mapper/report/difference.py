@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mapper.weights.differing import Diff, Entry
 
 SHOWN = 15  # differences of the readings
-FOLDED = 4  # lines that differ in numbers only are one line, if there are so many
+SCREEN = 40  # lines about tensors that are shown one by one: a search for a name finds it
+FOLDED = 4  # of more, those that differ in numbers only are one line, if there are so many of them
 _WIDTH = 80  # of the column of paths; a longer path pushes its own line only
 _NAME = 400  # characters of a path
 _STYLE = {"-": "bad", "+": "good", "~": "doubt"}
@@ -170,15 +171,16 @@ def _elements(entry: Entry) -> int:
 
 # --------------------------------------------------------------------------------------------------------- folding
 def _folded(rows: list[Row]) -> Iterator[Row]:
-    """Rows that are equal but for the numbers in their paths as one; the path is one text now, safe to print."""
+    """Rows that are equal but for the numbers in their paths as one, where there are many; paths are safe to print now."""
     groups: dict[tuple[Any, ...], dict[tuple[int, ...], Row]] = {}
     for row in rows:
         pattern, numbers = _pattern(row.path)
         key = (row.mark, pattern, row.details, row.tensors, row.elements, row.apart is None)
         groups.setdefault(key, {})[numbers] = row
     printed = {}  # by the first row of a line: there it stands
+    least = FOLDED if len(rows) > SCREEN else len(rows) + 1
     for (_, pattern, *_), by_numbers in groups.items():
-        for line, first in _lines(pattern, by_numbers):
+        for line, first in _lines(pattern, by_numbers, least):
             printed[id(first)] = line
     yield from (printed[id(row)] for row in rows if id(row) in printed)
 
@@ -192,11 +194,11 @@ def _pattern(path: Words) -> tuple[Pattern, tuple[int, ...]]:
     return pattern, tuple(int(word) for word, is_number in zip(path, numbered, strict=True) if is_number)
 
 
-def _lines(pattern: Pattern, by_numbers: dict[tuple[int, ...], Row]) -> Iterator[tuple[Row, Row]]:
-    """Few lines for the rows, each with its first row: one for all combinations of some numbers, if that is many."""
+def _lines(pattern: Pattern, by_numbers: dict[tuple[int, ...], Row], least: int) -> Iterator[tuple[Row, Row]]:
+    """Few lines for the rows, each with its first row: one for all combinations of some numbers, at `least`."""
     for box in _products(list(by_numbers)):
         members = [by_numbers[numbers] for numbers in product(*box)]
-        if len(members) < FOLDED:
+        if len(members) < least:
             yield from ((_printed(row.path, [row]), row) for row in members)
         else:
             columns = iter(box)

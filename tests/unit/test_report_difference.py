@@ -6,12 +6,13 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mapper
 from mapper.catalogue import find
 from mapper.errors import ArchitectureError
+from mapper.report import difference
 from mapper.report.difference import as_text, sentence, tensors
 from mapper.report.style import coloured
 from mapper.weights import sides
@@ -35,6 +36,12 @@ def sentences(a: str, b: str) -> list[str]:
     manifests = [{"tensors": {k: {"shape": i.shape, "dtype": i.dtype} for k, i in c.tensors.items()}, "config": c.config}
                  for c in map(find, (a, b)) if c is not None]  # fmt: skip
     return [sentence(contrast) for contrast in mapper.diff(*manifests).architecture]
+
+
+@pytest.fixture
+def folding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small comparisons are folded like those of more than a screen."""
+    monkeypatch.setattr(difference, "SCREEN", 0)
 
 
 def bert(**config: Any) -> dict[str, Any]:
@@ -86,17 +93,23 @@ def test_a_tensor_that_is_also_a_folder_stands_beside_it() -> None:
 
 
 def test_many_lines_that_differ_in_numbers_only_are_one() -> None:
-    base = {f"layers.{at}.up": [2] for at in range(12)}
-    norms = {f"layers.{at}.norm": [4] for at in range(12)}
-    assert compared(base, base | norms) == ["+ layers.{0..11}.norm  F32 [4]  12 tensors"]
+    base = {f"layers.{at}.up": [2] for at in range(48)}
+    norms = {f"layers.{at}.norm": [4] for at in range(48)}
+    assert compared(base, base | norms) == ["+ layers.{0..47}.norm  F32 [4]  48 tensors"]
 
 
-def test_few_such_lines_are_not_folded() -> None:
+def test_what_fits_on_a_screen_is_not_folded() -> None:
+    base = {f"layers.{at}.up": [2] for at in range(24)}
+    norms = {f"layers.{at}.norm": [4] for at in range(24)}
+    assert compared(base, base | norms) == [f"+ layers.{at}.norm  F32 [4]" for at in range(24)]
+
+
+def test_a_few_lines_are_not_folded_among_many(folding: None) -> None:
     base = {f"layers.{at}.up": [2] for at in range(3)}
     assert len(compared(base, base | {f"layers.{at}.norm": [4] for at in range(3)})) == 3
 
 
-def test_a_folded_line_says_exactly_what_it_stands_for() -> None:
+def test_a_folded_line_says_exactly_what_it_stands_for(folding: None) -> None:
     base = {f"l.{at}.{of}.up": [2] for at in range(12) for of in range(4)}
     odd = {f"l.{at}.{of}.norm": [4] for at in (0, 2, 4, 6) for of in range(3)} | {"l.1.0.norm": [4]}
     assert compared(base, base | odd) == [
@@ -107,13 +120,13 @@ def test_a_folded_line_says_exactly_what_it_stands_for() -> None:
     assert compared(base, base | some) == ["+ l.{0,1,3,7}.0.norm  F32 [4]  4 tensors"]
 
 
-def test_folded_subtrees_are_counted_together() -> None:
+def test_folded_subtrees_are_counted_together(folding: None) -> None:
     layers = {f"l.{at}.{name}": [2] for at in range(8) for name in ("a", "b")}
     first = {key: shape for key, shape in layers.items() if int(key[2]) < 4}
     assert compared(first, layers) == ["+ l.{4..7}.*  8 tensors, 16 parameters"]
 
 
-def test_values_that_differ_are_told_by_the_largest_difference() -> None:
+def test_values_that_differ_are_told_by_the_largest_difference(folding: None) -> None:
     import torch
 
     a = {f"l.{at}.w": torch.zeros(2) for at in range(5)}
@@ -146,9 +159,9 @@ def expanded(line: str) -> list[str]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables, tables)
-def test_every_path_that_differs_is_told_exactly_once(a: Table, b: Table) -> None:
+def test_every_path_that_differs_is_told_exactly_once(folding: None, a: Table, b: Table) -> None:
     diff = mapper.diff(a, b)
     told: list[tuple[str, str]] = []
     for line in tensor_lines(diff):
