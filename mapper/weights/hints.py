@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mapper.weights.modules import State, States
+from mapper.weights.modules import State, States, is_unshaped
 from mapper.weights.order import by_position
 from mapper.weights.reading import Array, Source
 from mapper.weights.report import LoadReport, Mismatch
@@ -40,7 +40,8 @@ def _transposed(report: LoadReport) -> str | None:
 
 
 def _fits(state: State, array: Array) -> bool:
-    return state.tensor is not None and tuple(state.tensor.shape) == array.shape
+    tensor = state.tensor
+    return tensor is not None and (is_unshaped(tensor) or tuple(tensor.shape) == array.shape)
 
 
 def _prefix(report: LoadReport, states: States, source: Source) -> str | None:

@@ -100,8 +100,9 @@ class Matcher:
         if leaf is None:
             return None
         if leaf is False:
-            if state.neutral is None:
+            if state.neutral is None or is_unshaped(state.tensor):  # how many zeros it would be is unknown
                 self._mismatch(state, path, "type", leaf)
+                return None
             return state.neutral
         leaf = self._number(state, path, leaf)
         if leaf is None:

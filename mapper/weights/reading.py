@@ -120,7 +120,7 @@ def read_source(source: Any) -> Source:
         elif path.rpartition(".")[2] == EXTRA:
             table.extra[path[: -len(EXTRA)].rstrip(".")] = value
         else:
-            _enter(table, path, Held(value) if is_array(value) and not is_unshaped(value) else value)
+            _enter(table, path, Held(value) if is_array(value) and _has_shape(value) else value)
     for prefix, tree in trees:
         for alias, owner in getattr(tree, "tied", {}).items():
             _tie(table, prefix + alias, prefix + owner)
@@ -217,6 +217,10 @@ def _take_module(table: Source, prefix: str, module: nn.Module) -> None:
 
 def _has_data(tensor: torch.Tensor | None) -> bool:
     return tensor is not None and not nn.parameter.is_lazy(tensor)
+
+
+def _has_shape(value: Any) -> bool:
+    return not is_unshaped(value) and not (isinstance(value, torch.Tensor) and value.is_nested)
 
 
 def _tie(table: Source, alias: str, owner: str) -> None:

@@ -166,3 +166,34 @@ def test_a_shard_stays_usable_after_training_what_was_assigned_from_it(tmp_path:
             parameter.zero_()
     mapper.load_weights(model, path)
     assert same_states(model, filled(two_layers()))
+
+
+def test_a_nested_tensor_is_a_value_of_another_type() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    ragged = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged)
+    with refused(model) as caught:
+        mapper.load_weights(model, {"weight": ragged})
+    assert caught.kinds == {"weight": "type"}
+
+
+def test_a_sparse_tensor_is_a_value_of_another_type() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    with refused(model) as caught:
+        mapper.load_weights(model, {"weight": torch.ones(1, 2).to_sparse()})
+    assert caught.kinds == {"weight": "type"}
+
+
+def test_a_lazy_model_gets_its_hint() -> None:
+    source = {f"model.{key}": value for key, value in nn.Linear(2, 3).state_dict().items()}
+    model = nn.LazyLinear(3)
+    with refused(model) as caught:
+        mapper.load_weights(model, source)
+    assert 'prefix="model."' in str(caught.error).splitlines()[-1]
+    assert mapper.load_weights(model, source, prefix="model.").ok
+
+
+def test_false_for_a_bias_without_a_shape_is_refused() -> None:
+    model = nn.LazyLinear(3)
+    with refused(model) as caught:
+        mapper.load_weights(model, {"weight": torch.ones(3, 2), "bias": False})
+    assert caught.kinds == {"bias": "type"}
