@@ -59,8 +59,12 @@ def document_of(
     aux: Mapping[Any, Any] | None,
     metadata: Mapping[str, Any] | None = None,
     architecture: dict[str, Any] | None = None,
+    without: str = "",
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """The document and the tensors of `aux`, under the names they are stored by. Raises UnsupportedLeaf."""
+    """The document and the tensors of `aux`, under the names they are stored by. Raises UnsupportedLeaf.
+
+    `without` says why a model that mapper made has no architecture any more.
+    """
     structure, kept = encode({} if aux is None else aux)  # type: ignore[arg-type]
     stored = {AUX_PREFIX + name: tensor for name, tensor in kept.items()}
     document = {
@@ -70,15 +74,18 @@ def document_of(
         "architecture": architecture,
         "tied": states.ties(),
         "absent": [path for state in states.states if state.tensor is None for path in state.paths],
-        "training": _training(states),
-        "frozen": [state.path for state in states.states if _is_frozen(state)],
-        "placement": placements(tensors),
         "raw": stored_raw({**tensors, **stored}),
-        "extra_state": _extra_state(states, stored),
         "aux": structure,
         "metadata": _checked_metadata(metadata),
+        "training": _training(states),
     }
-    return {key: value for key, value in document.items() if value not in (None, [], {})}, stored
+    seldom = {
+        "without": without,
+        "frozen": [state.path for state in states.states if _is_frozen(state)],
+        "placement": placements(tensors),
+        "extra_state": _extra_state(states, stored),
+    }
+    return document | {key: value for key, value in seldom.items() if value}, stored
 
 
 def as_text(document: Mapping[str, Any], indent: int | None = None) -> str:

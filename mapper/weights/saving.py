@@ -25,6 +25,7 @@ from mapper.sources.saved import (
     config_of,
     own_files,
 )
+from mapper.weights.built import why_not_built
 from mapper.weights.container import write_tensors
 from mapper.weights.document import (
     architecture_of,
@@ -88,7 +89,8 @@ def write_model(
     states = states_of(_module(model))
     tensors = tensors_of(states)
     architecture, source = architecture_of(states.root)
-    document, kept = document_of(states, tensors, aux, metadata, architecture)
+    without = why_not_built(states.root) if architecture is None else ""
+    document, kept = document_of(states, tensors, aux, metadata, architecture, without)
     if place.endswith(SUFFIX):
         _write_file(place, tensors | kept, _header(document, metadata, source), overwrite)
         return
@@ -233,22 +235,14 @@ def _filled(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype | N
     """The model of a save with its states."""
     model = model_of(checkpoint)
     if model is None:
-        what = "states and no architecture" if checkpoint.document else "tensors that mapper did not save"
         raise StructureUnavailable(
-            f"{checkpoint.source} holds {what}; make the model and pass it: load(path, model=...)"
+            f"{checkpoint.source} holds {_instead(checkpoint)}; make the model and pass it: load(path, model=...)"
         )
     assert checkpoint.read is not None
     states = states_of(model)
     real = {state.path: state for state in states.states if state.tensor is not None}
     _check_same(real, checkpoint)
-    frozen = (checkpoint.document or {}).get("frozen", [])
-    frozen = (
-        frozenset(path for path in frozen if isinstance(path, str))
-        if isinstance(frozen, list)
-        else frozenset()
-    )
-    placement = (checkpoint.document or {}).get("placement", {})
-    placement = placement if isinstance(placement, dict) else {}
+    frozen, placement = frozenset(_names(checkpoint, "frozen", list)), _names(checkpoint, "placement", dict)
     moved = dtype is not None or device.type != "cpu"
     whole = {} if moved else checkpoint.read(real)  # one mapping; cast ones are read and dropped one by one
     for path, state in real.items():
@@ -261,6 +255,29 @@ def _filled(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype | N
     set_modes(model, checkpoint.document or {}, checkpoint.source)
     give_extra_state(states, Source(extra=extra_state_of(checkpoint)))
     return model
+
+
+def _instead(checkpoint: Checkpoint) -> str:
+    """What a checkpoint without an architecture has."""
+    if checkpoint.document is not None:
+        why = checkpoint.document.get("without")
+        return "states and no architecture" + (
+            f" ({shorten(why, 200)[1:-1]})" if isinstance(why, str) else ""
+        )
+    beside = [Path(path).parent for path in checkpoint.weights[:1] if (Path(path).parent / DOCUMENT).exists()]
+    return (
+        f"the tensors of a save, whose folder is {beside[0]}"
+        if beside
+        else "tensors that mapper did not save"
+    )
+
+
+def _names(checkpoint: Checkpoint, field: str, kind: type[T]) -> T:
+    """A field of the document that may not be there: a list of paths, or a table by path."""
+    found = (checkpoint.document or {}).get(field, kind())
+    if not isinstance(found, kind) or not all(isinstance(path, str) for path in found):  # type: ignore[attr-defined]
+        raise FormatError(f"{checkpoint.source}: {field!r} is {shorten(str(found))}")
+    return found
 
 
 def _check_same(states: Mapping[str, State], checkpoint: Checkpoint) -> None:

@@ -14,6 +14,7 @@ from torch import nn
 import mapper
 from mapper.errors import FormatError, StructureError, StructureUnavailable, UnsupportedLeaf
 from mapper.sources import open_source
+from tests.checkpoints import write_bert
 
 FORMS = ("folder", "file.safetensors")
 
@@ -192,6 +193,30 @@ def test_a_model_of_another_kind_is_saved_with_its_states(path: Path) -> None:
     assert same(other, model)
 
 
+def test_the_error_says_why_there_is_no_architecture(tmp_path: Path) -> None:
+    model = mapper.build(write_bert(tmp_path / "bert"))
+    model.pooler = nn.Identity()
+    mapper.save(tmp_path / "out", model)
+    with pytest.raises(StructureUnavailable, match=r"no architecture \(the model was changed"):
+        mapper.load(tmp_path / "out")
+    mapper.save(tmp_path / "out", nn.Linear(1, 1))
+    with pytest.raises(StructureUnavailable, match="folder is"):
+        mapper.load(tmp_path / "out" / "model.safetensors")
+
+
+def test_a_model_that_mapper_built_comes_back(path: Path) -> None:
+    model = mapper.build(write_bert(path.parent / "bert"))
+    mapper.save(path, model, aux={"t": torch.ones(2)})
+    words = torch.tensor([[1, 5, 9]])
+    for made in (mapper.load(path).model, mapper.build(path)):
+        assert torch.equal(made(input_ids=words).last_hidden_state, model(input_ids=words).last_hidden_state)
+        assert not made.training
+    assert json.loads(mapper.inspect(path).to_json())["reading"] == "exact"
+    mapper.save(path, mapper.load(path).model)
+    assert same(mapper.load(path).model, model)
+    assert not path.is_dir() or (path / "config.json").exists()
+
+
 def test_filling_a_model_has_the_rules_of_load_weights(path: Path) -> None:
     mapper.save(path, nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(2)))
     other = nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(2))
@@ -238,6 +263,15 @@ def test_floating_states_can_be_had_as_another_type(path: Path) -> None:
     with pytest.raises(TypeError, match="floating"):
         mapper.load(path, dtype=torch.int8)
     assert mapper.load(path, device="meta").model[0].weight.is_meta
+
+
+def test_the_memory_order_comes_back_and_with_it_the_last_bit_of_outputs(path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(8, 16, 3), nn.Linear(4, 4)).to(memory_format=torch.channels_last)
+    model[1].weight = nn.Parameter(torch.randn(4, 4).t())
+    mapper.save(path, model)
+    made = mapper.load(path).model
+    assert [p.stride() for p in made.parameters()] == [p.stride() for p in model.parameters()]
+    assert same(made, model)
 
 
 def test_training_goes_on_in_memory_and_not_in_the_file(path: Path) -> None:
@@ -393,6 +427,8 @@ BROKEN = {
     "aux": lambda found: {**found, "aux": {"root": {"torch.tensor": "77"}}},
     "aux kind": lambda found: {**found, "aux": [3]},
     "training": lambda found: {**found, "training": {"mode": True, "others": ["nothing"]}},
+    "placement": lambda found: {**found, "placement": [3]},
+    "frozen": lambda found: {**found, "frozen": [[]]},
     "training kind": lambda found: {**found, "training": {"mode": True, "others": [[]]}},
 }  # fmt: skip
 
