@@ -15,6 +15,8 @@ from typing import Any
 from mapper.architecture import Architecture, Origin
 from mapper.emission.printing import WIDTH
 from mapper.emission.text import comment
+from mapper.emission.types import main_dtype
+from mapper.naming.members import FLOATS
 
 _LEAD = """\
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
@@ -32,6 +34,9 @@ class Told:
     options: dict[str, bool] = field(default_factory=dict)  # those of `emit` that are on
     source: str = ""  # the checkpoint's name
     notes: tuple[str, ...] = ()
+    types: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # dtype -> folded names that do not have the main one
 
 
 def with_origin(text: str, architecture: Architecture, options: Mapping[str, bool]) -> str:
@@ -62,7 +67,8 @@ def told_by(text: str) -> Told | None:
         said = json.loads(" ".join(row.removeprefix("# ") for row in rows))
         origin = Origin(said.get("config"), said.get("hints", {}), said.get("families", True))
         options = {name: bool(said.get(name)) for name in ("cache", "hidden_states")}
-        return Told(origin, options, said.get("source", header[1]), tuple(said.get("notes", ())))
+        source, notes = said.get("source", header[1]), tuple(said.get("notes", ()))
+        return Told(origin, options, source, notes, said.get("types", {}))
     except (ValueError, AttributeError, TypeError, RecursionError):
         return None
 
@@ -82,7 +88,19 @@ def _document(architecture: Architecture, options: Mapping[str, bool]) -> dict[s
     said |= {name: True for name, chosen in options.items() if chosen}
     if comment(checkpoint.source) != checkpoint.source:
         said["source"] = checkpoint.source
+    said |= {"types": types} if (types := _types(architecture)) else {}
     return said | ({"notes": list(checkpoint.notes)} if checkpoint.notes else {})
+
+
+def _types(architecture: Architecture) -> dict[str, list[str]]:
+    """The tensors of other floating-point types than most have: no line of the source says them."""
+    found: dict[str, list[str]] = {}
+    main = main_dtype(architecture)
+    for leaf in architecture.leaves:
+        for name, info in leaf.tensors.items():
+            if info.dtype in FLOATS and info.dtype != main:
+                found.setdefault(info.dtype, []).append(str(leaf.place.child(name) if name else leaf.place))
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -21,11 +21,10 @@ from mapper.emission.printing import WIDTH
 from mapper.emission.sizes import Sizes, collect_sizes
 from mapper.emission.text import comment, literal, quoted
 from mapper.emission.ties import tie_text, tied_leaves, untied_text
-from mapper.emission.types import Types
+from mapper.emission.types import Types, main_dtype
 from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow
 from mapper.flows.program import Program, link
-from mapper.naming.members import FLOATS
 from mapper.operations.registry import operation_names, operation_source, operations_needed
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
@@ -270,16 +269,6 @@ class _Writer:
         text = _load_text(self.file.classes[-1].takes_config, bool(self.file.renames), untied)
         paths = Paths(self.file.root, self.file.renames)
         return f"{tie_text(pairs, paths)}\n\n\n{text}" if pairs else text
-
-
-def main_dtype(architecture: Architecture) -> str:
-    """The floating-point type of most elements."""
-    counts: dict[str, int] = {}
-    for leaf in architecture.leaves:
-        for info in leaf.tensors.values():
-            if info.dtype in FLOATS:
-                counts[info.dtype] = counts.get(info.dtype, 0) + info.size * leaf.place.instances
-    return max(counts, key=lambda name: counts[name], default="F32")
 
 
 def _cut(row: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from mapper.architecture import Block
+from mapper.architecture import Architecture, Block
 from mapper.errors import FlowError
 from mapper.flows.language import dotted, is_fact, is_optional
 from mapper.flows.program import Loops, Piece, Program, loop_items
 from mapper.flows.references import chain, refer
 from mapper.limits import FLOW_CALLS
+from mapper.naming.members import FLOATS
 from mapper.operations.registry import operation_names, operation_signature
 
 _OPTIONAL = " | None"
@@ -183,3 +184,13 @@ def _parts(annotation: str, count: int) -> list[str]:
         if len(parts) == 2 and parts[1] == "...":
             return [parts[0]] * count
     return ["Tensor"] * count
+
+
+def main_dtype(architecture: Architecture) -> str:
+    """The floating-point type of most elements."""
+    counts: dict[str, int] = {}
+    for leaf in architecture.leaves:
+        for info in leaf.tensors.values():
+            if info.dtype in FLOATS:
+                counts[info.dtype] = counts.get(info.dtype, 0) + info.size * leaf.place.instances
+    return max(counts, key=lambda name: counts[name], default="F32")

@@ -11,10 +11,10 @@ from typing import Any
 from torch import nn
 
 from mapper._build import Made, light
-from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint
 from mapper.emission.origin import Told, apart_from_versions, is_origin_there, is_unedited, told_by
 from mapper.errors import MapperError, shorten
+from mapper.rulebook.examples import expand
 from mapper.weights.sameness import new_model, why_edited
 
 
@@ -48,18 +48,15 @@ def _read_again(model: nn.Module, told: Told, text: str) -> Made | None:
     from mapper.inference import infer
 
     wanted = apart_from_versions(text)
-    for checkpoint in _checkpoints(model, told):
-        for rulebook in _rulebooks():
-            try:
-                origin = told.origin
-                architecture: Architecture = infer(
-                    checkpoint, rulebook, hints=origin.hints, use_families=origin.families
-                )
-                emitted = emit(architecture, **told.options)
-            except MapperError:
-                continue
-            if apart_from_versions(emitted) == wanted:
-                return Made(light(architecture), told.options, emitted)
+    checkpoint, origin = _checkpoint(model, told), told.origin
+    for rulebook in _rulebooks():
+        try:
+            read = infer(checkpoint, rulebook, hints=origin.hints, use_families=origin.families)
+            emitted = emit(read, **told.options)
+        except MapperError:
+            continue
+        if apart_from_versions(emitted) == wanted:
+            return Made(light(read), told.options, emitted)
     return None
 
 
@@ -72,16 +69,17 @@ def _rulebooks() -> Iterator[Any]:
     yield from (other for other in rulebooks_in_use() if other is not first)
 
 
-def _checkpoints(model: nn.Module, told: Told) -> Iterator[Checkpoint]:
-    """The checkpoint that the model was read from: with its present dtypes, then with those that its source gives it."""
+def _checkpoint(model: nn.Module, told: Told) -> Checkpoint:
+    """The checkpoint that the model's file was made from: a model may have been cast since."""
     from mapper.sources.memory import open_tensors
 
     forward: Any = vars(type(model))["forward"]
     words = {new: old for old, new in forward.__globals__.get("RENAMED", {}).items()}
-    for made in (model, new_model(type(model))):
-        states = made.state_dict(keep_vars=True)
-        tensors = {
-            ".".join(words.get(word, word) for word in name.split(".")): states[name] for name in states
-        }
-        checkpoint = open_tensors(tensors, told.source)
-        yield replace(checkpoint, config=told.origin.config, notes=list(told.notes), read=None)
+    states = new_model(type(model)).state_dict(keep_vars=True)
+    keys = {".".join(words.get(word, word) for word in name.split(".")): name for name in states}
+    checkpoint = open_tensors({key: states[name] for key, name in keys.items()}, told.source)
+    tensors = checkpoint.tensors
+    for dtype, places in told.types.items():
+        for key in {key for place in places for key in expand(place)} & tensors.keys():
+            tensors[key] = tensors[key]._replace(dtype=dtype)
+    return replace(checkpoint, config=told.origin.config, notes=list(told.notes), read=None)
