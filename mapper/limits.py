@@ -44,5 +44,7 @@ KEY_DEPTH = 32  # tuples within tuples that are the key of a dict
 TYPE_DEPTH = 16  # fields within fields of a structured NumPy type
 FLOW_NODES = 5_000  # of one flow's syntax tree in a saved architecture; the largest shipped flow has 335
 FLOW_CALLS = 20_000  # of blocks by blocks, followed from the root; the largest model read so far has 200
-LEAF_HEADER_BYTES = 10_000_000  # of what is said about one leaf of a tree: a structured type, a large integer
+LEAF_HEADER_BYTES = (
+    100_000_000  # of what is said about one leaf of a tree: a structured type, a large integer
+)
 READ_BYTES = 2**24  # asked of a stream at a time: memory grows with what is there, not with what is claimed

@@ -37,6 +37,7 @@ class Fitting:
         self.unexpected: list[tuple[Entry, str]] = []
         self.cause: Exception | None = None
         self.filled: dict[Leaf, Path] = {}
+        self.left_out = {_name(path) for path in walked.left_out}
 
     def run(self, like: Any, at_end: Callable[[], None] = lambda: None) -> list[Leaf]:
         """The leaves that have a new result. The whole record is read, then StructureError says all that is wrong."""
@@ -67,7 +68,7 @@ class Fitting:
 
     def _by_order(self) -> dict[int, list[Leaf]]:
         """As many leaves as are stored: those that the defaults store, or else all of them."""
-        entries = self.reader.entries
+        entries = [entry for entry in self.reader.entries if not self._is_left_out(entry)]
         stored = [leaf for leaf in self.walked.leaves if is_expected(leaf.value)]
         every = self.walked.leaves
         leaves = every if len(every) == len(entries) != len(stored) else stored
@@ -85,22 +86,23 @@ class Fitting:
             self._take(leaf, LeafReader(data if number + 1 == len(leaves) else bytearray(data)), entry)
 
     def _is_left_out(self, entry: Entry) -> bool:
-        starts = [path for path in self.walked.left_out if len(path) <= len(entry.path)]
-        return any(_name(entry.path[: len(path)]) == _name(path) for path in starts)
+        """Whether the filter has None for a place above the leaf, or for its own."""
+        if not self.left_out:
+            return False
+        starts = (path[:cut] for path in entry.paths for cut in range(len(path) + 1))
+        return any(_name(start) in self.left_out for start in starts)
 
     def _take(self, leaf: Leaf, reader: LeafReader, entry: Entry) -> None:
-        value = self._called(leaf, reader, entry.path)
+        path = next((path for path in leaf.paths if _name(path) in entry.names), leaf.path)
+        value = self._called(leaf, reader, path)
         if value is _FAILED:
             return
         if leaf in self.filled and not _same(leaf.result, value):
-            self._problem(
-                leaf,
-                entry.path,
-                f"tie: not the value of {path_text(self.filled[leaf])}, which is the same tensor",
-            )
+            first = path_text(self.filled[leaf])
+            self._problem(leaf, path, f"tie: not the value of {first}, which is the same tensor")
             return
         leaf.result = value
-        self.filled.setdefault(leaf, entry.path)
+        self.filled.setdefault(leaf, path)
 
     def _without(self, leaf: Leaf) -> None:
         """A leaf that is not stored: its function may do without, but not read."""
@@ -128,13 +130,11 @@ class Fitting:
             self.missing.append(leaf)
             return _FAILED
         except (StructureError, FormatError) as error:
-            self._problem(leaf, path, str(error), None if leaf.function is default_load_leaf else error)
+            text = " ".join(str(error).split())
+            self._problem(leaf, path, text, None if leaf.function is default_load_leaf else error)
             return _FAILED
         except Exception as error:
-            text = " ".join(str(error).split())[:300]
-            self._problem(
-                leaf, path, f"the function of filter_spec failed: {type(error).__name__}: {text}", error
-            )
+            self._problem(leaf, path, f"the function of filter_spec failed: {told(error)}", error)
             return _FAILED
         unread = leaf.function is default_load_leaf and not reader.was_asked and len(reader.data)
         stored = unread and f"type: here {describe(leaf.value)}, stored {_described(bytearray(reader.data))}"

@@ -161,6 +161,8 @@ def default_save_leaf(writer: Any, leaf: Any) -> None:
     node, stored = _encoded(kind, leaf)
     head = json.dumps({"type": kind} | node, separators=(",", ":")).encode("ascii")
     head += b" " * (-(len(head) + 4) % _ALIGNED)
+    if len(head) > limits.LEAF_HEADER_BYTES:
+        raise UnsupportedLeaf(f"a number of {len(head):,} bytes cannot be stored; give an array")
     writer.write(len(head).to_bytes(4, "little") + head)
     if stored is None:
         return

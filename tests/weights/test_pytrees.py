@@ -196,8 +196,9 @@ def test_a_missing_leaf_never_shifts_the_next_one():
 def test_by_order_takes_leaves_under_other_names_with_all_checks():
     data = saved({"a": 1, "s": "text", "b": ones()})
     assert same(loaded(data, Pair(0, [torch.zeros(2)]), by="order"), Pair(1, [ones()]))
-    with pytest.raises(StructureError, match="shape"):
-        loaded(data, (0, torch.zeros(3)), by="order")
+    with pytest.raises(StructureError, match="shape") as caught:
+        loaded(data, Pair(0, torch.zeros(3)), by="order")
+    assert caught.value.path == ".right"
     with pytest.raises(StructureError, match="only in like"):
         loaded(data, (0, torch.zeros(2), 3), by="order")
     with pytest.raises(StructureError, match="only in the file"):
@@ -257,6 +258,12 @@ def test_an_array_without_bits_to_store_is_named(make, tmp_path):
     assert caught.value.path == "['a'][1]"
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["tree"]
+
+
+def test_a_number_beyond_the_limit_is_refused_when_it_is_saved(monkeypatch):
+    monkeypatch.setattr("mapper.limits.LEAF_HEADER_BYTES", 1_000)
+    with pytest.raises(UnsupportedLeaf, match="a number of"):
+        saved([1 << 10_000])
 
 
 def test_a_key_that_cannot_be_stored_is_named():

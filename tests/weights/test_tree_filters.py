@@ -131,6 +131,17 @@ def test_none_leaves_a_subtree_out_on_both_sides():
     assert loaded(saved(tree), like, filter_spec=load | {"net": None})["net"] is like["net"]
 
 
+def test_none_leaves_out_what_is_matched_in_order_too():
+    load = {"a": default_load_leaf, "opt": None, "c": default_load_leaf}
+    assert loaded(
+        saved({"a": 1, "opt": 2, "b": 3}), {"a": 0, "opt": 0, "c": 0}, filter_spec=load, by="order"
+    ) == {
+        "a": 1,
+        "opt": 0,
+        "c": 3,
+    }
+
+
 def test_a_tree_of_functions_goes_as_deep_as_it_likes():
     spec = [None, (default_save_leaf, {"a": lambda writer, leaf: writer.write(b"custom")})]
     data = saved([1, (2, {"a": [3, 4]})], filter_spec=spec)

@@ -94,6 +94,13 @@ def test_two_values_for_one_tensor_are_an_error():
     assert values(shared) == {1}
 
 
+def test_a_problem_with_what_was_shared_is_told_where_it_is_here():
+    net = model(3)
+    with pytest.raises(StructureError) as caught:
+        loaded(saved({"a": net, "b": net}), {"a": model(1), "b": model(2).double()})
+    assert caught.value.path == "['b'].0.weight"
+
+
 def tied() -> nn.ModuleDict:
     made = nn.ModuleDict({"embed": nn.Embedding(4, 3), "head": nn.Linear(3, 4, bias=False)})
     made["head"].weight = made["embed"].weight
