@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 85be1c82828e.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 01742d357d8a.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -437,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not
 # from the hub", "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: fadbd7f5d5802c40
+# sha256 of all above: 52cc58762bd7d80d

@@ -1,4 +1,4 @@
-"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 85be1c82828e.
+"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 01742d357d8a.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -209,4 +209,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 4fa874821f12ab41
+# sha256 of all above: dac2adde17ab7415
