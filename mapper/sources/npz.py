@@ -32,7 +32,7 @@ def read_header(file: BinaryIO, records: dict[str, zipfile.ZipInfo], size: int, 
     shard = Shard(name, "npz", {}, size=size)
     others, seen = [], set()
     for record in records.values():
-        if record.is_dir():
+        if record.filename.endswith("/"):  # `is_dir` fails on an empty name
             continue
         key = record.filename.removesuffix(npy.SUFFIX)
         if key in seen:

@@ -368,6 +368,16 @@ def test_a_damaged_member_of_an_npz_is_an_error_of_format(tmp_path: Path) -> Non
         mapper.load_weights(model, path)
 
 
+def test_a_record_without_a_name_in_an_npz_is_an_error_of_format(tmp_path: Path) -> None:
+    path = as_npz(tmp_path)
+    data = path.read_bytes()
+    at = data.rindex(b"0.weight.npy")  # in the directory of the archive
+    path.write_bytes(data[:at] + b"\0" + data[at + 1 :])
+    model = two_layers()
+    with refused(model, mapper.FormatError):
+        mapper.load_weights(model, path)
+
+
 def test_an_index_that_is_no_json_is_an_error_of_format(tmp_path: Path) -> None:
     as_shards(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text("{")
