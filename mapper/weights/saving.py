@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +27,7 @@ from mapper.sources.saved import (
     own_files,
 )
 from mapper.weights.built import why_not_built
+from mapper.weights.casting import overflows
 from mapper.weights.container import write_tensors
 from mapper.weights.document import (
     architecture_of,
@@ -142,8 +144,8 @@ def load(
 
         model, aux = mapper.load("run/step_100")
     """
-    if dtype is not None and not dtype.is_floating_point:
-        raise TypeError(f"dtype is {dtype}; floating states can only be had as a floating type")
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise TypeError(f"dtype is {dtype!r}; floating states can only be had as a floating type of torch")
 
     def made(checkpoint: Checkpoint) -> Loaded:
         aux = aux_of(checkpoint)
@@ -302,6 +304,8 @@ def _as_asked(
     tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None, path: str
 ) -> torch.Tensor:
     wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+    if wanted != tensor.dtype and overflows(tensor, wanted):
+        warnings.warn(f"values of {path} are out of the range of {wanted}", UserWarning, stacklevel=5)
     try:
         return tensor.to(device=device, dtype=wanted)
     except (RuntimeError, TypeError, AssertionError) as error:

@@ -24,8 +24,8 @@ from mapper.weights.settings import NotPlain, accepted, from_plain, plain, setti
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _INTERNAL = frozenset(nn.Module().__dict__)
-# Derived from the parameters by the modules themselves.
-_DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
+# Derived from the parameters by the modules themselves; and what `compile()` keeps, which no copy of a module has.
+_DERIVED = frozenset({"_flat_weights", "_flat_weight_refs", "_compiled_call_impl"})
 _COUNTS = ("num_layers", "num_encoder_layers", "num_decoder_layers")
 
 

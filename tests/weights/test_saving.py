@@ -260,9 +260,18 @@ def test_floating_states_can_be_had_as_another_type(path: Path) -> None:
     made = mapper.load(path, dtype=torch.bfloat16).model
     assert made[0].weight.dtype is torch.bfloat16
     assert made[1].num_batches_tracked.dtype is torch.int64
-    with pytest.raises(TypeError, match="floating"):
-        mapper.load(path, dtype=torch.int8)
+    for odd in (torch.int8, "float16"):
+        with pytest.raises(TypeError, match="floating"):
+            mapper.load(path, dtype=odd)  # type: ignore[arg-type]
     assert mapper.load(path, device="meta").model[0].weight.is_meta
+
+
+def test_values_out_of_the_range_of_a_type_are_told(path: Path) -> None:
+    model = nn.Linear(2, 2)
+    model.weight.data.fill_(1e6)
+    mapper.save(path, model)
+    with pytest.warns(UserWarning, match="weight are out of the range"):
+        assert mapper.load(path, dtype=torch.float16).model.weight.isinf().all()
 
 
 def test_the_memory_order_comes_back_and_with_it_the_last_bit_of_outputs(path: Path) -> None:

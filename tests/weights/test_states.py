@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import mapper
+from mapper._temporary import ASIDE, temporary
 from mapper.errors import FormatError, StructureError, StructureUnavailable, UnsupportedLeaf
 
 
@@ -220,6 +221,15 @@ def test_a_killed_save_leaves_the_old_or_the_new_and_the_next_one_cleans_up(
 @pytest.mark.parametrize("name", ["run", "run.safetensors"])
 def test_a_reader_beside_a_writer_sees_one_whole_save(tmp_path: Path, name: str) -> None:
     run_writers(tmp_path / name, "living")
+
+
+def test_a_folder_put_aside_by_a_killed_save_is_loaded(tmp_path: Path) -> None:
+    mapper.save(tmp_path / "run", nn.Linear(1, 7), aux={"n": 1})
+    os.rename(tmp_path / "run", temporary(tmp_path / "run", ASIDE))
+    model = nn.Linear(1, 7)
+    assert mapper.load(tmp_path / "run").model.out_features == 7
+    assert mapper.load_weights(model, tmp_path / "run").ok
+    assert mapper.load_states(tmp_path / "run", model) == {"n": 1}
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_old(tmp_path: Path) -> None:

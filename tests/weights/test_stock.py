@@ -171,6 +171,12 @@ def test_a_hook_on_a_part_of_a_layer_is_seen() -> None:
     assert stock_data(model) is None
 
 
+def test_a_model_that_was_compiled_in_place_is_what_it_was() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.compile(backend="eager")
+    assert repr(again(model)) == repr(model)
+
+
 def test_describing_changes_nothing() -> None:
     model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16), nn.LSTM(3, 4)).eval()
     before = copy.deepcopy(model)
