@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mapper._api import generate, inspect
     from mapper._build import build
+    from mapper._cached import CachedModel, cached_models
     from mapper._verify import verify
     from mapper.errors import (
         ArchitectureError,
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArchitectureError",
+    "CachedModel",
     "Diff",
     "FlowError",
     "FormatError",
@@ -63,6 +65,7 @@ __all__ = [
     "__version__",
     "attributes",
     "build",
+    "cached_models",
     "default_load_leaf",
     "default_save_leaf",
     "diff",
@@ -87,6 +90,8 @@ _HOMES = {
     "inspect": "mapper._api",
     "generate": "mapper._api",
     "build": "mapper._build",
+    "CachedModel": "mapper._cached",
+    "cached_models": "mapper._cached",
     "verify": "mapper._verify",
     "Report": "mapper.report",
     "LoadReport": "mapper.weights.report",

@@ -16,7 +16,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import mapper
+from mapper.cli import main
 from mapper.cli.app import app
+from tests.cli.test_list import SMALL, put
 from tests.hub import Hub
 from tests.parity.harness import quiet, reference, transformers
 
@@ -89,7 +91,26 @@ def test_the_comparison_prints_what_the_readme_shows(monkeypatch: pytest.MonkeyP
     assert [line for line in printed if line in shown] == shown
 
 
-@pytest.mark.parametrize("name", ["inspect", "build", "generate", "verify", "diff"])
+def test_the_listing_of_the_cache_is_what_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shown,) = re.findall(r"```\n(model  .*?)```", TEXT, flags=re.DOTALL)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    put(tmp_path, "distilbert/tiny", SMALL)
+    repository = put(tmp_path, "org/interrupted", {})
+    (repository / "blobs" / "0.incomplete").write_bytes(bytes(2_500))
+    assert main(["list"]) == 0
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert printed[:-1] == [line.split() for line in shown.splitlines()]
+    code, _ = _block("cached_models")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == [
+        "distilbert/tiny distilbert exact None",
+        "org/interrupted None None a download was cut, 2.5 kB are here; mapper build goes on with it",
+    ]
+
+
+@pytest.mark.parametrize("name", ["cached_models", "inspect", "build", "generate", "verify", "diff"])
 def test_what_the_readme_names_is_public(name: str) -> None:
     assert callable(getattr(mapper, name))
     assert f"mapper {name}" in TEXT or f"mapper.{name}" in TEXT

@@ -15,6 +15,7 @@ from mapper.cli.building import build
 from mapper.cli.commands import generate, inspect, verify
 from mapper.cli.completion import COMPLETE, completion
 from mapper.cli.differing import diff
+from mapper.cli.listing import list_models
 from mapper.cli.options import Group
 from mapper.cli.output import error_line
 from mapper.cli.rules import rules
@@ -34,6 +35,7 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's err
     mapper generate distilbert-base-uncased -o model.py
     mapper verify   distilbert-base-uncased
     mapper diff     distilbert-base-uncased ./fine-tuned
+    mapper list
     """,
 )
 @click.version_option(mapper.__version__, "-V", "--version", message="mapper %(version)s")
@@ -45,7 +47,7 @@ def app() -> None:
     """
 
 
-for command in (inspect, build, generate, verify, diff, rules, completion):
+for command in (inspect, build, generate, verify, diff, list_models, rules, completion):
     app.add_command(command)
 
 

@@ -16,7 +16,7 @@ MEANING = {
     "unverified": "a flow fits, but nobody has compared this architecture with its reference; mapper verify does",
     "skeleton": "typed modules only: no flow fits, so forward says what is missing",
 }
-_STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad"}
+STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad"}
 SHOWN_FACTS = 40
 SHOWN_KEYS = 10
 SHOWN_SENTENCES = 12
@@ -47,7 +47,7 @@ def what_it_is(architecture: Architecture, paint: Paint = plain) -> str:
     family = printable(architecture.family) if architecture.family else "no known family"
     if architecture.towers:
         family += " (" + ", ".join(f"{tower}: {name}" for tower, name in architecture.towers.items()) + ")"
-    reading = paint(_STYLE.get(architecture.reading, "name"), architecture.reading)
+    reading = paint(STYLE.get(architecture.reading, "name"), architecture.reading)
     return f"{family}, {reading}"
 
 

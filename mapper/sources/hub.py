@@ -70,7 +70,7 @@ def open_hub(name: str, purpose: str, revision: str | None) -> Checkpoint:
         except SourceError:  # the cache may hold a part, such as the config alone
             pass
         except FormatError as error:
-            remedy = f"the cache has it so: remove {snapshot.parent.parent} and run the command again"
+            remedy = f"it is so in the cache; remove {snapshot.parent.parent} and run the command again"
             raise FormatError(f"{name}: {error}; {remedy}") from error
     _require_connection(name, "not in the cache" if snapshot is None else "only in part in the cache")
     with _client_errors(name, revision), _quiet():
