@@ -35,12 +35,13 @@ def source_from(data: Any) -> str:
     return _emitted(data).text
 
 
-def module_from(data: Any) -> nn.Module:
+def module_from(data: Any, tensors: int | None = None) -> nn.Module:
     """The model of an architecture as data, in eval mode on the meta device, with the dtypes it was read with.
 
-    Only source that mapper emits from the data is compiled. Raises FormatError for data that is broken or hostile.
+    Only source that mapper emits from the data is compiled. `tensors` is how many it must have. Raises FormatError
+    for data that is broken or hostile.
     """
-    made = _emitted(data)
+    made = _emitted(data, tensors)
     try:
         model = empty_model(made.text, made.architecture.checkpoint)
         type_as_stored(model, made.architecture.checkpoint)
@@ -58,11 +59,14 @@ def _found(model: nn.Module) -> Made | str:
     return f"the model was changed: {changed}" if changed else made
 
 
-def _emitted(data: Any) -> Made:
+def _emitted(data: Any, tensors: int | None = None) -> Made:
     from mapper.emission import emit
 
     try:
         architecture, options = read_data(data)
+        count = len(architecture.checkpoint.tensors)
+        if tensors is not None and count != tensors:
+            raise FormatError(f"the stored architecture has {count} tensors, and {tensors} are stored")
         return Made(architecture, options, emit(architecture, **options))
     except FormatError:
         raise

@@ -196,7 +196,7 @@ def model_of(checkpoint: Checkpoint) -> nn.Module | None:
         elif kind == GENERATED:
             from mapper.weights.built import module_from
 
-            model = module_from(architecture.get("model"))
+            model = module_from(architecture.get("model"), len(checkpoint.tensors) + len(document["tied"]))
         else:
             raise FormatError(
                 f"an architecture of the kind {shorten(str(kind))}, known are '{GENERATED}', '{STOCK}'"

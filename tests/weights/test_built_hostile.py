@@ -237,3 +237,13 @@ def test_any_change_is_a_format_error_or_a_module(drawn: st.DataObject) -> None:
         assert "\n" not in str(error)
     else:
         assert isinstance(made, nn.Module)
+
+
+def test_more_layers_than_are_stored_are_refused_before_they_are_made() -> None:
+    data = copy.deepcopy(BERT)
+    for leaf in data["leaves"]:
+        leaf["place"] = [part if isinstance(part, str) else [[0, 19_999]] for part in leaf["place"]]
+    start = time.process_time()
+    with pytest.raises(FormatError, match="and 42 are stored"):
+        module_from(data, tensors=42)
+    assert time.process_time() - start < 5
