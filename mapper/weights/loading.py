@@ -87,10 +87,10 @@ def _nothing(states: States) -> LoadReport:
 
 def _prepared(source: Source, states: States, prefix: str | None, rename: Any, by: str) -> Source:
     """The source under the model's names, after the hooks that upgrade keys."""
-    if prefix and not any(path.startswith(prefix) for path in source.leaves):
+    if not prefix or not any(path.startswith(prefix) for path in source.leaves):
         source = without_wrappers(source, states)
     if prefix:
-        source = beginning(source, prefix)
+        source = without_wrappers(beginning(source, prefix), states)
     if rename is not None:
         source = renamed(source, rename)
     source = before(states, without_wrappers(source, states))

@@ -154,6 +154,38 @@ def test_a_first_part_that_only_some_keys_have_stays() -> None:
     assert caught.report.unexpected == ["module.0.weight"]
 
 
+def test_a_nested_source_loses_the_wrappers_parts_too() -> None:
+    model, source = zeroed(two_layers()), filled(two_layers())
+    nested = {"_orig_mod": {"module": mapper.unflatten(source.state_dict())}, "epoch": 3}
+    assert mapper.load_weights(model, nested).loaded == PATHS
+
+
+def test_a_prefix_may_stand_before_or_after_the_wrappers_part() -> None:
+    source = filled(two_layers()).state_dict()
+    for before, prefix in (
+        ("state.module.", "state."),
+        ("module.model.", "model."),
+        ("module.a.", "module.a."),
+    ):
+        model = zeroed(two_layers())
+        mapper.load_weights(model, {before + key: value for key, value in source.items()}, prefix=prefix)
+        assert same_states(model, filled(two_layers()))
+
+
+def test_renaming_sees_no_part_of_a_wrapper() -> None:
+    source = {f"module.enc.{key}": value for key, value in filled(two_layers()).state_dict().items()}
+    for rename in ({"enc.0": "0", "enc.2": "2"}, lambda path: path[len("enc.") :]):
+        model = zeroed(two_layers())
+        assert mapper.load_weights(model, source, rename=rename).loaded == PATHS
+
+
+def test_false_and_none_below_a_wrapper_are_found() -> None:
+    source = {f"module.{key}": value for key, value in filled(two_layers()).state_dict().items()}
+    source |= {"module.0.bias": False, "module.2.bias": None}
+    report = mapper.load_weights(two_layers(), source)
+    assert report.absent == ["0.bias"] and report.skipped == ["2.bias"]
+
+
 def test_the_wrapper_itself_stays_in_place() -> None:
     inner = two_layers()
     wrapped = nn.DataParallel(inner)
