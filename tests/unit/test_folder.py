@@ -73,6 +73,17 @@ def test_one_file_without_a_config_is_read_by_what_its_document_says(
     assert torch.equal(model(IDS).last_hidden_state, mapper.build(bert_folder)(IDS).last_hidden_state)
 
 
+def test_what_was_saved_is_inspected_without_torch(bert_folder: Path, tmp_path: Path) -> None:
+    mapper.build(bert_folder, out=tmp_path / "one.safetensors")
+    code = (
+        "import sys, mapper; print(mapper.inspect(sys.argv[1]).to_json()); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "one.safetensors")], capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)["reading"] == "exact"
+
+
 def test_hints_and_options_are_kept(bert_folder: Path, tmp_path: Path) -> None:
     (bert_folder / "config.json").unlink()
     hints = {"attention.heads": 4}

@@ -248,7 +248,9 @@ def test_a_damaged_file_in_the_cache_says_where_it_is(serve: Serve, cache: Path)
     serve({"org/small": SMALL})
     open_source("org/small", purpose="weights")
     (cache / "blobs" / HASH).write_bytes(WEIGHTS[:-4])
-    with pytest.raises(FormatError, match=rf"it is so in the cache; remove {cache} and run the command again"):
+    with pytest.raises(
+        FormatError, match=rf"it is so in the cache; remove {cache} and run the command again"
+    ):
         open_source("org/small", purpose="weights")
 
 

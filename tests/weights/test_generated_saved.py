@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from tests.checkpoints import BERT, bert_shapes, write_bert
 from tests.weights.small_models import FAMILIES, KINDS, RULEBOOK, built, generated, imported, read, stored
 
 IDS = torch.arange(14).reshape(2, 7)
-TREE = str(Path(__file__).resolve().parents[2])
 
 
 @pytest.fixture
@@ -121,8 +121,6 @@ def test_rules_that_read_it_otherwise_now_are_named(bert_folder: Path, tmp_path:
     text = mapper.generate(bert_folder)
     other = text.replace("Self-attention", "Another attention").replace("post-norm", "Post-norm")
     whole = other[: other.index("# sha256")]
-    import hashlib
-
     digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
     assert other != text
     model = imported(f"{whole}# sha256 of all above: {digest}\n", tmp_path, "old").load(bert_folder)
