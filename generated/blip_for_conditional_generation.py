@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 01742d357d8a.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 01c72e15957e.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -437,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not
 # from the hub", "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 52cc58762bd7d80d
+# sha256 of all above: ae58a12d6cd125be

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 01742d357d8a.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 01c72e15957e.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -632,4 +632,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
 # "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 008087657c4f3cb8
+# sha256 of all above: 346ba289ca296615

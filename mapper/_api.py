@@ -33,9 +33,11 @@ def describe(
     from mapper.inference import infer
     from mapper.rulebook.rulebook import rulebook_of
     from mapper.sources import open_source
+    from mapper.sources.scaled import unscaled
 
     rules = [rules] if isinstance(rules, (str, Path)) else rules
     checkpoint = open_source(source, purpose=purpose, revision=revision, catalogue=purpose == "headers")
+    checkpoint = unscaled(checkpoint)
     if checkpoint.document is not None:
         from mapper.weights.as_read import as_read
 

@@ -178,7 +178,8 @@ QUANTISED = {
     "bitsandbytes 4 bit": lambda name: {f"{name}.weight": np.zeros((128, 1), np.uint8), f"{name}.weight.absmax": noise(4),
                                         f"{name}.weight.quant_map": noise(16),
                                         f"{name}.weight.quant_state.bitsandbytes__nf4": np.zeros(60, np.uint8)},
-    "FP8 with scales": lambda name: {f"{name}.weight": raw("F8_E4M3", (16, 16)), f"{name}.weight_scale_inv": noise(1, 1)},
+    "MLX": lambda name: {f"{name}.weight": np.zeros((16, 2), np.uint32), f"{name}.scales": np.zeros((16, 1), np.float16),
+                         f"{name}.biases": np.zeros((16, 1), np.float16)},
     "compressed tensors": lambda name: {f"{name}.weight_packed": np.zeros((16, 2), np.int32), f"{name}.weight_scale": noise(16, 1),
                                         f"{name}.weight_shape": np.zeros(2, np.int64)},
 }  # fmt: skip
@@ -257,11 +258,23 @@ def twice(folder: Path) -> Path:
     )
 
 
-ALONE = {
-    "optimizer": only({f"state.{at}.{name}": noise(4) for at in range(9) for name in ("exp_avg", "exp_avg_sq", "step")}),
-    "LoRA": only(
-        {f"base_model.model.model.layers.{at}.self_attn.q_proj.lora_{part}.weight": noise(4, 4) for at in range(3) for part in "AB"}
+PARTS = {
+    "the state of an optimizer": only(
+        {f"state.{at}.{name}": noise(4) for at in range(9) for name in ("exp_avg", "exp_avg_sq", "step")}
     ),
+    "an adapter (LoRA)": only(
+        {
+            f"base_model.model.model.layers.{at}.self_attn.q_proj.lora_{part}.weight": noise(4, 4)
+            for at in range(3)
+            for part in "AB"
+        }
+    ),
+    "an adapter (LoHa, LoKr or IA3)": only(
+        {f"unet.{at}.hada_w{one}_{part}": noise(4, 4) for at in range(3) for one in "12" for part in "ab"}
+    ),
+    "a learned prompt": only({"prompt_embeddings": noise(4, 4)}),
+}
+ALONE = {
     "one scalar": only({"x": np.array(1, np.float32)}),
     "one name of dots": only({"..": noise(2)}),
     "one linear": only({"weight": noise(4, 4), "bias": noise(4)}),
@@ -293,6 +306,7 @@ CASES: list[Case] = [
     *(spoilt(f"extra: {name}", "bert", having(more), says="\n".join(sorted(more)), reading="unverified", same="bert") for name, more in EXTRA.items()),
     *(spoilt(f"in layers: {name}", "bert", change, error="layer", either=True) for name, change in IN_LAYERS.items()),
     *(Case(f"alone: {name}", make, reading="skeleton") for name, make in ALONE.items()),
+    *(Case(f"alone: {name}", make, error=f"the file holds only {name}") for name, make in PARTS.items()),
     Case("two models in one file", both, error="bias is missing"),
     Case("one model twice in one file", twice, error="pooler_2", either=True),
     Case("one leaf that is a folder", only({"a": noise(2), "a.b": noise(2), "a.b.c": noise(2)}), error="both a tensor and a folder"),

@@ -47,6 +47,7 @@ from mapper.inference.known import Known
 from mapper.inference.matching import FamilyMatch, match_family, type_finding
 from mapper.inference.names import Names
 from mapper.inference.needs import Needs
+from mapper.inference.partial import partial
 from mapper.inference.quantised import odd_types, quantised, several_types
 from mapper.inference.roots import choose_root
 from mapper.inference.scopes import TOWER_LISTS, Scope, add_parts, is_tower, scopes
@@ -106,7 +107,7 @@ def _infer(
             looked_up=looked_up,
         ).run()
 
-    refusal = quantised(config, names)
+    refusal = quantised(config, names) or partial(config, checkpoint.tensors)
     if refusal:
         return read(None, refusal=refusal)
     lacking = "" if match and match.by_type else lacking_recognition(families, names, model_type)

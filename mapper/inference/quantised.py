@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from mapper.architecture import Leaf
 from mapper.errors import shorten
@@ -12,6 +13,7 @@ from mapper.inference.names import Names
 from mapper.naming.members import is_module, odd_dtype
 from mapper.rulebook.values import shown
 
+BOTH = " & "
 _ADVICE = "dequantise them first, or take the checkpoint that they were made from"
 
 
@@ -20,14 +22,20 @@ def quantised(config: Config, names: Names) -> str:
     for field in config.vocabulary.quantised_fields:
         value = config.data.get(field)
         if value:
-            method = value.get("quant_method") if isinstance(value, Mapping) else value
+            method = value.get("quant_method", _bits(value)) if isinstance(value, Mapping) else value
             if method in config.vocabulary.unpacked:
                 continue
             return f"the weights are quantised (config {field}: {shorten(shown(method))}); {_ADVICE}"
     for pattern, method in config.vocabulary.quantised.items():
-        if names.has(pattern):
+        if all(names.has(part) for part in pattern.split(BOTH)):
             return f"the weights are quantised ({method}: the names have {shorten(pattern)}); {_ADVICE}"
     return ""
+
+
+def _bits(value: Mapping[str, Any]) -> str:
+    """What a config says that names no method: MLX's has numbers alone."""
+    bits = value.get("bits")
+    return f"{bits} bits" if type(bits) is int else "by no named method"
 
 
 def odd_types(leaves: Iterable[Leaf]) -> str:

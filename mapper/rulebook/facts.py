@@ -96,6 +96,9 @@ class ConfigVocabulary:
         default_factory=dict
     )  # pattern of names of quantised weights -> by whom
     quantised_fields: tuple[str, ...] = ()  # fields of the config that say so
+    partial: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # what a file holds that is no model -> words of which each of its names has one
     unpacked: tuple[str, ...] = ()  # methods whose weights flows unpack as they compute
 
 
@@ -209,6 +212,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         irrelevant.update(fields.words("irrelevant"))
         _merge(found.harmless, fields.choices("harmless"))
         _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
+        _merge(found.partial, fields.choices("partial"))
         quantised_fields.update(dict.fromkeys(fields.words("quantised_fields")))
         unpacked.update(dict.fromkeys(fields.words("unpacked")))
         _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
