@@ -26,7 +26,7 @@ def out_of_reach() -> str | None:
     switched_off = [
         word for word in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(word, "").upper() in ON
     ]
-    if switched_off or constants.is_offline_mode():
+    if switched_off or constants.HF_HUB_OFFLINE:
         return f"the hub is not asked ({(switched_off or ['HF_HUB_OFFLINE'])[0]} is set)"
     failure = unreachable(endpoint())
     return f"the hub cannot be reached ({failure})" if failure else None

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +18,7 @@ from safetensors.torch import save
 
 import mapper
 from mapper.cli import main
-from tests.hub import Hub
+from tests.hub import Fault, Hub
 
 REPO = "distilbert/distilbert-base-uncased"
 SHORT = "distilbert-base-uncased"
@@ -113,3 +119,97 @@ def test_generate_answers_from_the_catalogue_and_says_so(
     text = (tmp_path / "model.py").read_text()
     assert "catalogue" in text and "reconstructed" in text
     assert "class Model(nn.Module)" in text
+
+
+# What a command does before it needs torch, whose import takes longer than all the rest.
+FETCH = """import sys
+from mapper.cli.output import working
+from mapper.sources import open_source
+with working("reading"):
+    open_source(sys.argv[1], purpose="weights")
+"""
+
+
+def run(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen([sys.executable, *arguments], text=True, **pipes)
+
+
+def test_a_retry_is_said_on_standard_error_and_the_answer_stays_clean(hub: Hub) -> None:
+    hub.faults = {"model.safetensors": [Fault(503), Fault(429, headers=(("Retry-After", "1"),))]}
+    process = run("-m", "mapper", "inspect", REPO, "--json")
+    out, told = process.communicate(timeout=60)
+    assert process.returncode == 0 and json.loads(out)["reading"] == "exact"
+    assert told.splitlines() == [
+        "model.safetensors: the hub answers 503 (service unavailable); trying again in 1 s (1 of 4)",
+        "model.safetensors: the hub answers 429 (too many requests); trying again in 1 s (2 of 4)",
+    ]
+
+
+def test_an_interrupted_download_is_gone_on_with(hub: Hub, tmp_path: Path) -> None:
+    hub.faults = {"model.safetensors": [Fault(pause=0.05, piece=1_000)]}
+    process = run("-m", "mapper", "build", REPO)
+    parts = list[Path]()
+    while process.poll() is None and not (parts and parts[0].stat().st_size):
+        parts = list((tmp_path / "cache").glob(f"*/blobs/{'?' * 64}.incomplete"))
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    out, told = process.communicate(timeout=60)
+    assert (process.returncode, out, told) == (130, "", "interrupted\n")
+    kept = parts[0].stat().st_size
+    process = run("-c", FETCH, REPO)
+    assert process.communicate(timeout=60) == ("", "") and process.returncode == 0
+    assert any(request.range == f"bytes={kept}-" for request in hub.log)
+
+
+def test_two_processes_at_once_fetch_a_file_once(hub: Hub) -> None:
+    hub.faults = {"model.safetensors": [Fault(pause=0.05, piece=2_000)]}
+    both = [run("-c", FETCH, REPO) for _ in range(2)]
+    for process in both:
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 0, told
+    assert hub.sent("model.safetensors") == len(hub.repos[REPO]["model.safetensors"])
+
+
+def test_progress_of_a_download_is_shown_on_a_terminal_only(hub: Hub) -> None:
+    hub.faults = {"model.safetensors": [Fault(pause=0.2, piece=3_000)]}
+    leader, follower = os.openpty()
+    terminal = {"env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}, "stderr": follower}
+    process = run("-c", FETCH, REPO, **terminal)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(leader, 4096)
+        except OSError:  # the other side has ended
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(leader)
+    assert process.communicate(timeout=60) == ("", None) and process.returncode == 0
+    text = shown.decode()
+    assert f"fetching {REPO} " in text and "kB of 24" in text and "/s, " in text and " s left" in text
+    assert text.endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("command", ["inspect", "build"])
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Fault(403, "GatedRepo"), "the model is gated; ask for access at http"),
+        (Fault(401), "does not accept the token; check HF_TOKEN"),
+        (Fault(404, "RepoNotFound"), "no local path, and the hub has no such model"),
+        (Fault(404, "RevisionNotFound"), "the hub has no revision 'main' of it"),
+    ],
+)
+def test_a_refusal_is_one_line_and_exit_code_2(
+    hub: Hub, command: str, fault: Fault, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "org/not-in-the-catalogue"
+    hub.repos = {name: hub.repos[REPO]}
+    hub.faults = {f"/api/models/{name}": [fault]}
+    assert main([command, name]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert captured.err.startswith(f"error: {name}: ") and said in captured.err
