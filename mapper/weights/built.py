@@ -20,8 +20,14 @@ from mapper.weights.sameness import why_edited
 
 def architecture_data(model: nn.Module) -> dict[str, Any] | None:
     """The architecture of a model of mapper's own as a JSON value; None for any other, and for an edited one."""
+    found = data_and_source(model)
+    return None if found is None else found[0]
+
+
+def data_and_source(model: nn.Module) -> tuple[dict[str, Any], str] | None:
+    """`architecture_data` with the source that is emitted from it."""
     made = _found(model)
-    return None if isinstance(made, str) else as_data(made.architecture, made.options)
+    return None if isinstance(made, str) else (as_data(made.architecture, made.options), made.text)
 
 
 def why_not_built(model: nn.Module) -> str:

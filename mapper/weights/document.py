@@ -40,13 +40,13 @@ def tensors_of(states: States) -> dict[str, torch.Tensor]:
 
 def architecture_of(model: nn.Module) -> tuple[dict[str, Any] | None, str | None]:
     """The architecture of a model as data, and its source; (None, None) where it has none."""
-    from mapper.weights.built import architecture_data, source_from
+    from mapper.weights.built import data_and_source
     from mapper.weights.stock import stock_data
     from mapper.weights.stock_source import stock_source
 
-    data = architecture_data(model)
-    if data is not None:
-        return {"kind": GENERATED, "model": data}, source_from(data)
+    found = data_and_source(model)
+    if found is not None:
+        return {"kind": GENERATED, "model": found[0]}, found[1]
     data = stock_data(model)
     if data is not None:
         return {"kind": STOCK, "model": data}, stock_source(data, states_of(model).ties())
