@@ -70,8 +70,11 @@ def whole_folder(path: Path | str, *, own: Own | None = None, overwrite: bool = 
     partial = temporary(target, PARTIAL)
     try:
         partial.mkdir()
+        mode = stat.S_IMODE(partial.stat().st_mode)
+        partial.chmod(0o700)  # files in it that will keep a private mode have it only at the end
         with held(partial):
             yield partial
+            partial.chmod(mode)
             _settled(target, lambda: _take_over(target, partial, own))
             with ThreadPoolExecutor(_SYNCED) as pool:  # the file system writes its journal once for all
                 list(pool.map(_sync, [*partial.rglob("*"), partial]))

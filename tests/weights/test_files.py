@@ -75,6 +75,11 @@ def test_a_folder_and_its_files_keep_their_modes(tmp_path: Path, way: str) -> No
     assert (tmp_path / "out" / "data").read_text() == "2"
 
 
+def test_nobody_else_looks_into_a_folder_while_it_is_written(tmp_path: Path) -> None:
+    with whole_folder(tmp_path / "out") as partial:
+        assert mode(partial) == 0o700
+
+
 def test_a_new_folder_has_the_mode_of_the_umask(tmp_path: Path, umask: None) -> None:
     put(tmp_path / "out", "")
     assert (mode(tmp_path / "out"), mode(tmp_path / "out" / "data")) == (0o750, 0o640)
