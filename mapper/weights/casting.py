@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+PIECE = 2**20  # numbers looked at together
 CASTING = ("no", "safe", "same_kind", "unsafe")
 PAIRS = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers in one element: nothing else can become it
 EPS = {torch.float8_e5m2fnuz: 0.25}  # it has two bits of mantissa; torch 2.13 says 0.125
@@ -51,6 +52,18 @@ def overflows(source: torch.Tensor, target: torch.dtype) -> bool:
     """Whether a finite value would become infinite, NaN or clipped, or an integer another one. Reads the data."""
     if is_wider(target, source.dtype) or source.numel() == 0:
         return False
+    return any(_overflows(piece, target) for piece in _pieces(source))
+
+
+def _pieces(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Views of a tensor whose checks need little memory: they make several temporary tensors of its size."""
+    if tensor.numel() <= PIECE:
+        return (tensor,)
+    longest = max(range(tensor.dim()), key=tensor.shape.__getitem__)
+    return tensor.split(max(1, PIECE * tensor.shape[longest] // tensor.numel()), longest)
+
+
+def _overflows(source: torch.Tensor, target: torch.dtype) -> bool:
     if kind(target) == "integer":
         return _changed(source, source.to(target))
     finite = torch.isfinite(wide(source))
