@@ -93,12 +93,13 @@ def _document(architecture: Architecture, options: Mapping[str, bool]) -> dict[s
 
 
 def _types(architecture: Architecture) -> dict[str, list[str]]:
-    """The tensors of other floating-point types than most have: no line of the source says them."""
+    """The tensors of other floating-point types than the source gives them: of another one than most, counters."""
     found: dict[str, list[str]] = {}
     main = main_dtype(architecture)
     for leaf in architecture.leaves:
         for name, info in leaf.tensors.items():
-            if info.dtype in FLOATS and info.dtype != main:
+            made = "I64" if name == "num_batches_tracked" else main
+            if info.dtype in FLOATS and info.dtype != made:
                 found.setdefault(info.dtype, []).append(str(leaf.place.child(name) if name else leaf.place))
     return found
 
