@@ -33,7 +33,8 @@ def tensors_of(states: States) -> dict[str, torch.Tensor]:
         try:
             check_name(path, "the model")
         except FormatError as error:
-            raise UnsupportedLeaf(str(error), path) from None
+            reason = str(error).partition(";")[0]
+            raise UnsupportedLeaf(f"{reason}, so it cannot be stored", path) from None
         check_storable(tensor, path)
     return tensors
 
