@@ -42,7 +42,7 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's err
 def app() -> None:
     """What a pretrained checkpoint is, the model that runs it, and its source.
 
-    SRC is a hub id (optionally @revision), a folder, one file (.safetensors .bin .pt .pth .npz .gguf .onnx .msgpack), a manifest .json,
+    SRC is a hub id (optionally @revision and :FILE), a folder, one file (.safetensors .bin .pt .pth .npz .gguf .onnx .msgpack), a manifest .json,
     or package:NAME, a model inside an installed Python package.
     """
 

@@ -33,7 +33,7 @@ def open_source(
     """The checkpoint that `source` names: a path, `package:NAME`, a hub id, a manifest, tensors, or a module.
 
     `purpose` is "headers" (nothing but names, shapes and config is fetched) or "weights". A hub id, `name` or
-    `owner/name`, optionally `@revision`, is looked for in the cache, then on the hub, then, where `catalogue`
+    `owner/name`, optionally `@revision` and `:FILE`, is looked for in the cache, then on the hub, then, where `catalogue`
     allows it, among the bundled headers. Raises MissingSourceError where nothing is found, SourceError
     and FormatError otherwise.
 
@@ -52,7 +52,7 @@ def open_source(
     place = _place(text)
     if _exists(place):
         return open_directory(place, directory_name(text)) if os.path.isdir(place) else open_file(place)
-    if not isinstance(source, str) or _is_path(text):
+    if not isinstance(source, str) or (_is_path(text) and not _is_file_of_hub(text)):
         raise MissingSourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
     return _open_id(text, purpose, revision, catalogue)
 
@@ -92,10 +92,20 @@ def _is_path(text: str) -> bool:
     )
 
 
+def _is_file_of_hub(text: str) -> bool:
+    """Whether `text` is `owner/name:FILE`."""
+    if ":" not in text:
+        return False
+    from mapper.sources.hub import split_file
+
+    return split_file(text) is not None
+
+
 def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool) -> Checkpoint:
     from mapper.sources import hub
 
-    name, at, given = text.partition("@")
+    repo, file = hub.split_file(text) or (text, None)
+    name, at, given = repo.partition("@")
     if at and revision is not None and given != revision:
         raise SourceError(
             f"{shorten(text, SHOWN)}: names one revision, and {shorten(revision)} is asked for; "
@@ -108,9 +118,13 @@ def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool) -> 
             "hub (owner/name)"
         )
     try:
-        return hub.open_hub(name, purpose, revision)
+        return hub.open_hub(name, purpose, revision, file)
     except SourceError:
-        bundled = _bundled(name) if catalogue and revision is None and purpose == "headers" else None
+        bundled = (
+            _bundled(name)
+            if catalogue and revision is None and file is None and purpose == "headers"
+            else None
+        )
         if bundled is None:
             raise
         return bundled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import string
 import sys
 from collections.abc import Iterator
@@ -14,10 +15,21 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources import sharded, transfer
 from mapper.sources.cache import MAIN, find_snapshot
-from mapper.sources.directory import Choice, choose, directory_name, open_directory, read_table
+from mapper.sources.directory import (
+    INDEX_SUFFIX,
+    Choice,
+    choose,
+    directory_name,
+    open_directory,
+    open_file,
+    open_shard,
+    read_table,
+    sibling_config,
+)
 from mapper.sources.documents import check_config, parse
 from mapper.sources.download import CONNECTIONS, Download, in_parallel
 from mapper.sources.files import SNIFFED, refuse_impostor
+from mapper.sources.onnx import SUFFIX as BESIDE_SUFFIX
 from mapper.sources.reach import endpoint as endpoint
 from mapper.sources.reach import out_of_reach
 from mapper.sources.remote import BLOCK, START, RangeFile
@@ -25,6 +37,7 @@ from mapper.sources.shards import Shard, joined
 
 PUNCTUATION = "-_."
 CONFIG = "config.json"
+UNNAMED = "name the one to read"  # how `choose` ends where it cannot
 # What a tensor takes in a header with its name, rounded up: one that is longer takes a second request.
 ENTRY_BYTES = 160
 
@@ -61,12 +74,22 @@ def is_revision(text: str) -> bool:
     )
 
 
-def open_hub(name: str, purpose: str, revision: str | None) -> Checkpoint:
-    """The checkpoint of the model `name`: from the cache if its weights are there, else from the hub."""
+def split_file(text: str) -> tuple[str, str] | None:
+    """`owner/name:FILE`, one file of a repository that has several, as its two parts; None for another text."""
+    name, colon, file = text.partition(":")
+    owned = "/" in name and is_id(name.partition("@")[0])
+    return (name, file) if colon and owned and sharded.is_inside(file) else None
+
+
+def open_hub(name: str, purpose: str, revision: str | None, file: str | None = None) -> Checkpoint:
+    """The checkpoint of the model `name`: from the cache if its weights are there, else from the hub.
+
+    With `file` that file of the repository holds the weights, else those that `choose` picks.
+    """
     snapshot = find_snapshot(name, revision)
     if snapshot is not None:
         try:
-            return open_directory(snapshot, _source(snapshot, revision))
+            return _open_snapshot(snapshot, _label(directory_name(snapshot), revision, file), file)
         except SourceError:  # the cache may hold a part, such as the config alone
             pass
         except FormatError as error:
@@ -75,10 +98,40 @@ def open_hub(name: str, purpose: str, revision: str | None) -> Checkpoint:
     _require_connection(name, "not in the cache" if snapshot is None else "only in part in the cache")
     with _client_errors(name, revision), _quiet():
         repo = _describe(name, revision)
-        choice = choose(repo.files, repo.name)
+        choice, label = _choose(repo, file), _label(repo.name, revision, file)
         if purpose == "weights":
-            return _download(repo, choice, revision)
-        return _headers(repo, choice, revision)
+            return _open_snapshot(_download(repo, choice), label, file)
+        return _headers(repo, choice, label)
+
+
+def _label(name: str, revision: str | None, file: str | None) -> str:
+    """What reports call the source: what may be given to name it again."""
+    return name + (f"@{revision}" if revision else "") + (f":{file}" if file else "")
+
+
+def _open_snapshot(snapshot: Path, label: str, file: str | None) -> Checkpoint:
+    if file is None:
+        return open_directory(snapshot, label)
+    checkpoint = open_file(snapshot / file)
+    checkpoint.source = label
+    if checkpoint.config is None:  # of a file in a folder: the repository's
+        checkpoint.config = sibling_config(snapshot)
+    return checkpoint
+
+
+def _choose(repo: Repo, file: str | None) -> Choice:
+    if file is None:
+        try:
+            return choose(repo.files, repo.name)
+        except SourceError as error:
+            if str(error).endswith(UNNAMED):
+                raise SourceError(f"{error}, as in {repo.name}:FILE") from None
+            raise
+    if file not in repo.files:
+        similar = [name for name in repo.files if name.endswith(os.path.splitext(file)[1])]
+        hint = f"of that kind it has {listed(similar)}" if similar else "nor one of that kind"
+        raise MissingSourceError(f"{repo.name}: the hub has no file {shorten(file)} in it; {hint}")
+    return Choice([], file) if file.endswith(INDEX_SUFFIX) else Choice([file])
 
 
 @contextmanager
@@ -88,11 +141,6 @@ def asking(what: str) -> Iterator[None]:
         raise SourceError(f"{what}: {reason}; a connection is needed")
     with _client_errors(what, None), _quiet():
         yield
-
-
-def _source(snapshot: Path, revision: str | None) -> str:
-    name = directory_name(snapshot)
-    return f"{name}@{revision}" if revision else name
 
 
 def _require_connection(name: str, cached: str) -> None:
@@ -191,8 +239,8 @@ def _describe(name: str, revision: str | None) -> Repo:
         ) from error
 
 
-def _download(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
-    """The checkpoint with its weights in the cache: the files of one format, and the config."""
+def _download(repo: Repo, choice: Choice) -> Path:
+    """The folder of the cache that has the files of `choice`, those they name, and the config."""
     download = Download(repo.name, repo.commit, repo.revision)
     small = [CONFIG] if CONFIG in repo.files else []
     if choice.listing is not None:
@@ -200,21 +248,42 @@ def _download(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
     download.fetch(small)
     weights = choice.files
     if choice.listing is not None:
-        weights = list(_listed_shards(repo, sharded.read_index(download.snapshot / choice.listing), choice))
+        parts = sharded.read_index(download.snapshot / choice.listing)
+        weights = list(_listed_shards(repo, parts, choice.listing))
     download.fetch(weights)
-    return open_directory(download.finish(), f"{repo.name}@{revision}" if revision else repo.name)
+    for file in weights:
+        if file.lower().endswith(BESIDE_SUFFIX):
+            download.fetch(list(_beside(repo, open_shard(download.snapshot / file), file).values()))
+    return download.finish()
 
 
-def _listed_shards(repo: Repo, parts: dict[str, list[str]], choice: Choice) -> dict[str, list[str]]:
-    """`parts`, the keys of each shard by the index; MissingSourceError if the hub lacks one."""
-    absent = [file for file in parts if file not in repo.files]
+def _beside(repo: Repo, shard: Shard, file: str) -> dict[str, str]:
+    """The files in which the weight file `file` says that tensors of it lie: as it names them, and on the hub."""
+    found = {}
+    for location in shard.beside:
+        if not sharded.is_inside(location):
+            raise FormatError(f"{shard.name}: names the file {shorten(location)}, which is not beside it")
+        found[location] = _folder(file) + location
+        if found[location] not in repo.files:
+            raise MissingSourceError(f"{repo.name}: the hub lacks {shorten(location)}, which {file} names")
+    return found
+
+
+def _listed_shards(repo: Repo, parts: dict[str, list[str]], listing: str) -> dict[str, list[str]]:
+    """The keys of each shard by the index `listing`; MissingSourceError if the hub lacks one."""
+    shards = {_folder(listing) + file: keys for file, keys in parts.items()}
+    absent = [file for file in shards if file not in repo.files]
     if absent:
-        seen = f"{len(absent)} of {len(parts)} shards of {choice.listing}"
+        seen = f"{len(absent)} of {len(parts)} shards of {listing}"
         raise MissingSourceError(f"{repo.name}: the hub lacks {seen}: {listed(absent)}")
-    return parts
+    return shards
 
 
-def _headers(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
+def _folder(file: str) -> str:
+    return file[: file.rfind("/") + 1]
+
+
+def _headers(repo: Repo, choice: Choice, label: str) -> Checkpoint:
     """The checkpoint without its weights: the config, and the first bytes of each weight file.
 
     Nothing of it is written: the cache holds what was downloaded, and may be one that cannot be written.
@@ -226,17 +295,14 @@ def _headers(repo: Repo, choice: Choice, revision: str | None) -> Checkpoint:
     parts: dict[str, list[str]] = {file: [] for file in choice.files}
     if choice.listing is not None:
         index = _document(repo, choice.listing, limits.HEADER_BYTES)
-        parts = _listed_shards(repo, sharded.shard_names(index, choice.listing), choice)
+        parts = _listed_shards(repo, sharded.shard_names(index, choice.listing), choice.listing)
     shards = in_parallel(lambda part: _remote_shard(repo, *part), list(parts.items()), CONNECTIONS)
     for shard, keys in zip(shards, parts.values(), strict=True):
         if choice.listing is not None:
             sharded.check_against_index(shard, keys, choice.listing)
-    return joined(
-        shards,
-        f"{repo.name}@{revision}" if revision else repo.name,
-        config,
-        [choice.note] if choice.note else [],
-    )
+    for shard in shards:
+        _beside(repo, shard, shard.name)
+    return joined(shards, label, config, [choice.note] if choice.note else [])
 
 
 def _address(repo: Repo, file: str) -> tuple[str, dict[str, str]]:

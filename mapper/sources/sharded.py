@@ -21,7 +21,7 @@ def shard_names(index: dict[str, Any], name: str) -> dict[str, list[str]]:
         raise FormatError(f"{name}: no 'weight_map', the table of tensor name to file")
     files: dict[str, list[str]] = {}
     for key, file in table.items():
-        if not isinstance(file, str) or not _is_inside(file):
+        if not isinstance(file, str) or not is_inside(file):
             raise FormatError(
                 f"{name}: tensor {shorten(key)} is said to be in {shorten(str(file))}, which is no "
                 "file beside the index"
@@ -32,7 +32,7 @@ def shard_names(index: dict[str, Any], name: str) -> dict[str, list[str]]:
     return files
 
 
-def _is_inside(file: str) -> bool:
+def is_inside(file: str) -> bool:
     """Whether `file` names something below the index's own directory, on any platform."""
     parts = file.split("/")
     return (
@@ -84,7 +84,7 @@ def check_against_index(shard: Shard, keys: list[str], index: str) -> None:
 
 def refuse_outside(directory: str, file: str, source: str) -> None:
     """Raise FormatError unless `file` names something below `directory`, and is no link out of it."""
-    if not _is_inside(file):
+    if not is_inside(file):
         raise FormatError(f"{source}: {shorten(file)} is no file beside it")
     refuse_escape(directory, file, source)
 
@@ -93,12 +93,10 @@ def refuse_escape(directory: str, file: str, index: str) -> None:
     """Raise FormatError if `file` links out of `directory`; the links of a hub cache to its blobs do not."""
     real = os.path.realpath(os.path.join(directory, file))
     allowed = [os.path.realpath(directory)]
-    snapshots = os.path.dirname(allowed[0])
-    if (
-        os.path.basename(snapshots) == "snapshots"
-    ):  # the repository's blobs, and those that repositories share
-        repository = os.path.dirname(snapshots)
-        allowed += [os.path.join(repository, "blobs"), os.path.join(os.path.dirname(repository), "blobs")]
+    for parent in Path(allowed[0]).parents:
+        if parent.name == "snapshots":  # the repository's blobs, and those that repositories share
+            allowed += [str(parent.parent / "blobs"), str(parent.parent.parent / "blobs")]
+            break
     if not any(os.path.commonpath([real, place]) == place for place in allowed):
         raise FormatError(
             f"{index}: {shorten(file)} is a link out of its directory; put the file itself there"
