@@ -158,7 +158,9 @@ def open_file(path: str | Path) -> Checkpoint:
         return joined(shards, name, sibling_config(os.path.dirname(os.path.abspath(path))))
     if name.endswith(MANIFEST_SUFFIXES) or _looks_like_json(path):
         return open_manifest(path)
-    return joined(with_beside(open_shard(path)), name, sibling_config(os.path.dirname(os.path.abspath(path))))
+    return joined(
+        _with_others(open_shard(path)), name, sibling_config(os.path.dirname(os.path.abspath(path)))
+    )
 
 
 def _looks_like_json(path: str | Path) -> bool:
@@ -177,6 +179,23 @@ def open_shard(path: str | Path) -> Shard:
         shard.stamp = stamp(file)
     shard.path = os.fspath(path)
     return shard
+
+
+def _with_others(shard: Shard) -> list[Shard]:
+    """One weight file with what it says belongs to it: the other parts of a GGUF file, files with tensors of it."""
+    from mapper.sources.gguf import is_part
+
+    if not is_part(shard):
+        return with_beside(shard)
+    folder, own = os.path.split(os.path.abspath(str(shard.path)))
+    prefix, suffix = own.rpartition("-of-")[0].rpartition("-")[0], os.path.splitext(own)[1]
+    names = [name for name in os.listdir(folder) if name.startswith(f"{prefix}-") and name.endswith(suffix)]
+    parts = sharded.numbered(sorted(names)) or []
+    if own not in parts:
+        raise SourceError(
+            f"{shard.name}: a part of a model, and its name is not one of parts (x-00001-of-00003); give the folder"
+        )
+    return [open_shard(os.path.join(folder, name)) for name in parts]
 
 
 def with_beside(shard: Shard) -> list[Shard]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mapper.rulebook.namings import Naming
 
 CONTAINER = "gguf"
+PARTS = "split.count"
 ARCHITECTURE = "general.architecture"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -44,6 +45,12 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
     """The table of the GGUF `file`; `complete` gives the tensors the names of the model."""
     contents = _Reader(file, size, name).contents()
     return Shard(name, CONTAINER, {}, size=size, contents=contents)
+
+
+def is_part(shard: Shard) -> bool:
+    """Whether the file is one of several that are a model together."""
+    count = shard.contents.metadata.get(PARTS, 1) if shard.contents is not None else 1
+    return type(count) is int and count > 1
 
 
 def complete(shards: list[Shard]) -> dict[str, Any] | None:

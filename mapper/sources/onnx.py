@@ -140,7 +140,7 @@ def _place(shard: Shard, key: str, info: TensorInfo, external: dict[str, str]) -
     if length is not None and length != needed:
         seen = f"has {length:,} bytes beside the model where {info.dtype} {list(info.shape)} needs {needed:,}"
         raise FormatError(f"{shard.name}: initialiser {shorten(key)} {seen}")
-    place = Place(key, info, int(words[0]), length)
+    place = Place(key, info, int(words[0] or 0), length)
     shard.beside.setdefault(external.get("location", ""), []).append(place)
 
 

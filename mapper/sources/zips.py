@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,11 @@ def is_zip(start: bytes) -> bool:
     return start.startswith((MAGIC, EMPTY))
 
 
+_RAISED = (
+    zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, RuntimeError, OverflowError, struct.error,
+)  # fmt: skip
+
+
 @contextmanager
 def archive_errors(name: str) -> Iterator[None]:
     """What the standard library says against the archive `name`, as FormatError."""
@@ -29,7 +35,7 @@ def archive_errors(name: str) -> Iterator[None]:
         yield
     except FormatError:  # a ValueError too
         raise
-    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError, RuntimeError) as error:
+    except _RAISED as error:
         raise FormatError(f"{name}: a damaged zip file ({str(error).lower()}); download it again") from error
 
 

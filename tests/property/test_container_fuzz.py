@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save
 
 from mapper.errors import MapperError
 from mapper.sources import open_source
@@ -33,6 +35,13 @@ def written(save: Callable[..., None], *arguments: object, **arrays: object) -> 
 SAMPLES = {
     "stored.npz": written(np.savez, **ARRAYS),
     "deflated.npz": written(np.savez_compressed, **ARRAYS),
+    "model.safetensors": save({"a": torch.ones(2, 3), "b": torch.ones(2, dtype=torch.bfloat16)}, {"x": "y"}),
+    "zip.pt": written(
+        lambda held: torch.save({"model": {"a": torch.ones(2, 3), "b": torch.ones(2).half()}}, held)
+    ),
+    "legacy.pt": written(
+        lambda held: torch.save({"a": torch.ones(2, 3)}, held, _use_new_zipfile_serialization=False)
+    ),
     "array.npy": written(np.save, ARRAYS["c"]),
     "model.onnx": model(
         initialiser("a", [2], 1, held(9, bytes(8))), initialiser("b", [2], 7, held(7, b"\x01\xff\x02"))

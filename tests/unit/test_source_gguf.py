@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 import mapper
 from mapper import limits
 from mapper.checkpoint import Checkpoint
-from mapper.errors import FormatError, MapperError, SourceError
+from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError
 from mapper.sources import ggml, open_source
 from mapper.sources.gguf import shortest
 from tests.gguf_files import gguf_bytes, pairs, text
@@ -128,11 +128,17 @@ def test_both_versions_are_read(version: int, tmp_path: Path) -> None:
 def test_parts_of_a_model_are_one(tmp_path: Path) -> None:
     theirs, own = llama()
     names = list(theirs)
-    for at, (metadata, part) in enumerate([(METADATA, names[:5]), ({"split.no": 1}, names[5:])]):
+    first, second = {**METADATA, "split.count": 2}, {"split.no": 1, "split.count": 2}
+    for at, (metadata, part) in enumerate([(first, names[:5]), (second, names[5:])]):
         path = tmp_path / f"m-0000{at + 1}-of-00002.gguf"
         written(path, metadata, {name: theirs[name] for name in part})
-    read = opened(tmp_path)[1]
-    assert read.keys() == own.keys() and all(torch.equal(read[name], own[name]) for name in own)
+    for source in (tmp_path, tmp_path / "m-00001-of-00002.gguf", tmp_path / "m-00002-of-00002.gguf"):
+        read = opened(source)[1]
+        assert read.keys() == own.keys() and all(torch.equal(read[name], own[name]) for name in own)
+    (tmp_path / "m-00002-of-00002.gguf").rename(tmp_path / "second.gguf")
+    with pytest.raises(MissingSourceError, match="1 of 2 shards are missing"):
+        opened(tmp_path / "m-00001-of-00002.gguf")
+    assert "its name is not one of parts" in refusal(tmp_path / "second.gguf", SourceError)
 
 
 def test_several_types_are_given_as_one_that_holds_all(tmp_path: Path) -> None:

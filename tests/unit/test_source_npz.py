@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 import subprocess
 import sys
 import zipfile
@@ -17,6 +18,7 @@ from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError
 from mapper.sources import open_source
+from mapper.sources.zips import archive_errors
 
 NUMBERS = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?", "c8", "c16"]
 
@@ -184,6 +186,13 @@ def test_a_compressed_array_cannot_claim_more_than_it_can_become(tmp_path: Path)
     (tmp_path / "x.npz").write_bytes(data)
     assert "is said to become 2,147,483,648 bytes" in refusal(tmp_path / "x.npz")
     assert limits.DEFLATE_RATIO == 1032
+
+
+def test_whatever_the_standard_library_says_of_an_archive_names_the_file() -> None:
+    for error in (OverflowError("an offset beyond all files"), zipfile.BadZipFile("x"), struct.error("x")):
+        with pytest.raises(FormatError, match="x.npz: a damaged zip file") as caught, archive_errors("x.npz"):
+            raise error
+        assert caught.value.__cause__ is error
 
 
 def test_a_stored_array_is_not_read_before_it_is_used(tmp_path: Path) -> None:

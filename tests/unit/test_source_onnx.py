@@ -123,6 +123,8 @@ def test_what_lies_beside_must_be_there_and_long_enough(tmp_path: Path) -> None:
     )
     (tmp_path / "data").write_bytes(bytes(8))
     assert opened(path)[1]["a"].tolist() == [0, 0]
+    path.write_bytes(model(initialiser("a", [2], 1, beside("data", offset=""))))
+    assert opened(path)[1]["a"].tolist() == [0, 0]
     cases = {
         "ends at byte 9 of 'data', which has 8": beside("data", offset=1),
         "has 4 bytes beside the model where F32 [2] needs 8": beside("data", length=4),

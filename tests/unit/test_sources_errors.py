@@ -62,7 +62,9 @@ def test_an_object_of_no_known_kind_is_a_type_error(source: object) -> None:
     assert not isinstance(caught.value, mapper.MapperError)
 
 
-@pytest.mark.parametrize("name", ["x.bin", "x.pt", "x.safetensors", "x"])
+@pytest.mark.parametrize(
+    "name", ["x.bin", "x.pt", "x.safetensors", "x.npz", "x.npy", "x.gguf", "x.onnx", "x.msgpack", "x"]
+)
 def test_bytes_of_no_container_are_a_format_error_that_names_the_file(name: str, tmp_path: Path) -> None:
     for content in (b"", b"\x00" * 100, b"\xff" * 5000, b"PK\x03\x04" + bytes(80), b"PK\x05\x06" + bytes(18)):
         (tmp_path / name).write_bytes(content)
