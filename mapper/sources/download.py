@@ -307,7 +307,12 @@ _UNWRITABLE = (
 
 def _checked(name: str, what: str) -> str:
     """`name`, which comes from outside and becomes that of a file."""
-    if not 0 < len(name) <= NAME or not ALLOWED.issuperset(name) or name.startswith("."):
+    if (
+        not 0 < len(name) <= NAME
+        or not ALLOWED.issuperset(name)
+        or name.startswith(".")
+        or name.endswith(PARTIAL)
+    ):
         raise FormatError(f"{what} is {shorten(name)}, which is no name for a file in the cache")
     return name
 

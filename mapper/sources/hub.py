@@ -37,9 +37,13 @@ from mapper.sources.shards import Shard, joined
 
 PUNCTUATION = "-_."
 CONFIG = "config.json"
+# A file of such a name is the whole model, whatever else there is.
+WHOLE = (
+    "model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "model.npz", "model.gguf", "model.onnx",
+)  # fmt: skip
 UNNAMED = "name the one to read"  # how `choose` ends where it cannot
-# What a tensor takes in a header with its name, rounded up: one that is longer takes a second request.
-ENTRY_BYTES = 160
+ENTRY_BYTES = 90  # that a tensor takes in a header beside its name, rounded up
+TITLE_BYTES = 200  # that a header has besides its tensors; one that is longer takes a second request
 
 
 class Repo(NamedTuple):
@@ -87,14 +91,15 @@ def open_hub(name: str, purpose: str, revision: str | None, file: str | None = N
     With `file` that file of the repository holds the weights, else those that `choose` picks.
     """
     snapshot = find_snapshot(name, revision)
-    if snapshot is not None:
-        try:
-            return _open_snapshot(snapshot, _label(directory_name(snapshot), revision, file), file)
-        except SourceError:  # the cache may hold a part, such as the config alone
-            pass
-        except FormatError as error:
-            remedy = f"it is so in the cache; remove {snapshot.parent.parent} and run the command again"
-            raise FormatError(f"{name}: {error}; {remedy}") from error
+    cached = None if snapshot is None else _open_cached(snapshot, name, revision, file)
+    if snapshot is not None and cached is not None:
+        if file is not None or _is_surely_whole(snapshot):
+            return cached
+        if out_of_reach():
+            cached.notes.append(
+                "from the cache, which may not have all files of the model; the hub was not asked"
+            )
+            return cached
     _require_connection(name, "not in the cache" if snapshot is None else "only in part in the cache")
     with _client_errors(name, revision), _quiet():
         repo = _describe(name, revision)
@@ -102,6 +107,26 @@ def open_hub(name: str, purpose: str, revision: str | None, file: str | None = N
         if purpose == "weights":
             return _open_snapshot(_download(repo, choice), label, file)
         return _headers(repo, choice, label)
+
+
+def _open_cached(snapshot: Path, name: str, revision: str | None, file: str | None) -> Checkpoint | None:
+    """The checkpoint in the cache; None where its weights are not there, or not all of them."""
+    try:
+        return _open_snapshot(snapshot, _label(directory_name(snapshot), revision, file), file)
+    except SourceError:  # the cache may hold a part, such as the config alone
+        return None
+    except FormatError as error:
+        remedy = f"it is so in the cache; remove {snapshot.parent.parent} and run the command again"
+        raise FormatError(f"{name}: {error}; {remedy}") from error
+
+
+def _is_surely_whole(snapshot: Path) -> bool:
+    """Whether the names of the files show that none is missing.
+
+    One file by another name than the usual may be one of several, and arrays are as many as there are.
+    """
+    choice = choose(os.listdir(snapshot), "")
+    return choice.listing is not None or choice.files[0] in WHOLE or bool(sharded.numbered(choice.files))
 
 
 def _label(name: str, revision: str | None, file: str | None) -> str:
@@ -322,9 +347,10 @@ def _document(repo: Repo, file: str, limit: int) -> dict[str, Any]:
 
 
 def _remote_shard(repo: Repo, file: str, keys: list[str]) -> Shard:
-    """The table of one weight file on the hub. How many `keys` an index gives it says how long it may be."""
+    """The table of one weight file on the hub. The `keys` that an index gives it say how long it may be."""
     url, headers = _address(repo, file)
-    first = -(-(len(keys) + 4) * ENTRY_BYTES // BLOCK) * BLOCK if keys else START
+    guess = TITLE_BYTES + sum(map(len, keys)) + ENTRY_BYTES * len(keys)
+    first = -(-guess // BLOCK) * BLOCK if keys else START
     start, size = transfer.read_range(url, headers, 0, first)
     ranges = RangeFile(lambda at, end: transfer.read_range(url, headers, at, end)[0], size, start)
     return read_table(ranges, size, file, offsets=False)  # type: ignore[arg-type]

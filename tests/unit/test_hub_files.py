@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 from pathlib import Path
@@ -47,6 +48,38 @@ def test_one_of_several_files_is_named(serve: Serve, purpose: str) -> None:
     assert (len(hub.log) == asked) == (purpose == "weights")
     other = open_source("org/several@v1:a.safetensors", purpose=purpose)
     assert (other.source, list(other.tensors)) == ("org/several@v1:a.safetensors", ["a.weight"])
+
+
+def test_one_file_in_the_cache_is_not_taken_for_the_model(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"config.json": CONFIG, "model.fp16.safetensors": SECOND, "model.safetensors": FIRST}
+    hub = serve({"org/variants": files})
+    open_source("org/variants:model.fp16.safetensors", purpose="weights")
+    assert list(open_source("org/variants", purpose="headers").tensors) == ["a.weight"]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    offline = open_source("org/variants", purpose="weights")
+    assert list(offline.tensors) == ["b.weight"]
+    assert "from the cache, which may not have all files of the model" in offline.notes[-1]
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    assert list(open_source("org/variants", purpose="weights").tensors) == ["a.weight"]
+    asked = len(hub.log)
+    assert not open_source("org/variants", purpose="weights").notes
+    assert len(hub.log) == asked
+
+
+def test_arrays_in_the_cache_are_compared_with_the_listing(serve: Serve, tmp_path: Path) -> None:
+    files = {}
+    for name in ("a", "b", "c"):
+        buffer = io.BytesIO()
+        np.save(buffer, np.zeros((3, 4), np.float32))
+        files[f"{name}.npy"] = buffer.getvalue()
+    hub = serve({"org/arrays": files})
+    assert list(open_source("org/arrays", purpose="weights").tensors) == ["a", "b", "c"]
+    (pointer,) = (tmp_path / "cache").glob("models--org--arrays/snapshots/*/b.npy")
+    pointer.unlink()
+    assert list(open_source("org/arrays", purpose="weights").tensors) == ["a", "b", "c"]
+    assert hub.sent(".npy") == len(files["a.npy"])  # all three are one blob
 
 
 def test_a_file_that_is_not_there_is_told_from_those_that_are(serve: Serve) -> None:
