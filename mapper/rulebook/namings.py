@@ -14,7 +14,7 @@ KIND = "namings"
 NUMBER = "{n}"  # in a pattern: any index; the first of them is the layer's
 PART = "{e}"  # in a target: the number of one of the tensors that are stacked in this one
 # How a tensor was arranged, and what the value says.
-ARRANGEMENTS = ("pairs", "thirds", "transposed", "plus", "negative_exp", "flat_axis")
+ARRANGEMENTS = ("pairs", "thirds", "transposed", "plus", "negative_exp", "flat_axis", "row")
 SETTINGS = ("value", "length", "absent", "metadata", "map", "group", "bent")
 
 

@@ -197,10 +197,12 @@ _ARRANGEMENTS: dict[str, Callable[[Any, Any], Any]] = {
     "plus": lambda added, tensor: tensor - added,
     "negative_exp": lambda _, tensor: (-tensor).log(),  # what was stored as -exp(x), back to x
     "flat_axis": lambda _, tensor: tensor.unsqueeze(1),
+    "row": lambda _, tensor: tensor.reshape(1, -1),  # one row, stored as a vector
 }
 _SHAPES: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
     "transposed": lambda shape: shape[::-1] if len(shape) == 2 else shape,
     "flat_axis": lambda shape: (*shape[:1], 1, *shape[1:]),
+    "row": lambda shape: (1, math.prod(shape)),
 }
 
 
