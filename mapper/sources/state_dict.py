@@ -15,6 +15,7 @@ from mapper.sources.shards import Shard, check_name, check_shape
 WRAPPERS = (
     "state_dict",
     "model_state_dict",
+    "model_state",
     "model",
     "module",
     "net",

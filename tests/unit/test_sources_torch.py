@@ -108,6 +108,7 @@ WRAPPED: dict[str, tuple[Callable[[dict[str, Any]], Any], list[str], list[str]]]
         ["x.pt: the tensors are those under 'state_dict'; not read: 'epoch', 'hyper_parameters'"],
     ),
     "twice": (lambda state: {"model": {"state_dict": state}}, ["w", "b"], ["x.pt: the tensors are those under 'model.state_dict'"]),
+    "beside an optimizer": (lambda state: {"model_state": state, "step": 3}, ["w", "b"], ["x.pt: the tensors are those under 'model_state'; not read: 'step'"]),
     "two models": (lambda state: {"generator": state, "judge": state}, ["generator.w", "generator.b", "judge.w", "judge.b"], []),
     "optimizer": (lambda state: {"state": {0: state}, "param_groups": [{"lr": 0.1}]}, ["state.0.w", "state.0.b"], []),
     "with other values": (lambda state: {**state, "step": 3, "name": "x", "default": defaultdict(list)}, ["w", "b"], []),
