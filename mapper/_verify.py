@@ -198,10 +198,11 @@ def _from_transformers(architecture: Architecture, found: Verification) -> nn.Mo
     kind = getattr(transformers, name, None)
     if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
         return f"transformers {transformers.__version__} has no class {shorten(name)}"
-    folder = Path(checkpoint.weights[0]).parent
+    file = Path(checkpoint.weights[0])
+    options = {"gguf_file": file.name} if checkpoint.container == "gguf" else {}
     try:
         model = kind.from_pretrained(
-            folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
+            file.parent, attn_implementation="eager", dtype=torch.float32, local_files_only=True, **options
         )
     except Exception as error:  # whatever stops the reference is a note, not our failure
         return f"transformers cannot load it: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}"
