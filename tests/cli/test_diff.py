@@ -89,6 +89,11 @@ def test_colours_are_for_terminals_unless_forced(
     assert "\x1b" not in capsys.readouterr().out
 
 
+def test_colours_that_are_forced_reach_a_pipe(pair: list[str], capsys: Captured) -> None:
+    main(["diff", *pair, "--color", "always"])
+    assert "\x1b[32m+ new" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("damage", ["missing", "cut", "not weights", "a manifest for --values"])
 def test_a_side_that_cannot_be_read_is_one_line(damage: str, tmp_path: Path, capsys: Captured) -> None:
     good, bad = write_bert(tmp_path / "bert"), tmp_path / "other.safetensors"
