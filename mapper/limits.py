@@ -36,6 +36,10 @@ PACKAGE_DEPTH = 6  # folders below an installed package where models are looked 
 PACKAGE_ENTRIES = 50_000  # files and folders looked at there
 HUB_NAME_CHARACTERS = 96  # the hub's own limit on each part of an id
 HUB_REVISION_CHARACTERS = 255
+HUB_TAG_CHARACTERS = 128  # of what the hub names the content of a file by; a SHA-256 has 64
+REMOTE_BYTES = (
+    2**28
+)  # of one remote file that are fetched to read its header; the longest header and a pickle fit in
 INLINE_BYTES = 4_096  # of one bytes object or integer inside JSON; a longer one is stored as a tensor
 INLINE_CHARACTERS = 65_536  # of one string there
 NESTED = 48  # levels in one part of a stored structure; json refuses under 1,000, deeper values are split into parts

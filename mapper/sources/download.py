@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from mapper import limits
 from mapper._progress import Transfer, note, showing
 from mapper._units import in_bytes
 from mapper.errors import FormatError, MapperError, SourceError, shorten
@@ -32,7 +33,6 @@ LOCK_SECONDS = 2.0  # until it is said that another process fetches the same fil
 ROOM = 2**24  # bytes that are left free
 SHA256 = 64  # hexadecimal digits: what the hub names large files by
 HASHED = 2**20  # bytes read at once of what is here already
-NAME = 128  # characters of a tag that becomes the name of a file
 ALLOWED = frozenset(string.ascii_letters + string.digits + "-_.")
 PLAIN_LIMIT = 50_000_000_000  # bytes; the hub sends longer files by its own protocol alone
 
@@ -71,7 +71,8 @@ class Download:
                 self._check_room(list(blobs.values()))
                 self._get(list(blobs.values()))
                 for entry in remote:
-                    self._link(entry)
+                    with _locked(self.folder.name, entry):
+                        self._link(entry)
 
     def finish(self) -> Path:
         """Let the branch or tag name the snapshot, and return its folder."""
@@ -215,7 +216,7 @@ class Download:
         if pointer.is_file() and pointer.stat().st_size == entry.size:
             return
         pointer.parent.mkdir(parents=True, exist_ok=True)
-        fresh = pointer.with_name(f"{pointer.name}.{os.getpid()}{PARTIAL}")
+        fresh = pointer.with_name(pointer.name + PARTIAL)
         with suppress(FileNotFoundError):
             fresh.unlink()
         try:
@@ -308,7 +309,7 @@ _UNWRITABLE = (
 def _checked(name: str, what: str) -> str:
     """`name`, which comes from outside and becomes that of a file."""
     if (
-        not 0 < len(name) <= NAME
+        not 0 < len(name) <= limits.HUB_TAG_CHARACTERS
         or not ALLOWED.issuperset(name)
         or name.startswith(".")
         or name.endswith(PARTIAL)

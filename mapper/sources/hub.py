@@ -352,5 +352,5 @@ def _remote_shard(repo: Repo, file: str, keys: list[str]) -> Shard:
     guess = TITLE_BYTES + sum(map(len, keys)) + ENTRY_BYTES * len(keys)
     first = -(-guess // BLOCK) * BLOCK if keys else START
     start, size = transfer.read_range(url, headers, 0, first)
-    ranges = RangeFile(lambda at, end: transfer.read_range(url, headers, at, end)[0], size, start)
+    ranges = RangeFile(lambda at, end: transfer.read_range(url, headers, at, end)[0], size, start, file)
     return read_table(ranges, size, file, offsets=False)  # type: ignore[arg-type]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
+from mapper import limits
+from mapper.errors import FormatError
+
 BLOCK = 2**12  # bytes; what is kept or fetched together
 START = 2**16  # bytes of the first range; most headers fit in
 AHEAD = 2**14  # bytes fetched at least
@@ -18,8 +21,11 @@ class RangeFile(io.RawIOBase):
     header of some megabytes read in small steps would take a request for each of them.
     """
 
-    def __init__(self, fetch: Callable[[int, int], bytes], size: int, start: bytes = b""):
+    def __init__(
+        self, fetch: Callable[[int, int], bytes], size: int, start: bytes = b"", name: str = "a remote file"
+    ):
         super().__init__()
+        self.name = name
         self._fetch = fetch
         self._size = size
         self._position = 0
@@ -56,17 +62,32 @@ class RangeFile(io.RawIOBase):
         return data[start - numbers[0] * BLOCK : end - numbers[0] * BLOCK]
 
     def _load(self, first: int, last: int) -> None:
-        """Fetch the blocks from `first` to `last` that are not here yet, in one request."""
-        absent = [number for number in range(first, last + 1) if number not in self._blocks]
-        if not absent:
-            return
-        first, last = self._widened(absent[0], absent[-1])
+        """Fetch the blocks from `first` to `last` that are not here yet: in one request, if none of them is."""
+        self._check(last - first)
+        number = first
+        while number <= last:
+            end = number
+            while end <= last and end not in self._blocks:
+                end += 1
+            if end > number:
+                self._get(*self._widened(number, end - 1))
+            number = end + 1
+
+    def _get(self, first: int, last: int) -> None:
         start, end = first * BLOCK, min((last + 1) * BLOCK, self._size)
+        self._check(len(self._blocks) + last - first)
         data = self._fetch(start, end)
         if len(data) != end - start:
             raise OSError(f"{len(data):,} bytes came where {end - start:,} were asked for")
         self._fetched = end
         self._keep(first, data)
+
+    def _check(self, blocks: int) -> None:
+        if BLOCK * blocks > limits.REMOTE_BYTES:
+            raise FormatError(
+                f"{self.name}: its header takes more than the {limits.REMOTE_BYTES:,} bytes that are fetched of a "
+                "remote file for that; download it and give its path"
+            )
 
     def _widened(self, first: int, last: int) -> tuple[int, int]:
         """The blocks from `first` to `last` and some more, none of which is here yet."""

@@ -283,6 +283,7 @@ def test_a_download_that_is_killed_leaves_nothing_that_passes_for_whole(
     hub.log.clear()
     assert len(open_source("org/small", purpose="weights").weights) == 3
     assert hub.sent(name) == len(SHARDS[name]) - kept
+    assert not list(cache.rglob("*.incomplete"))
 
 
 HOSTILE = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import struct
 import time
 
 import pytest
@@ -179,3 +180,25 @@ def test_a_config_of_a_gigabyte_is_not_fetched(serve: Serve, monkeypatch: pytest
     with pytest.raises(FormatError, match=r"config\.json: 500,0\d\d bytes, at most 1,000 are read"):
         open_source("org/small", purpose="headers")
     assert hub.sent(FILE) == 0
+
+
+def test_a_directory_of_a_gigabyte_is_not_fetched(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive says how long its directory is, and the server how long the archive."""
+    from mapper import limits
+
+    monkeypatch.setattr(limits, "REMOTE_BYTES", 200_000)
+    size = 600_000
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, size, 4, 0)
+    hub = serve({"org/zip": {"pytorch_model.bin": b"PK\3\4" + bytes(size) + end}})
+    with pytest.raises(
+        FormatError, match=r"pytorch_model\.bin.*more than the 200,000 bytes that are fetched"
+    ):
+        open_source("org/zip", purpose="headers")
+    assert hub.sent("pytorch_model.bin") < 200_000
+
+
+def test_a_read_of_all_of_an_exabyte_is_refused_at_once() -> None:
+    from mapper.sources.remote import RangeFile
+
+    with pytest.raises(FormatError, match=r"x\.bin: its header takes more than the 268,435,456 bytes"):
+        RangeFile(lambda start, end: bytes(end - start), 10**18, name="x.bin").read()
