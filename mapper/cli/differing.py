@@ -44,7 +44,8 @@ def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: boo
     with working("comparing"):
         found = mapper.diff(a, b, values=values)
         text = json.dumps(found.as_dict(), allow_nan=False) if as_json else _text(found, color)
-    click.echo(text, color=True)  # colours are settled above; click would take them out of a pipe, "always" or not
+    # whether there are colours is settled: click would take them out of a pipe, also where they are forced
+    click.echo(text, color=True)
     return DIFFERS if exit_code and not found.equal else 0
 
 
