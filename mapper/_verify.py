@@ -199,7 +199,7 @@ def _from_transformers(architecture: Architecture, found: Verification) -> nn.Mo
     if not isinstance(kind, type) or not issubclass(kind, transformers.PreTrainedModel):
         return f"transformers {transformers.__version__} has no class {shorten(name)}"
     file = Path(checkpoint.weights[0])
-    options = {"gguf_file": file.name} if checkpoint.container == "gguf" else {}
+    options: dict[str, Any] = {"gguf_file": file.name} if checkpoint.container == "gguf" else {}
     try:
         model = kind.from_pretrained(
             file.parent, attn_implementation="eager", dtype=torch.float32, local_files_only=True, **options

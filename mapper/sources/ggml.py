@@ -34,6 +34,7 @@ TYPES = {
     28: Type("F64", 1, 8, "F64"), 29: Type("IQ1_M", 256, 56), 30: Type("BF16", 1, 2, "BF16"), 34: Type("TQ1_0", 256, 54),
     35: Type("TQ2_0", 256, 66), 39: Type("MXFP4", 32, 17),
 }  # fmt: skip
+ROW = 1_024  # blocks dequantised in one step, of which the package makes sixteen at a time
 PACKAGE = "checkpoint-mapper[gguf]"
 
 
@@ -94,12 +95,26 @@ def _unpacked(stored: Stored, piece: memoryview, name: str) -> Any:
             f"pip install '{PACKAGE}'"
         ) from error
     try:
-        blocks = np.frombuffer(piece, np.uint8).reshape(-1, stored.kind.bytes)
+        found, kind, at = (
+            np.empty(math.prod(stored.shape), np.float32),
+            GGMLQuantizationType[stored.kind.name],
+            0,
+        )
         with np.errstate(all="ignore"):  # a scale may be no number, as in any file of floats
-            found = dequantize(blocks, GGMLQuantizationType[stored.kind.name])
+            for rows in _rows(np.frombuffer(piece, np.uint8), stored.kind.bytes):
+                some = dequantize(rows, kind).reshape(-1)
+                found[at : at + some.size] = some
+                at += some.size
     except (KeyError, NotImplementedError) as error:
         raise SourceError(
             f"{name}: {shorten(stored.name)} is of {stored.kind.name}, which the installed gguf does not unpack; "
             f"pip install -U '{PACKAGE}'"
         ) from error
-    return np.ascontiguousarray(found, dtype=np.float32).reshape(-1)
+    return found
+
+
+def _rows(data: Any, size: int) -> list[Any]:
+    """The blocks of `size` bytes in long rows, and what is left in a short one: the package takes 16 rows at a time."""
+    whole, step = len(data) // (size * ROW) * size * ROW, 16 * size * ROW
+    rows = [data[start : min(start + step, whole)].reshape(-1, size * ROW) for start in range(0, whole, step)]
+    return [*rows, data[whole:].reshape(1, -1)] if whole < len(data) else rows

@@ -214,6 +214,15 @@ def test_blocks_are_dequantised(kind: int, tmp_path: Path) -> None:
     assert ggml.TYPES[kind].name in checkpoint.notes[0]
 
 
+@pytest.mark.parametrize("rows", [1, ggml.ROW, ggml.ROW + 1, 16 * ggml.ROW, 17 * ggml.ROW + 5])
+def test_any_number_of_blocks_is_dequantised(rows: int, tmp_path: Path) -> None:
+    package = pytest.importorskip("gguf")
+    blocks = np.random.default_rng(0).integers(0, 60, (rows, 20), np.uint8)
+    path = written(tmp_path / "x.gguf", METADATA, {"output.weight": blocks}, kinds={"output.weight": 3})
+    expected = package.quants.dequantize(blocks.reshape(1, -1), package.GGMLQuantizationType.Q4_1)
+    assert np.array_equal(opened(path)[1]["lm_head.weight"].numpy().reshape(-1), expected[0], equal_nan=True)
+
+
 def test_quantised_weights_are_close_to_what_they_were(tmp_path: Path) -> None:
     package = pytest.importorskip("gguf")
     values = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
