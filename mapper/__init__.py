@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UnsupportedLeaf,
     )
     from mapper.report import Report
+    from mapper.weights.converting import Conversion, convert
     from mapper.weights.differing import Diff, diff
     from mapper.weights.leaves import default_load_leaf, default_save_leaf
     from mapper.weights.loading import load_weights
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArchitectureError",
     "CachedModel",
+    "Conversion",
     "Diff",
     "FlowError",
     "FormatError",
@@ -66,6 +68,7 @@ __all__ = [
     "attributes",
     "build",
     "cached_models",
+    "convert",
     "default_load_leaf",
     "default_save_leaf",
     "diff",
@@ -112,6 +115,8 @@ _HOMES = {
     "default_save_leaf": "mapper.weights.leaves",
     "load_tree": "mapper.weights.pytrees",
     "save_tree": "mapper.weights.pytrees",
+    "Conversion": "mapper.weights.converting",
+    "convert": "mapper.weights.converting",
     "Diff": "mapper.weights.differing",
     "diff": "mapper.weights.differing",
 }

@@ -31,6 +31,15 @@ class TensorInfo(NamedTuple):
         return count
 
 
+class Span(NamedTuple):
+    """Where the bytes of a tensor stand in a local file as safetensors would have them: in row order, little-endian."""
+
+    path: str
+    start: int
+    stamp: tuple[int, ...]  # of the file when its header was read
+    info: TensorInfo  # what the bytes are there, whatever a later stage makes of them
+
+
 @dataclass
 class Checkpoint:
     """Names, shapes and dtypes of a checkpoint, its config, and a way to its bytes.
@@ -55,6 +64,10 @@ class Checkpoint:
     hidden: list[str] = field(
         default_factory=list
     )  # tensors that `read` gives and that are no states: of an `aux`
+    where: Callable[[str], Span | None] = lambda name: (
+        None
+    )  # of tensors whose bytes can be copied without being read
+    metadata: dict[str, str] = field(default_factory=dict)  # texts in the header of a safetensors file
     document: dict[str, Any] | None = None  # of what mapper saved: `mapper.sources.saved` says what is in it
 
     @property

@@ -14,6 +14,7 @@ import mapper
 from mapper.cli.building import build
 from mapper.cli.commands import generate, inspect, verify
 from mapper.cli.completion import COMPLETE, completion
+from mapper.cli.converting import convert
 from mapper.cli.differing import diff
 from mapper.cli.listing import list_models
 from mapper.cli.options import Group
@@ -35,6 +36,7 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's err
     mapper generate distilbert-base-uncased -o model.py
     mapper verify   distilbert-base-uncased
     mapper diff     distilbert-base-uncased ./fine-tuned
+    mapper convert  model.gguf model.safetensors
     mapper list
     """,
 )
@@ -47,7 +49,7 @@ def app() -> None:
     """
 
 
-for command in (inspect, build, generate, verify, diff, list_models, rules, completion):
+for command in (inspect, build, generate, verify, diff, convert, list_models, rules, completion):
     app.add_command(command)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mapper import limits
-from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.checkpoint import Checkpoint, Span, TensorInfo
 from mapper.errors import FormatError, listed, shorten
 from mapper.sources.documents import is_printable_text
 
@@ -115,7 +115,7 @@ def joined(
         config = complete(shards) or config
     for shard in shards:
         if shard.path is None:  # a remote model's header names what lies beside it
-            shard.tensors.update({place.key: place.info for part in shard.beside.values() for place in part})
+            _enter_beside(shard)
     tensors = dict(shards[0].tensors)
     for shard in shards[1:]:
         twice = tensors.keys() & shard.tensors.keys()
@@ -132,21 +132,43 @@ def joined(
     checkpoint = Checkpoint(source, shards[0].container, tensors, config)
     checkpoint.notes = list(dict.fromkeys([*notes, *(note for shard in shards for note in shard.notes)]))
     checkpoint.foreign = list(dict.fromkeys(name for shard in shards for name in shard.foreign))
+    checkpoint.metadata = {
+        key: text for shard in shards for key, text in shard.metadata.items() if type(text) is str
+    }
     paths = [shard.path for shard in shards if shard.path is not None]
     if len(paths) == len(shards):
         checkpoint.weights = paths
-        checkpoint.read = lambda names: read(shards, names)
+        homes = {name: shard for shard in shards for name in shard.tensors}
+        checkpoint.read = lambda names: read(homes, names)
+        checkpoint.where = lambda name: where(homes.get(name), name)
     if document is not None:
         saved.apply(checkpoint, document)
     return checkpoint
 
 
-def read(shards: list[Shard], names: Iterable[str]) -> dict[str, torch.Tensor]:
-    """The named tensors, memory-mapped, in the order of `names`."""
+def _enter_beside(shard: Shard) -> None:
+    for place in (place for part in shard.beside.values() for place in part):
+        if place.key in shard.tensors:
+            raise FormatError(f"{shard.name}: two initialisers have the name {shorten(place.key)}")
+        shard.tensors[place.key] = place.info
+
+
+def read(homes: Mapping[str, Shard], names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """The named tensors, memory-mapped, in the order of `names`; `homes` says in which file each is."""
     from mapper.sources.storage import map_tensors
 
     wanted = list(names)
+    by_shard: dict[int, list[str]] = {}
+    for name in wanted:
+        by_shard.setdefault(id(homes[name]), []).append(name)
     found: dict[str, torch.Tensor] = {}
-    for shard in shards:
-        found.update(map_tensors(shard, [name for name in wanted if name in shard.tensors]))
+    for here in by_shard.values():
+        found.update(map_tensors(homes[here[0]], here))
     return {name: found[name] for name in wanted}
+
+
+def where(shard: Shard | None, name: str) -> Span | None:
+    """Where the tensor's bytes stand as they are; None where they must be read to be had."""
+    if shard is None or shard.path is None or name in shard.decoded or name in shard.strides:
+        return None
+    return Span(shard.path, shard.offsets[name], shard.stamp, shard.tensors[name])

@@ -36,7 +36,8 @@ def archive_errors(name: str) -> Iterator[None]:
     except FormatError:  # a ValueError too
         raise
     except _RAISED as error:
-        raise FormatError(f"{name}: a damaged zip file ({str(error).lower()}); download it again") from error
+        why = shorten(str(error).lower(), 200)[1:-1]  # it may quote a name of thousands of bytes
+        raise FormatError(f"{name}: a damaged zip file ({why}); download it again") from error
 
 
 def open_records(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:

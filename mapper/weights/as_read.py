@@ -26,7 +26,10 @@ def as_read(checkpoint: Checkpoint) -> tuple[Checkpoint, Origin]:
     words = {new: old for old, new in rename_table(architecture).items()} if architecture else {}
     keys = {_renamed(name, words): owner for name, owner in table.items()}
     tensors = {key: checkpoint.tensors[owner] for key, owner in keys.items()}
-    return replace(checkpoint, config=config, tensors=tensors, read=_reader(checkpoint, keys)), origin
+    read, where = _reader(checkpoint, keys), checkpoint.where
+    named = replace(checkpoint, config=config, tensors=tensors, read=read)
+    named.where = lambda name: where(keys.get(name, name))
+    return named, origin
 
 
 def _architecture(document: Mapping[str, Any], source: str) -> Architecture | None:

@@ -8,7 +8,6 @@ for a tensor whose bytes are not in row order on the CPU already.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -17,9 +16,9 @@ import torch
 from mapper import limits
 from mapper.errors import MapperError, UnsupportedLeaf
 from mapper.weights.arrays import raw_bytes
-from mapper.weights.placement import LINE, in_order
+from mapper.weights.headers import PIECE, Entry, header, write_all
+from mapper.weights.placement import in_order
 
-PIECE = 2**25  # bytes copied, and bytes written, at a time
 # Names of the format that torch and safetensors read back; all other types go as bytes, with their name beside them.
 NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -68,23 +67,20 @@ def write_tensors(file: BinaryIO, tensors: Mapping[str, torch.Tensor], metadata:
 def _header(
     tensors: Mapping[str, torch.Tensor], placed: Iterable[str], start: int, metadata: Mapping[str, str]
 ) -> bytes:
-    spans, position = {}, 0
-    for name in placed:
-        spans[name] = [position, position + tensors[name].nbytes]
-        position = spans[name][1]
-    entries: dict[str, Any] = {"__metadata__": dict(metadata)}
-    for name, tensor in tensors.items():
-        known = NAMES.get(tensor.dtype)
-        shape = [tensor.nbytes] if known is None else list(tensor.shape)
-        entries[name] = {"dtype": known or "U8", "shape": shape, "data_offsets": spans[name]}
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * ((start - len(text) - 8) % LINE)
-    if len(text) > limits.HEADER_BYTES:
+    entries = {name: _entry(tensor) for name, tensor in tensors.items()}
+    text = header(entries, placed, start, metadata)
+    if len(text) - 8 > limits.HEADER_BYTES:
         raise MapperError(
-            f"what is to be saved beside the tensors takes {len(text):,} bytes of JSON, and {limits.HEADER_BYTES:,} "
+            f"what is to be saved beside the tensors takes {len(text) - 8:,} bytes of JSON, and {limits.HEADER_BYTES:,} "
             "may stand in one header; put long lists of numbers into arrays, or save into a folder"
         )
-    return len(text).to_bytes(8, "little") + text
+    return text
+
+
+def _entry(tensor: torch.Tensor) -> Entry:
+    known = NAMES.get(tensor.dtype)
+    shape = [tensor.nbytes] if known is None else list(tensor.shape)
+    return Entry(known or "U8", shape, tensor.nbytes)
 
 
 def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -102,8 +98,4 @@ def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _write(file: BinaryIO, raw: torch.Tensor) -> None:
-    view = memoryview(raw.numpy().data)
-    for start in range(0, len(view), PIECE):
-        part = view[start : start + PIECE]
-        while len(part):  # an unbuffered file may take less
-            part = part[file.write(part) :]
+    write_all(file, memoryview(raw.numpy().data))

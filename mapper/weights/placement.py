@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-LINE = 64  # bytes of a cache line; torch's own memory starts at a multiple of it
+from mapper.weights.headers import LINE as LINE
 
 
 def residue(tensor: torch.Tensor) -> int:

@@ -21,8 +21,9 @@ from typing import Any, BinaryIO
 from mapper import limits
 from mapper.errors import FormatError, MapperError
 from mapper.weights.arrays import raw_bytes
-from mapper.weights.container import PIECE, pieces
+from mapper.weights.container import pieces
 from mapper.weights.containers import Step, step_of
+from mapper.weights.headers import PIECE
 from mapper.weights.leaves import LeafWriter
 from mapper.weights.plain import shorten_json
 

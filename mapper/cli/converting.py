@@ -1,0 +1,59 @@
+"""`mapper convert`."""
+
+from __future__ import annotations
+
+import click
+
+from mapper.cli import options
+from mapper.cli.building import DTYPES
+from mapper.cli.options import Command
+from mapper.report.words import counted, in_bytes, printable
+
+SHOWN = 4  # files whose names are printed
+
+
+@click.command(
+    cls=Command,
+    examples="""
+    mapper convert pytorch_model.bin model.safetensors
+    mapper convert ./checkpoint ./split --shard-size 5GB
+    mapper convert model.gguf ./plain --dtype bfloat16
+    mapper convert distilbert-base-uncased arrays.npz
+    """,
+)
+@options.source
+@click.argument("out", metavar="OUT", shell_complete=options.complete_files)
+@click.option(
+    "--dtype", type=click.Choice(DTYPES), help="Cast floats of 16 bits and more; overflow is an error."
+)
+@click.option(
+    "--shard-size", metavar="SIZE", help="Split a folder's weights into files of at most this, as in 5GB."
+)
+@click.option("--overwrite", is_flag=True, help="Replace OUT, or the weights and the config in that folder.")
+@options.revision
+@options.quiet
+def convert(
+    source: str,
+    out: str,
+    dtype: str | None,
+    shard_size: str | None,
+    overwrite: bool,
+    revision: str | None,
+    quiet: bool,
+) -> None:
+    """Write the tensors of any SRC as safetensors or npz: a .safetensors or .npz file, or a folder with its config.
+
+    Nothing is at OUT before all of it is. No more than one tensor is in memory at a time.
+    """
+    import mapper
+
+    done = mapper.convert(
+        source, out, dtype=dtype, shard_size=shard_size, overwrite=overwrite, revision=revision
+    )
+    if quiet:
+        return
+    for note in done.notes:
+        click.echo(printable(note, limit=400))
+    more = len(done.files) - SHOWN
+    files = ", ".join(done.files[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    click.echo(f"wrote {done.path}: {counted(done.tensors, 'tensor')}, {in_bytes(done.size)} ({files})")
