@@ -13,10 +13,11 @@ import os
 import shutil
 import string
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from mapper import limits
@@ -245,20 +246,48 @@ class _Stopped(Exception):
 def in_parallel(
     action: Callable[[Item], Result], items: list[Item], count: int, stop: Callable[[], None] = lambda: None
 ) -> list[Result]:
-    """What `action` returns for each item. After the first failure no other is begun, and `stop` is called."""
-    pool = ThreadPoolExecutor(max(1, min(count, len(items))))
+    """What `action` returns for each item. After the first failure no other is begun, and `stop` is called.
+
+    The threads are daemons, unlike those of a pool: an interrupt does not wait for a server that has fallen silent.
+    """
+    results: dict[int, Result] = {}
+    waiting = deque(enumerate(items))
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            while (next_one := _taken(waiting)) is not None:
+                number, item = next_one
+                results[number] = action(item)
+            ended.put(None)
+        except BaseException as error:
+            ended.put(error)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(count, len(items)))]
+    for thread in threads:
+        thread.start()
+    first = None
     try:
-        pending = [pool.submit(action, item) for item in items]
-        done, _ = wait(pending, return_when=FIRST_EXCEPTION)
-        for failed in (future.exception() for future in done):
-            if failed is not None and not isinstance(failed, _Stopped):
-                raise failed
-        return [future.result() for future in pending]
-    except BaseException:
+        for _ in threads:
+            failed = ended.get()
+            if failed is not None and (first is None or isinstance(first, _Stopped)):
+                first = failed
+                waiting.clear()
+                stop()
+    except BaseException:  # an interrupt
+        waiting.clear()
         stop()
         raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    if first is not None:
+        raise first
+    return [results[number] for number in range(len(items))]
+
+
+def _taken(waiting: deque[Item]) -> Item | None:
+    try:
+        return waiting.popleft()
+    except IndexError:
+        return None
 
 
 @contextmanager

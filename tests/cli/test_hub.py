@@ -162,6 +162,19 @@ def test_an_interrupted_download_is_gone_on_with(hub: Hub, tmp_path: Path) -> No
     assert any(request.range == f"bytes={kept}-" for request in hub.log)
 
 
+def test_an_interrupt_does_not_wait_for_a_silent_server(hub: Hub, tmp_path: Path) -> None:
+    hub.faults = {"model.safetensors": [Fault(pause=30, piece=10_000)]}
+    process = run("-m", "mapper", "build", REPO)
+    parts = list[Path]()
+    while process.poll() is None and not (parts and parts[0].stat().st_size):
+        parts = list((tmp_path / "cache").glob(f"*/blobs/{'?' * 64}.incomplete"))
+        time.sleep(0.005)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == ("", "interrupted\n") and process.returncode == 130
+    assert time.monotonic() - start < 10
+
+
 def test_two_processes_at_once_fetch_a_file_once(hub: Hub) -> None:
     hub.faults = {"model.safetensors": [Fault(pause=0.05, piece=2_000)]}
     both = [run("-c", FETCH, REPO) for _ in range(2)]

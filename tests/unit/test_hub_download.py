@@ -254,6 +254,28 @@ def test_a_damaged_file_in_the_cache_says_where_it_is(serve: Serve, cache: Path)
         open_source("org/small", purpose="weights")
 
 
+def test_the_first_failure_is_the_one_that_is_told_and_nothing_is_begun_after_it() -> None:
+    begun: list[int] = []
+    stopped = threading.Event()
+
+    def act(number: int) -> int:
+        begun.append(number)
+        if number == 1:
+            raise IndexError("a bug")
+        if number == 0:
+            stopped.wait(10)
+            raise download._Stopped
+        return number
+
+    with pytest.raises(IndexError, match="a bug"):
+        download.in_parallel(act, [0, 1, *range(2, 50)], 2, stopped.set)
+    assert begun == [0, 1]
+    assert download.in_parallel(lambda number: -number, list(range(50)), 8) == [
+        -number for number in range(50)
+    ]
+    assert download.in_parallel(act, [], 8) == []
+
+
 PROGRAM = "import sys; from mapper.sources import open_source; open_source(sys.argv[1], purpose='weights')"
 
 
