@@ -8,17 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mapper.errors import MapperError, RuleError
+from mapper.errors import MapperError, RuleError, shorten
 from mapper.rulebook.examples import check_example, header, is_near_miss
 from mapper.rulebook.families import Example, Family, read_family
 from mapper.rulebook.flows import continued, read_flow
+from mapper.rulebook.namings import KIND, NAMING, naming_documents, read_naming
 from mapper.rulebook.strict import Document, load_yaml
+from mapper.rulebook.trees import TREE, read_tree
 from mapper.rulebook.vocabulary import read_vocabulary
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
 
-_KINDS = {"family": "families", "flow": "flows", "vocabulary": "vocabulary"}
+_KINDS = {"family": "families", "flow": "flows", "vocabulary": "vocabulary", NAMING: KIND, TREE: KIND}
 
 
 @dataclass
@@ -26,7 +28,7 @@ class FileCheck:
     """What was found in one rule file."""
 
     file: str
-    kind: str  # "families", "flows" or "vocabulary"
+    kind: str  # "families", "flows", "vocabulary" or "namings"
     name: str
     problems: list[str] = field(default_factory=list)
     examples: int = 0
@@ -62,6 +64,37 @@ def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
     return kinds[0], document
 
 
+def check_naming(document: Document) -> tuple[int, list[str]]:
+    """The number of examples of a naming file, and which of them are not as it says."""
+    from mapper.sources.renaming import example_name
+    from mapper.sources.trees import SLASH, torch_name
+
+    if TREE in document.data:
+        tree = read_tree(document)
+        examples = [
+            (name, torch_name(tree, name.split(SLASH)), wanted)
+            for example in tree.examples
+            for name, wanted in example.get("names", {}).items()
+        ]
+    else:
+        naming = read_naming(document, naming_documents())
+        examples = [
+            (name, example_name(naming, name), wanted)
+            for example in naming.examples
+            for name, wanted in example.get("names", {}).items()
+        ]
+    problems = [
+        f"{document.label}: {shorten(name)} becomes {shorten(found)}, and the example says {shorten(str(wanted))}"
+        for name, found, wanted in examples
+        if found != wanted
+    ]
+    if not examples and (
+        TREE in document.data or naming.architectures
+    ):  # what others extend has none of its own
+        problems = [f"{document.label}: no example"]
+    return len(examples), problems
+
+
 class _Checker:
     """Checks files of one rule set; what concerns all of them is found out once."""
 
@@ -70,13 +103,15 @@ class _Checker:
 
     def file(self, kind: str, document: Document) -> FileCheck:
         data = document.data if isinstance(document.data, dict) else {}
-        key = next(key for key, its in _KINDS.items() if its == kind)
+        key = next(key for key, its in _KINDS.items() if its == kind and (key in data or kind != KIND))
         found = FileCheck(document.label, kind, str(data.get(key, "")))
         try:
             if kind == "families":
                 self.family(document, found)
             elif kind == "flows":
                 self.flow(document, found)
+            elif kind == KIND:
+                found.examples, found.problems = check_naming(document)
             else:
                 read_vocabulary(document)
                 rules = self.rulebook

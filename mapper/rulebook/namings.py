@@ -11,6 +11,7 @@ from mapper.rulebook.rulebook import rule_files
 from mapper.rulebook.strict import Document, load_yaml
 
 KIND = "namings"
+NAMING = "naming"
 NUMBER = "{n}"  # in a pattern: any index; the first of them is the layer's
 PART = "{e}"  # in a target: the number of one of the tensors that are stacked in this one
 # How a tensor was arranged, and what the value says.
@@ -41,15 +42,20 @@ def words(pattern: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def namings() -> tuple[Naming, ...]:
     """All naming files: the user's own, then the shipped ones."""
-    documents = [document for path in rule_files(KIND) if "naming" in (document := load_yaml(path)).data]
-    by_name = {str(document.data.get("naming")): document for document in documents}
-    return tuple(read_naming(document, by_name) for document in documents)
+    documents = naming_documents()
+    return tuple(read_naming(document, documents) for document in documents.values())
+
+
+def naming_documents() -> dict[str, Document]:
+    """The files by the name of their naming."""
+    found = [document for path in rule_files(KIND) if NAMING in (document := load_yaml(path)).data]
+    return {str(document.data[NAMING]): document for document in reversed(found)}  # the first of a name wins
 
 
 def read_naming(document: Document, others: dict[str, Document]) -> Naming:
     """The naming in a file. What it extends gives every entry that it has not itself."""
     fields = Fields(document.data, document.label, lambda keys: document.line(*keys))
-    name, base = fields.text("naming"), fields.text("extends", "")
+    name, base = fields.text(NAMING), fields.text("extends", "")
     if base and (base not in others or base == name):
         fields.fail(f"there is no other naming {base!r}", "extends")
     above = (

@@ -112,6 +112,17 @@ def named(
     return list(found.values()), notes
 
 
+def example_name(naming: Naming, name: str) -> str:
+    """The model's name of a tensor; of several stacked in it the first's."""
+    match = _longest(naming.names, name)
+    if match is None:
+        return name
+    target, numbers, rest = match
+    for index in numbers:
+        target = target.replace(NUMBER, index, 1)
+    return target.replace(PART, "0") + rest
+
+
 def _pattern(name: str) -> tuple[str, ...]:
     """The words of a name, numbers as patterns have them."""
     return tuple(NUMBER if _is_number(word) else word for word in name.split("."))

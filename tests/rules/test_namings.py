@@ -8,35 +8,29 @@ from typing import Any
 import pytest
 
 from mapper.errors import RuleError
+from mapper.rulebook.check import check_rules
 from mapper.rulebook.namings import Naming, namings, read_naming
+from mapper.rulebook.rulebook import Rulebook, rule_files
 from mapper.rulebook.strict import parse_yaml
-from mapper.sources.renaming import Contents, named
 
 NAMED = [naming for naming in namings() if naming.architectures]
 
 
-class Vector:
-    """A tensor that any arrangement fits."""
-
-    def __init__(self, name: str, shape: tuple[int, ...]):
-        self.name, self.shape = name, shape
-
-    def part(self, number: int) -> Vector:
-        return Vector(self.name, self.shape[1:])
+FILES = rule_files("namings")
 
 
-def target(naming: Naming, name: str) -> str:
-    shape = (1, 12, 12) if "_exps" in name else (12, 12)
-    heads = {f"x.{key}": 2 for key in ("attention.head_count", "attention.head_count_kv")}
-    found, _ = named(naming, Contents(heads, [Vector(name, shape)]), "x.", "file")
-    return found[0].name
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_examples_of_a_naming_are_as_it_says(path: Path) -> None:
+    (found,) = check_rules(Rulebook(), [path])
+    assert found.problems == [] and found.kind == "namings" and found.name
+    assert found.examples or path.stem == "decoder"
 
 
-@pytest.mark.parametrize("naming", NAMED, ids=lambda naming: naming.name)
-def test_the_examples_of_a_naming_are_as_it_says(naming: Naming) -> None:
-    assert naming.examples
-    for example in naming.examples:
-        assert {name: target(naming, name) for name in example["names"]} == example["names"]
+def test_an_example_that_is_not_so_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("naming: a\ncontainer: gguf\nnames: {x: q}\nexamples: [{names: {x.weight: z.weight}}]\n")
+    (found,) = check_rules(Rulebook(), [file])
+    assert found.problems == [f"{file}: 'x.weight' becomes 'q.weight', and the example says 'z.weight'"]
 
 
 @pytest.mark.parametrize(
