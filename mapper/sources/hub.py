@@ -92,21 +92,31 @@ def open_hub(name: str, purpose: str, revision: str | None, file: str | None = N
     """
     snapshot = find_snapshot(name, revision)
     cached = None if snapshot is None else _open_cached(snapshot, name, revision, file)
-    if snapshot is not None and cached is not None:
-        if file is not None or _is_surely_whole(snapshot):
-            return cached
-        if out_of_reach():
+    if snapshot is not None and cached is not None and (file is not None or _is_surely_whole(snapshot)):
+        return cached
+    with _client_errors(name, revision), _quiet():
+        try:
+            _require_connection(name, "not in the cache" if snapshot is None else "only in part in the cache")
+            with _client_errors(name, revision):
+                repo = _describe(name, revision)
+        except SourceError:
+            if cached is None:
+                raise
             cached.notes.append(
-                "from the cache, which may not have all files of the model; the hub was not asked"
+                "from the cache, which may not have all files of the model: the hub did not say"
             )
             return cached
-    _require_connection(name, "not in the cache" if snapshot is None else "only in part in the cache")
-    with _client_errors(name, revision), _quiet():
-        repo = _describe(name, revision)
         choice, label = _choose(repo, file), _label(repo.name, revision, file)
+        if cached is not None and snapshot is not None and _holds(snapshot, repo, choice):
+            return cached
         if purpose == "weights":
             return _open_snapshot(_download(repo, choice), label, file)
         return _headers(repo, choice, label)
+
+
+def _holds(snapshot: Path, repo: Repo, choice: Choice) -> bool:
+    """Whether the snapshot is what the hub has now."""
+    return snapshot.name == repo.commit and choose(os.listdir(snapshot), "") == choice
 
 
 def _open_cached(snapshot: Path, name: str, revision: str | None, file: str | None) -> Checkpoint | None:

@@ -13,7 +13,7 @@ import pytest
 from mapper.errors import FormatError, MissingSourceError, SourceError
 from mapper.sources import open_source
 from tests.gguf_files import gguf_bytes
-from tests.hub import Serve, safetensors
+from tests.hub import Fault, Serve, safetensors
 from tests.onnx_files import beside, initialiser, model
 
 CONFIG = b'{"model_type": "bert"}'
@@ -66,6 +66,18 @@ def test_one_file_in_the_cache_is_not_taken_for_the_model(
     asked = len(hub.log)
     assert not open_source("org/variants", purpose="weights").notes
     assert len(hub.log) == asked
+
+
+def test_a_file_by_an_unusual_name_stays_usable_where_the_hub_does_not_answer(serve: Serve) -> None:
+    hub = serve({"org/odd": {"config.json": CONFIG, "weights.safetensors": FIRST}})
+    open_source("org/odd", purpose="weights")
+    hub.log.clear()
+    for purpose in ("headers", "weights"):
+        assert not open_source("org/odd", purpose=purpose).notes
+    assert [request.path for request in hub.log] == ["/api/models/org/odd"] * 2
+    hub.faults = {"/api/models/org/odd": [Fault(401, "RepoNotFound")]}
+    checkpoint = open_source("org/odd", purpose="weights")
+    assert checkpoint.read is not None and "the hub did not say" in checkpoint.notes[-1]
 
 
 def test_arrays_in_the_cache_are_compared_with_the_listing(serve: Serve, tmp_path: Path) -> None:
