@@ -34,14 +34,14 @@ if TYPE_CHECKING:
         UnsupportedLeaf,
     )
     from mapper.report import Report
-    from mapper.weights.converting import Conversion, convert
-    from mapper.weights.differing import Diff, diff
-    from mapper.weights.leaves import default_load_leaf, default_save_leaf
-    from mapper.weights.loading import load_weights
+    from mapper.weights.comparing.differing import Diff, diff
+    from mapper.weights.converting.streaming import Conversion, convert
+    from mapper.weights.loading.report import LoadReport
+    from mapper.weights.loading.weights import load_weights
     from mapper.weights.looking import Tree, attributes, flatten, params, states, tree, unflatten
-    from mapper.weights.pytrees import load_tree, save_tree
-    from mapper.weights.report import LoadReport
-    from mapper.weights.saving import Loaded, load, load_states, save, save_states
+    from mapper.weights.saving.model import Loaded, load, load_states, save, save_states
+    from mapper.weights.trees.leaves import default_load_leaf, default_save_leaf
+    from mapper.weights.trees.pytrees import load_tree, save_tree
 
 __version__ = "0.1.0"
 
@@ -97,13 +97,13 @@ _HOMES = {
     "cached_models": "mapper._cached",
     "verify": "mapper._verify",
     "Report": "mapper.report",
-    "LoadReport": "mapper.weights.report",
-    "Loaded": "mapper.weights.saving",
-    "load": "mapper.weights.saving",
-    "load_states": "mapper.weights.saving",
-    "save": "mapper.weights.saving",
-    "save_states": "mapper.weights.saving",
-    "load_weights": "mapper.weights.loading",
+    "LoadReport": "mapper.weights.loading.report",
+    "Loaded": "mapper.weights.saving.model",
+    "load": "mapper.weights.saving.model",
+    "load_states": "mapper.weights.saving.model",
+    "save": "mapper.weights.saving.model",
+    "save_states": "mapper.weights.saving.model",
+    "load_weights": "mapper.weights.loading.weights",
     "Tree": "mapper.weights.looking",
     "attributes": "mapper.weights.looking",
     "flatten": "mapper.weights.looking",
@@ -111,14 +111,14 @@ _HOMES = {
     "states": "mapper.weights.looking",
     "tree": "mapper.weights.looking",
     "unflatten": "mapper.weights.looking",
-    "default_load_leaf": "mapper.weights.leaves",
-    "default_save_leaf": "mapper.weights.leaves",
-    "load_tree": "mapper.weights.pytrees",
-    "save_tree": "mapper.weights.pytrees",
-    "Conversion": "mapper.weights.converting",
-    "convert": "mapper.weights.converting",
-    "Diff": "mapper.weights.differing",
-    "diff": "mapper.weights.differing",
+    "default_load_leaf": "mapper.weights.trees.leaves",
+    "default_save_leaf": "mapper.weights.trees.leaves",
+    "load_tree": "mapper.weights.trees.pytrees",
+    "save_tree": "mapper.weights.trees.pytrees",
+    "Conversion": "mapper.weights.converting.streaming",
+    "convert": "mapper.weights.converting.streaming",
+    "Diff": "mapper.weights.comparing.differing",
+    "diff": "mapper.weights.comparing.differing",
 }
 
 

@@ -39,7 +39,7 @@ def describe(
     checkpoint = open_source(source, purpose=purpose, revision=revision, catalogue=purpose == "headers")
     checkpoint = unscaled(checkpoint)
     if checkpoint.document is not None:
-        from mapper.weights.as_read import as_read
+        from mapper.weights.built.as_read import as_read
 
         checkpoint, origin = as_read(checkpoint)
         hints, families = {**origin.hints, **(hints or {})}, families and origin.families

@@ -63,7 +63,7 @@ def build(
 
 def keep(out: str | Path, model: nn.Module, architecture: Architecture) -> None:
     """Save a model that was built, with the config of its checkpoint."""
-    from mapper.weights.saving import write_model
+    from mapper.weights.saving.model import write_model
 
     write_model(out, model, config=architecture.checkpoint.config)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mapper.weights.report import LoadReport
+    from mapper.weights.loading.report import LoadReport
 
 
 class MapperError(Exception):

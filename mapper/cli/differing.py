@@ -51,7 +51,7 @@ def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: boo
 
 def _text(found: object, color: str) -> str:
     from mapper.report.difference import as_text
-    from mapper.weights.differing import Diff
+    from mapper.weights.comparing.differing import Diff
 
     assert isinstance(found, Diff)
     return as_text(found, paint(color))

@@ -14,7 +14,7 @@ from mapper.report.text import stored, what_it_is
 from mapper.report.words import counted, is_index, printable, rounded
 
 if TYPE_CHECKING:
-    from mapper.weights.differing import Diff, Entry
+    from mapper.weights.comparing.differing import Diff, Entry
 
 SHOWN = 15  # differences of the readings
 SCREEN = 40  # lines about tensors that are shown one by one: a search for a name finds it
@@ -101,7 +101,7 @@ def tensors(diff: Diff, paint: Paint = plain) -> str:
 
 
 def _rows(diff: Diff) -> list[Row]:
-    from mapper.weights.differing import natural
+    from mapper.weights.comparing.differing import natural
 
     left, right = (side.table() for side in diff.sides)
     rows = [

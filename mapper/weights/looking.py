@@ -8,8 +8,8 @@ from typing import Any
 from torch import nn
 
 from mapper.errors import StructureError, shorten
+from mapper.weights.loading.reading import Held, Stored, is_container, leaves_of, read_source
 from mapper.weights.modules import State, is_unshaped, states_of
-from mapper.weights.reading import Held, Stored, is_container, leaves_of, read_source
 
 WHICH = ("states", "params")
 

@@ -15,8 +15,8 @@ from mapper.errors import ArchitectureError
 from mapper.report import difference
 from mapper.report.difference import as_text, sentence, tensors
 from mapper.report.style import coloured
-from mapper.weights import sides
-from mapper.weights.differing import Diff
+from mapper.weights.comparing import sides
+from mapper.weights.comparing.differing import Diff
 from tests.checkpoints import BERT, bert_shapes
 
 Table = dict[str, list[int]]

@@ -16,8 +16,8 @@ from mapper.errors import FormatError
 from mapper.inference import infer
 from mapper.operations import OLDEST, VERSION
 from mapper.rulebook.rulebook import Rulebook
-from mapper.weights.blueprint import as_data
-from mapper.weights.built import architecture_data, module_from, source_from, why_not_built
+from mapper.weights.built.blueprint import as_data
+from mapper.weights.built.model import architecture_data, module_from, source_from, why_not_built
 from tests.checkpoints import bert_shapes
 from tests.unit.test_build import HOSTILE
 from tests.weights.small_models import FAMILIES, KINDS, built, outputs, read, stored, with_weights

@@ -17,8 +17,8 @@ from torch import nn
 
 from mapper import limits
 from mapper.errors import FormatError
-from mapper.weights.blueprint import as_data
-from mapper.weights.built import module_from
+from mapper.weights.built.blueprint import as_data
+from mapper.weights.built.model import module_from
 from tests.weights.small_models import read, stored
 
 BERT = stored(as_data(read("bert"), {}))

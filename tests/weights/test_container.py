@@ -11,9 +11,9 @@ from safetensors.torch import load, load_file
 from torch import nn
 
 from mapper.errors import MapperError, UnsupportedLeaf
-from mapper.weights import container
 from mapper.weights.arrays import from_raw, raw_bytes
-from mapper.weights.container import NAMES, check_storable, stored_raw, write_tensors
+from mapper.weights.saving import container
+from mapper.weights.saving.container import NAMES, check_storable, stored_raw, write_tensors
 
 RAW = ("complex128", "complex32", "float8_e8m0fnu", "float4_e2m1fn_x2", "uint4", "int2", "bits8")
 

@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 import mapper
 from mapper.errors import FormatError, MapperError, SourceError
 from mapper.sources import open_source
-from mapper.weights import converting, origins
+from mapper.weights.converting import origins
+from mapper.weights.converting import streaming as converting
 from tests.checkpoints import BERT, write_bert, write_manifest
 from tests.flax_files import packed
 from tests.gguf_files import gguf_bytes
@@ -177,7 +178,7 @@ def test_an_archive_is_one_that_numpy_writes_and_its_arrays_start_a_cache_line(t
 def test_a_record_of_two_gigabytes_has_its_size_in_64_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mapper.weights.archives.LARGE", 200)
+    monkeypatch.setattr("mapper.weights.converting.archives.LARGE", 200)
     tensors = {"a": torch.ones(3), "b": torch.arange(100.0)}
     mapper.convert(tensors, tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as archive:
@@ -302,7 +303,7 @@ def test_a_full_disk_is_noticed_before_a_byte_is_written(
 KILLED = """
 import os, signal, sys
 import mapper
-from mapper.weights import origins
+from mapper.weights.converting import origins
 system_copy, copied = origins._system_copy, []
 def copy(*arguments):
     copied.append(arguments)

@@ -17,7 +17,7 @@ from torch import nn
 
 import mapper
 from mapper.errors import FormatError, MissingSourceError, SourceError
-from mapper.weights.differing import natural
+from mapper.weights.comparing.differing import natural
 from tests.checkpoints import BERT, bert_shapes, write_bert, write_manifest
 
 nan, inf = float("nan"), float("inf")
@@ -343,7 +343,7 @@ def test_strided_tensors_are_compared_by_value() -> None:
 
 
 def test_a_comparison_takes_little_memory_beside_the_tensors() -> None:
-    from mapper.weights import distance
+    from mapper.weights.comparing import distance
 
     sizes = []
     a, b = torch.zeros(1500, 2000), torch.ones(1500, 2000)

@@ -17,7 +17,7 @@ from mapper.emission import emit
 from mapper.emission.origin import apart_from_versions, is_unedited, told_by
 from mapper.inference import infer
 from mapper.rulebook.rulebook import Rulebook, rulebook_of
-from mapper.weights.built import architecture_data, why_not_built
+from mapper.weights.built.model import architecture_data, why_not_built
 from tests.checkpoints import BERT, bert_shapes, write_bert
 from tests.weights.small_models import FAMILIES, KINDS, RULEBOOK, built, generated, imported, read, stored
 

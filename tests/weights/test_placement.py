@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import mapper
-from mapper.weights.placement import LINE, in_order, put, residue
+from mapper.weights.saving.placement import LINE, in_order, put, residue
 
 
 def _at(residue: int, *shape: int) -> torch.Tensor:

@@ -35,8 +35,8 @@ def test_there_are_four_cases() -> None:
     assert len(CASES) == len(WORDS)
 
 
-def test_every_module_has_its_place() -> None:
+def test_every_file_and_folder_has_its_place() -> None:
     listed = TEXT.partition("## Where it is")[2]
-    modules = {path.name for path in (ROOT / "mapper" / "weights").glob("*.py")} - {"__init__.py"}
-    starred = {path for path in modules if path.startswith("blueprint")}
-    assert {name for name in modules - starred if f"`{name}`" not in listed} == set()
+    code = [path for path in (ROOT / "mapper" / "weights").iterdir() if path.name[0] not in "_."]
+    names = {f"{path.name}/" if path.is_dir() else path.name for path in code} - {"README.md"}
+    assert {name for name in names if f"`{name}`" not in listed} == set()

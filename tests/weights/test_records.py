@@ -11,7 +11,7 @@ import torch
 
 import mapper
 from mapper.errors import FormatError, StructureError
-from mapper.weights.records import MAGIC
+from mapper.weights.trees.records import MAGIC
 from tests.weights.aux_values import same
 from tests.weights.streams import Plain, Trickle, loaded, saved
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from mapper.errors import FormatError
-from mapper.weights.stock import module_from_stock, stock_data
+from mapper.weights.stock.layers import module_from_stock, stock_data
 from tests.weights.layers import LAYERS, LAZY, NONE, layer
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mapper.errors import FormatError
-from mapper.weights.values import decode, encode
+from mapper.weights.values.values import decode, encode
 
 TENSORS = {"0": torch.arange(8, dtype=torch.uint8), "1": torch.arange(3.0)}
 

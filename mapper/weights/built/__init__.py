@@ -1,0 +1,1 @@
+"""The architecture of models that mapper built, or whose source it wrote, as data, and back."""

@@ -1,0 +1,1 @@
+"""`diff`: two sources as tables, path by path."""

@@ -1,0 +1,1 @@
+"""`convert`: any source to safetensors or npz, a tensor at a time."""

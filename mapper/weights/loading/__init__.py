@@ -1,0 +1,1 @@
+"""`load_weights`: any source as a flat table, every check, and only then the writing."""

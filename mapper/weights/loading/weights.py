@@ -1,0 +1,163 @@
+"""`load_weights`: read, match and check everything, and only then write."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from mapper.errors import StructureError, listed
+from mapper.weights.loading import casting as casts
+from mapper.weights.loading.hooks import after, before, give_extra_state
+from mapper.weights.loading.matching import Matcher, Plan
+from mapper.weights.loading.message import explain
+from mapper.weights.loading.order import by_position
+from mapper.weights.loading.reading import (
+    Held,
+    Source,
+    Stored,
+    beginning,
+    read_source,
+    renamed,
+    without_wrappers,
+)
+from mapper.weights.loading.report import LoadReport
+from mapper.weights.loading.writing import write
+from mapper.weights.modules import States, states_of
+
+KINDS = ("missing", "unexpected", "mismatched")
+
+
+def load_weights(
+    model: nn.Module,
+    src: Any,
+    *,
+    strict: bool | Collection[str] = True,
+    assign: bool = False,
+    casting: str = "same_kind",
+    device: torch.device | str | None = None,
+    prefix: str | None = None,
+    rename: Mapping[str, str] | Callable[[str], str] | None = None,
+    filter: Callable[[str, Any], bool] | None = None,
+    by: str = "name",
+) -> LoadReport:
+    """Put the weights of `src` into `model`: all that was asked for, or nothing at all.
+
+    `src` is a module, a tree of dicts, lists, tuples and dataclasses with arrays in it (flat keys or nested), a
+    checkpoint as every command takes it (path, package:NAME, hub id), or None. `strict` names the kinds of problems
+    that raise StructureError: True is all of "missing", "unexpected" and "mismatched"; with False what fits is
+    written. `casting` has NumPy's meaning; `assign` takes the source's tensors instead of copying them; `device` is
+    for parameters on meta. `prefix`, then `rename` change the source's paths; `filter(path, node)` leaves subtrees out
+    on both sides; `by="order"` pairs modules by position.
+
+        mapper.load_weights(model, "encoder.safetensors", prefix="bert.")
+    """
+    fatal = _fatal(strict)
+    _check_choices(casting, by)
+    states = states_of(model)
+    if src is None:
+        return _nothing(states)
+    source = _prepared(read_source(src), states, prefix, rename, by)
+    plan = Matcher(states, source, casting, assign).run(_kept(states, source, filter))
+    _check(plan.report, states, source, fatal)
+    write(plan, assign, device)
+    after(states, plan.report)
+    give_extra_state(states, source)
+    _warn(plan, states, source, fatal)
+    return plan.report
+
+
+def _fatal(strict: bool | Collection[str]) -> frozenset[str]:
+    if isinstance(strict, bool):
+        return frozenset(KINDS if strict else ())
+    unknown = sorted(set([strict] if isinstance(strict, str) else strict) - set(KINDS))
+    if isinstance(strict, str) or unknown:
+        raise ValueError(f"strict is {strict!r}; it is True, False or a set of {listed(list(KINDS))}")
+    return frozenset(strict)
+
+
+def _check_choices(casting: str, by: str) -> None:
+    if casting not in casts.CASTING:
+        raise ValueError(f"casting is {casting!r}; known are {listed(list(casts.CASTING))}")
+    if by not in ("name", "order"):
+        raise ValueError(f"by is {by!r}; known are 'name', 'order'")
+
+
+def _nothing(states: States) -> LoadReport:
+    real = [state for state in states.states if state.tensor is not None]
+    tied = [list(state.paths) for state in real if len(state.paths) > 1]
+    skipped = [path for path, state in states.by_path.items() if state.tensor is not None]
+    return LoadReport(skipped=skipped, tied=tied)
+
+
+def _prepared(source: Source, states: States, prefix: str | None, rename: Any, by: str) -> Source:
+    """The source under the model's names, after the hooks that upgrade keys."""
+    if not prefix or not any(path.startswith(prefix) for path in source.leaves):
+        source = without_wrappers(source, states)
+    if prefix:
+        source = without_wrappers(beginning(source, prefix), states)
+    if rename is not None:
+        source = renamed(source, rename)
+    source = before(states, without_wrappers(source, states))
+    return by_position(source, states) if by == "order" else source
+
+
+def _kept(states: States, source: Source, filter: Callable[[str, Any], bool] | None) -> Callable[[str], bool]:
+    """Whether a path takes part: the filter is asked once about it and about each branch above."""
+    if filter is None:
+        return lambda path: True
+    verdicts: dict[str, bool] = {"": True}
+
+    def node(path: str) -> Any:
+        if path in states.modules:
+            return states.modules[path]
+        state = states.by_path.get(path)
+        return state.tensor if state is not None else _shown(source.leaves.get(path))
+
+    def keep(path: str) -> bool:
+        if path not in verdicts:
+            verdicts[path] = keep(path.rpartition(".")[0]) and bool(filter(path, node(path)))
+        return verdicts[path]
+
+    return keep
+
+
+def _shown(leaf: Any) -> Any:
+    """What a filter sees of a leaf of the source: the caller's own object, or a header as a tensor on meta."""
+    if isinstance(leaf, Stored):
+        return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta")
+    return leaf.value if isinstance(leaf, Held) else leaf
+
+
+def _check(report: LoadReport, states: States, source: Source, fatal: frozenset[str]) -> None:
+    order = ("mismatched", "missing", "unexpected")
+    offenders = [entry for kind in order if kind in fatal for entry in getattr(report, kind)]
+    if offenders:
+        first = offenders[0] if isinstance(offenders[0], str) else offenders[0].path
+        kinds = [kind for kind in KINDS if kind in fatal]
+        text = explain(report, states, source, kinds)
+        report.nothing_done()
+        raise StructureError(text, first, report)
+
+
+def _warn(plan: Plan, states: States, source: Source, fatal: frozenset[str]) -> None:
+    real = any(state.tensor is not None for state in states.states)
+    if fatal != set(KINDS) and not (plan.report.loaded or plan.report.absent) and real and source.arrays():
+        warnings.warn(
+            "nothing was loaded: no path of the source is one of the model", UserWarning, stacklevel=3
+        )
+    empty = [
+        f"{path}.{name}" if path else name
+        for path, module in states.modules.items()
+        for name, buffer in module._buffers.items()
+        if buffer is not None and buffer.is_meta and name in module._non_persistent_buffers_set
+    ]
+    if empty and (plan.report.loaded or fatal):
+        warnings.warn(
+            f"on meta still, as no file has them: {listed(empty)} (buffers that are not persistent)",
+            UserWarning,
+            stacklevel=3,
+        )

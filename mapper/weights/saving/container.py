@@ -1,0 +1,101 @@
+"""One safetensors file, written as it streams: the header first, then the tensors one after another.
+
+https://github.com/huggingface/safetensors#format
+The header says the tensors in the order given; their bytes lie as `placement` orders them, so that nearly every one can be
+used where it lies in a mapped file. Extra memory: one piece of `PIECE` bytes, and only
+for a tensor whose bytes are not in row order on the CPU already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
+
+import torch
+
+from mapper import limits
+from mapper.errors import MapperError, UnsupportedLeaf
+from mapper.weights.arrays import raw_bytes
+from mapper.weights.saving.headers import PIECE, Entry, header, write_all
+from mapper.weights.saving.placement import in_order
+
+# Names of the format that torch and safetensors read back; all other types go as bytes, with their name beside them.
+NAMES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+    torch.uint16: "U16", torch.uint32: "U32", torch.uint64: "U64", torch.complex64: "C64",
+    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.float8_e4m3fnuz: "F8_E4M3FNUZ",
+    torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
+}  # fmt: skip
+
+
+def check_storable(tensor: torch.Tensor, path: str) -> None:
+    """Raise UnsupportedLeaf unless `tensor` has bytes in memory, all of them its own."""
+    kind = None
+    if tensor.is_meta:
+        kind = "a tensor on the meta device, which has no data"
+    elif isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
+        kind = "a lazy tensor, which has no shape yet; run the model once"
+    elif tensor.layout is not torch.strided:
+        kind = f"a sparse tensor ({str(tensor.layout).removeprefix('torch.')})"
+    elif tensor.is_quantized:
+        kind = "a quantised tensor"
+    elif tensor.is_nested or hasattr(type(tensor), "__tensor_flatten__"):
+        kind = f"a tensor made of others ({type(tensor).__name__})"
+    if kind is not None:
+        raise UnsupportedLeaf(f"{path}: {kind} cannot be stored", path)
+
+
+def stored_raw(tensors: Mapping[str, torch.Tensor]) -> dict[str, dict[str, Any]]:
+    """For each tensor whose type the format cannot name: its torch dtype and its shape, to be kept beside its bytes."""
+    return {
+        name: {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
+        for name, tensor in tensors.items()
+        if tensor.dtype not in NAMES
+    }
+
+
+def write_tensors(file: BinaryIO, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Write one safetensors file: `tensors` of any device and memory order, and `metadata` into its header."""
+    start, placed = in_order(tensors)
+    file.write(_header(tensors, placed, start, metadata))
+    for name in placed:
+        for piece in pieces(tensors[name].detach()):
+            _write(file, raw_bytes(piece))
+
+
+def _header(
+    tensors: Mapping[str, torch.Tensor], placed: Iterable[str], start: int, metadata: Mapping[str, str]
+) -> bytes:
+    entries = {name: _entry(tensor) for name, tensor in tensors.items()}
+    text = header(entries, placed, start, metadata)
+    if len(text) - 8 > limits.HEADER_BYTES:
+        raise MapperError(
+            f"what is to be saved beside the tensors takes {len(text) - 8:,} bytes of JSON, and {limits.HEADER_BYTES:,} "
+            "may stand in one header; put long lists of numbers into arrays, or save into a folder"
+        )
+    return text
+
+
+def _entry(tensor: torch.Tensor) -> Entry:
+    known = NAMES.get(tensor.dtype)
+    shape = [tensor.nbytes] if known is None else list(tensor.shape)
+    return Entry(known or "U8", shape, tensor.nbytes)
+
+
+def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Parts of a tensor in row order: all of it where its bytes can be written as they lie, else small ones."""
+    ready = tensor.device.type == "cpu" and tensor.is_contiguous()
+    if ready or tensor.nbytes <= PIECE or tensor.dim() == 0:
+        yield tensor
+        return
+    row = tensor.nbytes // tensor.shape[0]
+    if row > PIECE:
+        for part in tensor:
+            yield from pieces(part)
+        return
+    yield from tensor.split(max(1, PIECE // max(row, 1)))
+
+
+def _write(file: BinaryIO, raw: torch.Tensor) -> None:
+    write_all(file, memoryview(raw.numpy().data))

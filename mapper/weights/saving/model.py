@@ -1,0 +1,337 @@
+"""`save` and `load`: a model with its architecture; `save_states` and `load_states`: its states alone. Each with `aux`."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import nn
+
+from mapper._files import standing, whole_file, whole_folder
+from mapper.checkpoint import Checkpoint
+from mapper.errors import FormatError, MapperError, SourceError, StructureUnavailable, listed, shorten
+from mapper.sources import open_source
+from mapper.sources.saved import (
+    AUX,
+    DOCUMENT,
+    METADATA,
+    SOURCE,
+    SOURCE_METADATA,
+    WEIGHTS,
+    config_of,
+    own_files,
+)
+from mapper.weights.built.model import why_not_built
+from mapper.weights.loading.casting import overflows
+from mapper.weights.loading.hooks import give_extra_state
+from mapper.weights.loading.reading import Source
+from mapper.weights.loading.weights import load_weights
+from mapper.weights.modules import State, States, states_of
+from mapper.weights.saving.container import write_tensors
+from mapper.weights.saving.document import (
+    architecture_of,
+    as_text,
+    aux_of,
+    document_of,
+    extra_state_of,
+    model_of,
+    set_modes,
+    tensors_of,
+)
+from mapper.weights.saving.placement import put
+
+SUFFIX = ".safetensors"
+CONFIG = "config.json"
+_ATTEMPTS = 5  # at a path that another process keeps replacing
+T = TypeVar("T")
+
+
+class Loaded(NamedTuple):
+    """What `load` gives."""
+
+    model: nn.Module
+    aux: dict[Any, Any]
+
+
+def save(
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    *,
+    aux: Mapping[Any, Any] | None = None,
+    overwrite: bool = True,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Save a model: its states, its architecture as data where it has one, and `aux`, all of it or nothing.
+
+    A path that ends in .safetensors is one file, any other a folder. `aux` is a dict of plain values, tensors and
+    arrays that comes back exactly; `metadata` a table of JSON values. Raises UnsupportedLeaf before a byte is written,
+    FileExistsError for what may not be replaced.
+
+        mapper.save("run/step_100", model, aux={"step": 100, "optimizer": optimizer.state_dict()})
+    """
+    write_model(path, model, aux=aux, overwrite=overwrite, metadata=metadata)
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    *,
+    aux: Mapping[Any, Any] | None = None,
+    overwrite: bool = True,
+    metadata: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> None:
+    """`save`; a folder gets the whole `config` of a checkpoint, otherwise the fields that its reading rests on."""
+    place = os.fspath(path)
+    states = states_of(_module(model))
+    tensors = tensors_of(states)
+    architecture, source = architecture_of(states.root)
+    without = why_not_built(states.root) if architecture is None else ""
+    document, kept = document_of(states, tensors, aux, metadata, architecture, without)
+    if place.endswith(SUFFIX):
+        _write_file(place, tensors | kept, _header(document, metadata, source), overwrite)
+        return
+    texts = {SOURCE: source} if source is not None else {}
+    config = config_of(architecture) if config is None else config
+    if config is not None:
+        texts[CONFIG] = json.dumps(config, indent=2) + "\n"
+    names = [WEIGHTS, *([AUX] if kept else []), *texts, DOCUMENT]
+    texts[DOCUMENT] = as_text({**document, "files": names}, indent=1)
+    with whole_folder(place, own=own_files, overwrite=overwrite) as folder:
+        _write(folder / WEIGHTS, tensors, _plain_header(metadata))
+        if kept:
+            _write(folder / AUX, kept, {})
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+
+
+def save_states(
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    aux: Mapping[Any, Any] | None = None,
+    *,
+    overwrite: bool = True,
+) -> None:
+    """Save the states of a model and `aux` in one file, which any safetensors reader can read.
+
+    mapper.save_states("step_100.safetensors", model, {"optimizer": optimizer.state_dict()})
+    """
+    place = os.fspath(path)
+    states = states_of(_module(model))
+    tensors = tensors_of(states)
+    document, kept = document_of(states, tensors, aux)
+    _write_file(place, tensors | kept, _header(document, None, None), overwrite)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    model: nn.Module | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+    strict: bool | Collection[str] = True,
+) -> Loaded:
+    """The model that `save` wrote, and its `aux`. Nothing that is stored is run: the architecture is data.
+
+    Tensors are mapped into memory, not copied, unless `dtype` (of floating states) or `device` asks for others.
+    `model` is filled instead, as by `load_weights`, and is needed where a save has no architecture
+    (StructureUnavailable); `device` is then for its parameters on meta.
+
+        model, aux = mapper.load("run/step_100")
+    """
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise TypeError(f"dtype is {dtype!r}; floating states can only be had as a floating type of torch")
+
+    def made(checkpoint: Checkpoint) -> Loaded:
+        aux = aux_of(checkpoint)
+        if model is not None:
+            load_weights(model, checkpoint, strict=strict, device=device)
+            return Loaded(model if dtype is None else model.to(dtype), aux)
+        return Loaded(_filled(checkpoint, torch.device(device), dtype), aux)
+
+    return _from(path, made)
+
+
+def load_states(
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    *,
+    strict: bool | Collection[str] = True,
+    **options: Any,
+) -> dict[Any, Any]:
+    """Put the states of a file into `model`, as `load_weights` does with the same options, and return the `aux`.
+
+    If it raises, the model is as before. A file of another tool has the aux {}.
+
+        aux = mapper.load_states("step_100.safetensors", model)
+    """
+
+    def filled(checkpoint: Checkpoint) -> dict[Any, Any]:
+        aux = aux_of(checkpoint)
+        load_weights(model, checkpoint, strict=strict, **options)
+        return aux
+
+    return _from(path, filled)
+
+
+def _module(model: Any) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"a model is a torch module, not {type(model).__name__}")
+    return model
+
+
+def _header(
+    document: dict[str, Any], metadata: Mapping[str, Any] | None, source: str | None
+) -> dict[str, str]:
+    header = {**_plain_header(metadata), METADATA: as_text(document)}
+    return header if source is None else {**header, SOURCE_METADATA: source}
+
+
+def _plain_header(metadata: Mapping[str, Any] | None) -> dict[str, str]:
+    """What readers of the format look for, and what of `metadata` the format has a place for."""
+    texts = {key: value for key, value in (metadata or {}).items() if type(value) is str}
+    return {"format": "pt", **{key: value for key, value in texts.items() if not key.startswith(METADATA)}}
+
+
+def _write_file(
+    path: str, tensors: Mapping[str, torch.Tensor], header: Mapping[str, str], overwrite: bool
+) -> None:
+    with whole_file(path, overwrite=overwrite) as partial:
+        _write(partial, tensors, header)
+
+
+def _write(path: Path, tensors: Mapping[str, torch.Tensor], header: Mapping[str, str]) -> None:
+    with open(path, "wb", buffering=0) as file:
+        write_tensors(file, tensors, header)
+
+
+def _from(path: str | os.PathLike[str], take: Callable[[Checkpoint], T]) -> T:
+    """What `take` makes of the checkpoint at `path`, from the beginning where another save came between."""
+    place = Path(os.fspath(path))
+    for _ in range(_ATTEMPTS):
+        before = _identity(place)
+        try:
+            checkpoint = open_source(place, purpose="weights")
+            if _identity(place) == before:
+                return take(checkpoint)
+        except (FormatError, SourceError):
+            if _identity(place) == before:
+                raise
+    raise MapperError(f"{shorten(str(place))} is being written again and again; load it when that is done")
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    try:
+        status = os.stat(standing(path))
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def _filled(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype | None) -> nn.Module:
+    """The model of a save with its states."""
+    model = model_of(checkpoint)
+    if model is None:
+        raise StructureUnavailable(
+            f"{checkpoint.source} holds {_instead(checkpoint)}; make the model and pass it: load(path, model=...)"
+        )
+    assert checkpoint.read is not None
+    states = states_of(model)
+    real = {state.path: state for state in states.states if state.tensor is not None}
+    _check_same(real, checkpoint)
+    frozen, placement = frozenset(_names(checkpoint, "frozen", list)), _names(checkpoint, "placement", dict)
+    moved = dtype is not None or device.type != "cpu"
+    whole = {} if moved else checkpoint.read(real)  # one mapping; cast ones are read and dropped one by one
+    for path, state in real.items():
+        stored = whole.pop(path) if whole else checkpoint.read([path])[path]
+        if not moved:
+            stored = put(stored, placement.get(path))
+        _put(state, _as_asked(stored, device, dtype, path), path in frozen)
+    if device.type != "meta":
+        _check_nothing_empty(states, checkpoint.source)
+    set_modes(model, checkpoint.document or {}, checkpoint.source)
+    give_extra_state(states, Source(extra=extra_state_of(checkpoint)))
+    return model
+
+
+def _instead(checkpoint: Checkpoint) -> str:
+    """What a checkpoint without an architecture has."""
+    if checkpoint.document is not None:
+        why = checkpoint.document.get("without")
+        return "states and no architecture" + (
+            f" ({shorten(why, 200)[1:-1]})" if isinstance(why, str) else ""
+        )
+    beside = [Path(path).parent for path in checkpoint.weights[:1] if (Path(path).parent / DOCUMENT).exists()]
+    return (
+        f"the tensors of a save, whose folder is {beside[0]}"
+        if beside
+        else "tensors that mapper did not save"
+    )
+
+
+def _names(checkpoint: Checkpoint, field: str, kind: type[T]) -> T:
+    """A field of the document that may not be there: a list of paths, or a table by path."""
+    found = (checkpoint.document or {}).get(field, kind())
+    if not isinstance(found, kind) or not all(isinstance(path, str) for path in found):  # type: ignore[attr-defined]
+        raise FormatError(f"{checkpoint.source}: {field!r} is {shorten(str(found))}")
+    return found
+
+
+def _check_same(states: Mapping[str, State], checkpoint: Checkpoint) -> None:
+    """Raise FormatError unless the architecture has exactly the stored tensors."""
+    missing = [path for path in states if path not in checkpoint.tensors]
+    extra = [name for name in checkpoint.tensors if name not in states]
+    if missing or extra:
+        first = f"lacks {listed(missing)}" if missing else f"has {listed(extra)}"
+        raise FormatError(
+            f"{checkpoint.source}: its tensors and its architecture do not agree: the file {first}"
+        )
+    for path, state in states.items():
+        info, tensor = checkpoint.tensors[path], state.tensor
+        shape = (*info.shape[:-1], info.shape[-1] // 2) if info.dtype == "F4" and info.shape else info.shape
+        if tensor is not None and tuple(tensor.shape) != tuple(shape):
+            raise FormatError(
+                f"{checkpoint.source}: {shorten(path)} is {list(shape)} and {list(tensor.shape)} in its architecture"
+            )
+
+
+def _as_asked(
+    tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None, path: str
+) -> torch.Tensor:
+    wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+    if wanted != tensor.dtype and overflows(tensor, wanted):
+        warnings.warn(f"values of {path} are out of the range of {wanted}", UserWarning, stacklevel=5)
+    try:
+        return tensor.to(device=device, dtype=wanted)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise MapperError(
+            f"{shorten(path)} cannot be had on {device} as {wanted}: {shorten(reason, 200)}"
+        ) from error
+
+
+def _put(state: State, tensor: torch.Tensor, is_frozen: bool) -> None:
+    """`tensor` in every place of `state`. What was there, on meta, need not have had its type."""
+    new = tensor
+    if state.is_param:
+        grad = not is_frozen and (tensor.is_floating_point() or tensor.is_complex())
+        new = nn.Parameter(tensor, requires_grad=grad)
+        new.__dict__.update(state.tensor.__dict__)
+    for module, name in state.places:
+        setattr(module, name, new)
+
+
+def _check_nothing_empty(states: States, source: str) -> None:
+    empty = [
+        f"{path}.{name}" if path else name
+        for path, module in states.modules.items()
+        for name, tensor in [*module._parameters.items(), *module._buffers.items()]
+        if tensor is not None and tensor.is_meta
+    ]
+    if empty:
+        raise FormatError(f"{source}: no tensor for {listed(empty)} of its architecture")

@@ -1,0 +1,1 @@
+"""Compositions of torch.nn's own layers as data, and back."""

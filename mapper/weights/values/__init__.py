@@ -1,0 +1,1 @@
+"""Values of any kind as strict JSON beside tensors, and back exactly."""
