@@ -181,8 +181,19 @@ class Fitting:
         return line
 
     def _is_renamed(self) -> bool:
-        here = [describe(leaf.value) for leaf in self.missing]
-        return bool(here) and self.by == "path" and here == [what for _, what in self.unexpected]
+        """Whether by="order" would pair what only one side has, and everything else as it was paired by path."""
+        if self.by != "path" or not self.missing or len(self.problems) != 2 * len(self.missing):
+            return False
+        alone = {id(entry): what for entry, what in self.unexpected}
+        in_order = self._by_order()
+        pairs = [(entry, leaf) for entry in self.reader.entries for leaf in in_order.get(id(entry), [])]
+        renamed = [(alone[id(entry)], leaf) for entry, leaf in pairs if id(entry) in alone]
+        others = [(entry, leaf) for entry, leaf in pairs if id(entry) not in alone]
+        return (
+            len(renamed) == len(alone) == len(self.missing)
+            and all(leaf in self.missing and describe(leaf.value) == what for what, leaf in renamed)
+            and all(leaf in self.filled and _name(self.filled[leaf]) in entry.names for entry, leaf in others)
+        )
 
 
 _FAILED = object()

@@ -49,6 +49,8 @@ def why_not(tensor: torch.Tensor) -> str:
         return f"a quantized tensor ({tensor.dtype}) cannot be stored; dequantize it, or give its int_repr()"
     if tensor.layout != torch.strided:
         return f"a tensor of layout {tensor.layout} cannot be stored; give its to_dense() or its parts"
+    if tensor.is_nested:
+        return "a nested tensor cannot be stored; give its parts, which unbind() has"
     if tensor.is_meta:
         return "a tensor on the meta device has no data to store"
     if any(getattr(tensor, "names", ())):  # torch has given them up in 2.13
