@@ -152,7 +152,9 @@ def load(
         if model is not None:
             load_weights(model, checkpoint, strict=strict, device=device)
             return Loaded(model if dtype is None else model.to(dtype), aux)
-        return Loaded(_filled(checkpoint, torch.device(device), dtype), aux)
+        place = torch.device(device)
+        with torch.device("cpu"):  # the caller's default device is not where a file is read to
+            return Loaded(_filled(checkpoint, place, dtype), aux)
 
     return _from(path, made)
 
