@@ -15,6 +15,7 @@ LAYERS = 100_000  # for which a fact is calculated one by one; a config may clai
 PICKLE_OPCODES = 50_000_000
 PICKLE_DEPTH = 256
 PICKLE_FOREIGN = 100  # functions and classes it asks for besides tensors that are kept to be named
+PICKLE_NAMES = 1_000  # of one tensor, by tables that hold others many times
 PICKLE_INTEGER_BYTES = 32  # of one integer; the largest that torch writes, a magic number, has 10
 PICKLE_LINE_BYTES = 4_096  # of one argument in text; protocols 0 and 1
 NPY_HEADER_BYTES = 10_000  # NumPy's own limit

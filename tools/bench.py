@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench_convert import converting
 from bench_weights import comparing, weights
 from timing import ROOT, Line, in_turns, markdown, memory, run_python, seconds
 
@@ -321,6 +322,7 @@ BENCHMARKS = {
     "experts": experts,
     "weights": weights,
     "comparing": comparing,
+    "converting": converting,
 }
 
 

@@ -123,6 +123,14 @@ def open_directory(path: str | Path, source: str) -> Checkpoint:
     if document is not None:
         names = [name for name in names if name != saved.AUX]
     choice = choose(names, source)
+    for name in [
+        *choice.files,
+        *([choice.listing] if choice.listing else []),
+        "config.json",
+        saved.DOCUMENT,
+        saved.AUX,
+    ]:
+        sharded.refuse_escape(os.fspath(path), name, source)
     config = sibling_config(path)
     if choice.listing is not None:
         shards = sharded.open_index(os.path.join(path, choice.listing), open_shard)

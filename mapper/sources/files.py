@@ -45,14 +45,23 @@ def open_regular(path: str | Path) -> tuple[BinaryIO, int]:
             raise SourceError(
                 f"{shorten(name)} is not a regular file (a pipe, socket or device); save it to a file first"
             )
-        file = open(path, "rb")  # noqa: SIM115 - handed to the caller
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - handed to the caller
     except FileNotFoundError:
         hint = "is a link to a file that is gone" if os.path.islink(path) else "does not exist"
         raise MissingSourceError(f"{shorten(name)} {hint}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SourceError(f"{shorten(name)} cannot be opened: {reason.lower()}") from error
-    return file, os.fstat(file.fileno()).st_size
+    opened = os.fstat(file.fileno())
+    if not stat.S_ISREG(opened.st_mode):  # put there since the first look
+        file.close()
+        raise SourceError(f"{shorten(name)} is not a regular file any more; save it to a file first")
+    return file, opened.st_size
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe that took its place meanwhile does not keep anyone waiting."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 @contextmanager

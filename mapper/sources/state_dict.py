@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mapper import limits
@@ -73,25 +74,64 @@ def _unwrap(value: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _walk(value: Any, file: str) -> Iterator[tuple[str, StoredTensor | Opaque]]:
-    """Every tensor below `value` with its dotted name, in order; what is not a tensor is passed over."""
+    """Every tensor below `value` with its dotted name, in order; what is not a tensor is passed over.
+
+    A table may hold another many times over, and itself: what leads to no tensor is passed over once and for all, and
+    one tensor has so many names at most.
+    """
+    holding = _holding(value)
     pending: list[tuple[tuple[str, ...], Any]] = [((), value)]
-    visited = 0
+    names: Counter[int] = Counter()
     while pending:
         path, item = pending.pop()
-        visited += 1
-        if visited > limits.TENSORS:  # a table may hold itself many times over
-            raise FormatError(
-                f"{file}: more than {limits.TENSORS:,} entries in the pickle, which is the most that is read"
-            )
-        if isinstance(item, StoredTensor) or (isinstance(item, Opaque) and item.unread):
+        if _is_tensor(item):
+            names[id(item)] += 1
+            if names[id(item)] > limits.PICKLE_NAMES:
+                limit = f"at most {limits.PICKLE_NAMES:,} are read"
+                raise FormatError(
+                    f"{file}: one tensor under more names than {shorten('.'.join(path))}, {limit}"
+                )
             yield ".".join(path), item
-        elif isinstance(item, (dict, list, tuple)):
+        elif id(item) in holding:
             if len(path) == limits.NAME_DEPTH:
                 raise FormatError(
                     f"{file}: tables nested more than {limits.NAME_DEPTH} levels deep in the pickle"
                 )
-            items = list(item.items() if isinstance(item, dict) else enumerate(item))
-            pending += [((*path, _word(key)), below) for key, below in reversed(items)]
+            below = [(key, inner) for key, inner in _items(item) if _is_tensor(inner) or id(inner) in holding]
+            pending += [((*path, _word(key)), inner) for key, inner in reversed(below)]
+
+
+def _holding(value: Any) -> set[int]:
+    """The tables below `value`, and itself, that lead to a tensor; each is looked at once."""
+    above: dict[int, list[int]] = {id(value): []}
+    waiting, found = [value], []
+    while waiting:
+        item = waiting.pop()
+        if _is_tensor(item) or not isinstance(item, (dict, list, tuple)):
+            continue
+        for _, inner in _items(item):
+            if _is_tensor(inner):
+                found.append(id(item))
+            elif isinstance(inner, (dict, list, tuple)):
+                if id(inner) not in above:
+                    above[id(inner)] = []
+                    waiting.append(inner)
+                above[id(inner)].append(id(item))
+    holding: set[int] = set()
+    while found:
+        here = found.pop()
+        if here not in holding:
+            holding.add(here)
+            found += above[here]
+    return holding
+
+
+def _is_tensor(item: Any) -> bool:
+    return isinstance(item, StoredTensor) or (isinstance(item, Opaque) and bool(item.unread))
+
+
+def _items(table: Any) -> Iterable[tuple[Any, Any]]:
+    return table.items() if isinstance(table, dict) else enumerate(table)
 
 
 def _word(key: Any) -> str:

@@ -26,10 +26,10 @@ def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -
     """The table of the legacy `file`: its pickles, and with `offsets` the count before each storage."""
     (_, protocol, system, value, keys), end, made, foreign = _pickles(file, size, name)
     if protocol != 1001 or not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise FormatError(
-            f"{name}: a legacy torch file of unknown layout {shorten(str(protocol)[:80])}; save it "
-            "again with torch"
-        )
+        seen = (
+            str(protocol) if type(protocol) is int else f"a {type(protocol).__name__}"
+        )  # a list may hold itself
+        raise FormatError(f"{name}: a legacy torch file of unknown layout ({seen}); save it again with torch")
     if isinstance(system, dict) and system.get("little_endian") is False:
         raise FormatError(f"{name}: written by a big-endian machine; save it again with safetensors")
     shard = Shard(name, "torch", {}, size=size, foreign=foreign)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from mapper import limits
 from mapper.errors import FormatError, shorten
@@ -43,14 +44,32 @@ def archive_errors(name: str) -> Iterator[None]:
 def open_records(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
     """The archive in `file` and its records by name. Only its directory is read."""
     with archive_errors(name):
-        archive = zipfile.ZipFile(file)
+        archive = zipfile.ZipFile(cast("BinaryIO", _Bounded(file, name)))
     entries = archive.infolist()
     if len(entries) > limits.TENSORS:
         raise FormatError(f"{name}: {len(entries):,} records, at most {limits.TENSORS:,} are read")
     records = {entry.filename: entry for entry in entries}
     if len(records) != len(entries):
         raise FormatError(f"{name}: {len(entries) - len(records)} records of the zip file stand there twice")
+    size = file.seek(0, os.SEEK_END)
+    packed = sum(entry.compress_size for entry in entries)
+    if packed > size:  # one piece that many records unpack
+        raise FormatError(f"{name}: its records take {packed:,} bytes of a file of {size:,}: they overlap")
     return archive, records
+
+
+class _Bounded:
+    """A file of which nobody reads more than a header at once: the directory is read whole, however long it claims to be."""
+
+    def __init__(self, file: BinaryIO, name: str):
+        self.file, self.name = file, name
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, count: int = -1) -> bytes:
+        if count > limits.HEADER_BYTES:
+            limit = f"at most {limits.HEADER_BYTES:,} are read"
+            raise FormatError(f"{self.name}: a zip file with a directory of {count:,} bytes, {limit}")
+        return self.file.read(count)
 
 
 def is_plain(record: zipfile.ZipInfo) -> bool:
