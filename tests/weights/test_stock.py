@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from mapper.errors import FormatError
-from mapper.weights.stock.layers import module_from_stock, stock_data
+from mapper.weights.stock.building import module_from_stock
+from mapper.weights.stock.layers import stock_data
 from tests.weights.layers import LAYERS, LAZY, NONE, layer
 
 
@@ -219,6 +220,8 @@ LINEAR = {"class": "Linear", "settings": {"in_features": 2, "out_features": 3}}
             },
         },
         {"class": "Sequential", "children": {"0": {"same": "1"}}},
+        {"class": "Sequential", "children": {"0": {"same": ""}}},
+        {"class": "Linear", "settings": {"in_features": 2, "out_features": 2**63}},
         {"class": "Sequential", "children": {"forward": LINEAR}},
         {"class": "Sequential", "children": {"_modules": LINEAR}},
         {"class": "Sequential", "children": {"": LINEAR}},
@@ -249,6 +252,32 @@ def test_a_deep_description_is_refused() -> None:
         data = {"class": "Sequential", "children": {"0": data}}
     with pytest.raises(FormatError, match="deep"):
         module_from_stock(data)
+
+
+def repeated(data: dict[str, Any], count: int) -> dict[str, Any]:
+    settings = {"encoder_layer": {"module": data}, "num_layers": count, "enable_nested_tensor": False}
+    return {"class": "TransformerEncoder", "settings": settings}
+
+
+def test_layers_that_repeat_layers_are_bounded_together() -> None:
+    data: dict[str, Any] = {"class": "Identity"}
+    for _ in range(4):
+        data = repeated(data, 90)
+    with pytest.raises(FormatError, match="repeats layers"):
+        module_from_stock(data, 100)
+
+
+def test_a_module_shared_by_shared_modules_is_bounded() -> None:
+    doubled = {str(at): {"class": "Sequential", "children": {
+        "0": {"same": str(at - 1)}, "1": {"same": str(at - 1)}}} for at in range(1, 40)}  # fmt: skip
+    with pytest.raises(FormatError, match="repeats layers"):
+        module_from_stock({"class": "Sequential", "children": {"0": {"class": "Identity"}, **doubled}})
+
+
+def test_powers_of_settings_are_bounded() -> None:
+    settings = {"in_features": 8, "n_classes": 10**7, "cutoffs": [*range(1, 4000)], "div_value": 2**62}
+    with pytest.raises(FormatError, match="repeats layers"):
+        module_from_stock({"class": "AdaptiveLogSoftmaxWithLoss", "settings": settings}, 10_000)
 
 
 def test_a_claimed_size_takes_no_memory() -> None:

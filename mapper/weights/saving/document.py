@@ -190,7 +190,7 @@ def model_of(checkpoint: Checkpoint) -> nn.Module | None:
     kind = architecture.get("kind")
     try:
         if kind == STOCK:
-            from mapper.weights.stock.layers import module_from_stock
+            from mapper.weights.stock.building import module_from_stock
 
             count = len(checkpoint.tensors) + len(document["tied"]) + len(document["absent"])
             model = module_from_stock(architecture.get("model"), count)

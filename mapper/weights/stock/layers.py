@@ -10,23 +10,24 @@ from __future__ import annotations
 
 import itertools
 import json
-import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-import torch
 from torch import nn
 
 from mapper import limits
-from mapper.errors import FormatError, shorten
-from mapper.weights.stock.settings import NotPlain, accepted, from_plain, plain, settings_of, stock_class
-
-CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_INTERNAL = frozenset(nn.Module().__dict__)
-# Derived from the parameters by the modules themselves; and what `compile()` keeps, which no copy of a module has.
-_DERIVED = frozenset({"_flat_weights", "_flat_weight_refs", "_compiled_call_impl"})
-_COUNTS = ("num_layers", "num_encoder_layers", "num_decoder_layers")
+from mapper.errors import FormatError
+from mapper.weights.stock.building import (
+    CONTAINERS,
+    INTERNAL,
+    Builder,
+    join,
+    module_from_stock,
+    own,
+    registered,
+)
+from mapper.weights.stock.settings import NotPlain, plain, settings_of, stock_class
 
 
 def stock_data(model: nn.Module) -> dict[str, Any] | None:
@@ -41,25 +42,6 @@ def stock_data(model: nn.Module) -> dict[str, Any] | None:
     return node if dict(identities) == dict(_first_paths(again)) and _same(model, again) else None
 
 
-def module_from_stock(data: dict[str, Any], states: int = limits.TENSORS) -> nn.Module:
-    """The model that `data` describes, on the meta device. `states` bounds how often a setting may repeat a layer.
-
-    Raises FormatError for a class that is not one of torch.nn's layers, a value that is no literal, and settings that
-    the class does not take.
-    """
-    try:
-        with torch.device("meta"), _undrawn():
-            return _build(data, "", {}, states)
-    except RecursionError:
-        raise FormatError("the architecture is nested too deeply") from None
-
-
-def _undrawn() -> Any:
-    from mapper._build import NothingDrawn
-
-    return NothingDrawn()
-
-
 def _walk(
     module: nn.Module, path: str = "", above: tuple[nn.Module, ...] = ()
 ) -> Iterator[tuple[str, nn.Module]]:
@@ -69,11 +51,7 @@ def _walk(
     yield path, module
     for name, child in module._modules.items():
         if child is not None:
-            yield from _walk(child, _join(path, name), (*above, module))
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+            yield from _walk(child, join(path, name), (*above, module))
 
 
 def _paths(model: nn.Module) -> Iterator[tuple[int, str]]:
@@ -127,7 +105,7 @@ class _Describer:
         _patch(node, module, made)
         if module._modules:
             node["children"] = {
-                name: None if child is None else self.describe(child, _join(path, name))
+                name: None if child is None else self.describe(child, join(path, name))
                 for name, child in module._modules.items()
             }
         return node
@@ -135,8 +113,7 @@ class _Describer:
     def made(self, node: dict[str, Any]) -> nn.Module:
         key = json.dumps(node)
         if key not in self.known:
-            with torch.device("meta"), _undrawn():
-                self.known[key] = _construct(node, limits.LAYERS)
+            self.known[key] = Builder(limits.LAYERS).alone(node)
         return self.known[key]
 
 
@@ -148,12 +125,12 @@ def _patch(node: dict[str, Any], module: nn.Module, made: nn.Module) -> None:
     """Into `node`: values that the constructor does not give, states that are absent, and shapes of those that differ."""
     other = {
         name: plain(value)
-        for name, value in _own(module).items()
-        if name not in _own(made) or not _equal(value, _own(made)[name])
+        for name, value in own(module).items()
+        if name not in own(made) or not _equal(value, own(made)[name])
     }
     if other:
         node["attributes"] = other
-    there, here = _states(made), _states(module)
+    there, here = registered(made), registered(module)
     absent = [name for name, tensor in here.items() if tensor is None and there.get(name) is not None]
     shapes = {
         name: list(tensor.shape)
@@ -163,126 +140,6 @@ def _patch(node: dict[str, Any], module: nn.Module, made: nn.Module) -> None:
     node.update({key: value for key, value in (("none", absent), ("shapes", shapes)) if value})
 
 
-def _own(module: nn.Module) -> dict[str, Any]:
-    """What the module holds besides states and children."""
-    return {
-        name: value
-        for name, value in module.__dict__.items()
-        if name not in _INTERNAL and name not in _DERIVED
-    }
-
-
-def _states(module: nn.Module) -> dict[str, Any]:
-    return {**module._parameters, **module._buffers}
-
-
-# ---- building
-
-
-def _build(node: Any, path: str, built: dict[str, nn.Module], states: int) -> nn.Module:
-    if not isinstance(node, dict):
-        raise FormatError(
-            f"the architecture has {shorten(str(node))} at {shorten(path)} where a layer is described"
-        )
-    if "same" in node:
-        first = built.get(node["same"]) if isinstance(node["same"], str) else None
-        if first is None:
-            raise FormatError(
-                f"{shorten(path)} is the same module as {shorten(str(node['same']))}, which is not there"
-            )
-        return first
-    module = built[path] = _construct(node, states)
-    _restore(module, node, path)
-    children = _object(node, "children", path)
-    if children and not isinstance(module, CONTAINERS) and children.keys() != module._modules.keys():
-        raise FormatError(
-            f"{shorten(path)}: a {node['class']} has other parts than {shorten(', '.join(children))}"
-        )
-    for name, child in children.items():
-        if not name or "." in name or (name not in module._modules and hasattr(module, name)):
-            raise FormatError(f"{shorten(path)}: {shorten(name)} is no name of a module")
-        inner = None if child is None else _build(child, _join(path, name), built, states)
-        module._modules[name] = inner
-    return module
-
-
-def _construct(node: dict[str, Any], states: int) -> nn.Module:
-    """The module from its class and settings alone."""
-    name = node.get("class")
-    kind = stock_class(name) if isinstance(name, str) else None
-    if kind is None:
-        raise FormatError(
-            f"the architecture names the class {shorten(str(name))}, which is no layer of torch.nn"
-        )
-    settings = _object(node, "settings", name)
-    unknown = sorted(settings.keys() - accepted(kind))
-    if unknown:
-        raise FormatError(
-            f"the architecture gives {name} the setting {shorten(unknown[0])}, which this torch lacks"
-        )
-    values = {key: _value(value, states) for key, value in settings.items()}
-    for key in _COUNTS:
-        if isinstance(values.get(key), int) and values[key] > states:
-            raise FormatError(
-                f"the architecture asks for {values[key]:,} layers of {name}; there are {states:,} states"
-            )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # advice on settings, which whoever chose them has had
-            return kind(**values)
-    except RecursionError:
-        raise
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise FormatError(
-            f"the architecture's settings of {name} are refused: {shorten(reason, 200)}"
-        ) from error
-
-
-def _value(value: Any, states: int) -> Any:
-    if isinstance(value, dict) and "module" in value:
-        return _build(value["module"], "", {}, states)
-    return from_plain(value)
-
-
-def _object(node: dict[str, Any], key: str, path: Any) -> dict[str, Any]:
-    found = node.get(key, {})
-    if not isinstance(found, dict):
-        raise FormatError(f"{shorten(str(path))}: {key!r} is {shorten(str(found))} in the architecture")
-    return found
-
-
-def _restore(module: nn.Module, node: dict[str, Any], path: str) -> None:
-    """The values, absent states and shapes of `node` that the constructor did not give."""
-    for name, value in _object(node, "attributes", path).items():
-        if name not in _own(module) and (
-            not name.isidentifier() or name.startswith("__") or hasattr(module, name)
-        ):
-            raise FormatError(f"{shorten(path)}: the attribute {shorten(name)} may not be set")
-        module.__dict__[name] = from_plain(value)
-    absent, shapes = node.get("none", []), _object(node, "shapes", path)
-    for name in [*(absent if isinstance(absent, list) else []), *shapes]:
-        if not isinstance(name, str) or name not in _states(module):
-            raise FormatError(f"{shorten(path)}: a {node['class']} has no state {shorten(str(name))}")
-        _set_state(module, name, None if name not in shapes else _meta(shapes[name], path))
-
-
-def _meta(shape: Any, path: str) -> torch.Tensor:
-    from mapper.sources.shards import check_shape
-
-    try:
-        return torch.empty(check_shape(shape, path, "the architecture"), device="meta")
-    except RuntimeError as error:  # more elements than 64 bits count
-        raise FormatError(f"{shorten(path)}: the shape {shorten(str(shape))} is of no tensor") from error
-
-
-def _set_state(module: nn.Module, name: str, tensor: torch.Tensor | None) -> None:
-    if name in module._buffers:
-        module._buffers[name] = tensor
-    else:
-        module._parameters[name] = None if tensor is None else nn.Parameter(tensor)
-
-
 # ---- comparing
 
 
@@ -290,7 +147,7 @@ def _same(one: nn.Module, other: nn.Module) -> bool:
     """Whether two modules are of the same classes, with the same values and the same states of the same shapes."""
     if type(one) is not type(other) or _hooked(one) or list(one._modules) != list(other._modules):
         return False
-    mine, theirs = _own(one), _own(other)
+    mine, theirs = own(one), own(other)
     if mine.keys() != theirs.keys() or any(not _equal(value, theirs[name]) for name, value in mine.items()):
         return False
     if one._non_persistent_buffers_set or other._non_persistent_buffers_set:
@@ -304,7 +161,7 @@ def _same(one: nn.Module, other: nn.Module) -> bool:
 
 
 def _hooked(module: nn.Module) -> bool:
-    return any(getattr(module, name) for name in _INTERNAL if "_hooks" in name)
+    return any(getattr(module, name) for name in INTERNAL if "_hooks" in name)
 
 
 def _registers(one: nn.Module, other: nn.Module) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -53,7 +53,7 @@ _FUNCTIONS: dict[str, Any] = {
     for name in _ACTIVATIONS
     if hasattr(module, name)
 }
-_DIGITS = 1000  # of an integer in JSON; Python itself refuses 4,300
+_LARGEST = 2**63  # of integers: a constructor may raise one to a power
 
 
 class NotPlain(Exception):
@@ -168,7 +168,7 @@ def plain(value: Any) -> Any:
     """`value` as JSON: a tuple as an array, other kinds with their name. Raises NotPlain."""
     if value is None or type(value) in (bool, str):
         return value
-    if type(value) is int and abs(value) < 10**_DIGITS:
+    if type(value) is int and abs(value) < _LARGEST:
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
@@ -186,7 +186,9 @@ def plain(value: Any) -> Any:
 
 def from_plain(value: Any) -> Any:
     """The value that `plain` gave. Raises FormatError for anything else."""
-    if value is None or isinstance(value, (bool, str, int, float)):
+    if value is None or isinstance(value, (bool, str, float)):
+        return value
+    if isinstance(value, int) and abs(value) < _LARGEST:
         return value
     if isinstance(value, list):
         return tuple(from_plain(item) for item in value)
