@@ -16,6 +16,7 @@ from mapper.inference.scopes import TOWER_LISTS, Scope
 from mapper.naming.members import misfit
 from mapper.rulebook.facts import FactRule
 
+_BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
 
 
@@ -74,7 +75,8 @@ def check_bounds(facts: Facts) -> None:
     """ArchitectureError where a fact lies beyond what another one allows: more chosen experts than there are."""
     for scope, name, known in list(facts.used.values()):
         for rule in facts.every_rule(scope, name):
-            for bound, text in (("most", rule.most), ("divides", rule.divides), ("length", rule.length)):
+            for bound in _BOUNDS:
+                text = getattr(rule, bound)
                 limit = _limit(facts, scope, rule, text) if text and known.value is not None else None
                 told = _beyond(bound, known.value, limit) if limit is not None else ""
                 if told:
@@ -97,11 +99,22 @@ def _limit(facts: Facts, scope: Scope, rule: FactRule, text: str) -> Any:
 
 def _beyond(bound: str, value: Any, limit: Any) -> str:
     """How a value passes a bound; "" if it does not."""
-    if bound == "length":
-        return f"{len(value)} entries where there must be" if len(value) != limit else ""
+    if isinstance(value, list):
+        return _list_beyond(bound, value, limit)
     if bound == "divides":
         return "which does not divide" if limit % value else ""
     return "more than" if value > limit else ""
+
+
+def _list_beyond(bound: str, value: list[Any], limit: Any) -> str:
+    """The same for a list, whose bound is on its length, its total or each of its entries."""
+    if bound == "length":
+        return f"{len(value)} entries where there must be" if len(value) != limit else ""
+    if not all(isinstance(item, (int, float)) for item in value):
+        return "not numbers up to"
+    if bound == "total":
+        return f"{sum(value)} in all where there must be" if sum(value) != limit else ""
+    return "with an entry beyond" if value and max(value) > limit else ""
 
 
 def check_widths(root: Scope) -> None:

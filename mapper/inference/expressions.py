@@ -24,6 +24,7 @@ _FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "floor": math.floor,
     "ceil": math.ceil,
     "largest": max,  # of a list
+    "smallest": min,
 }
 
 
@@ -101,10 +102,10 @@ def evaluate(node: ast.expr, known: Mapping[str, Value]) -> Value:
 
 
 def _call(function: Callable[[Any], Any], value: Value) -> Value:
-    if isinstance(value, list) and function is not max:
+    if function in (max, min):
+        return function(value) if isinstance(value, list) and value else value
+    if isinstance(value, list):
         return [_call(function, item) for item in value]
-    if function is max:
-        return max(value) if isinstance(value, list) and value else value
     _apply(operator.add, value, 0)  # a number in range
     try:
         return function(value)

@@ -325,10 +325,10 @@ def leaf_scope(scope: Scope, leaf: Leaf) -> Scope:
 def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any, str]:
     """The entry of a list for a block in one of its elements, the same for all that it stands for; above them, the list."""
     indices = scope.index_of(role)
+    count = (scope if indices is None else scope.tower or scope).solved.get(role)
+    if count and count.value != len(value):
+        raise ValueError(f"{len(value)} entries, but {count.value} {role}")
     if indices is None:
-        count = scope.solved.get(role)
-        if count and count.value != len(value):
-            raise ValueError(f"{len(value)} entries, but {count.value} {role}")
         return value, source
     if indices[-1] >= len(value):
         raise ValueError(f"{len(value)} entries, but there is an element {indices[-1]}")

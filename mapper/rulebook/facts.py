@@ -59,6 +59,7 @@ class FactRule:
     default: Any = UNSET  # where the config is silent
     most: str | None = None  # arithmetic over other facts: the value is at most this
     divides: str | None = None  # the value divides this
+    total: str | None = None  # the entries of the list add up to this
     length: str | None = None  # the list has so many entries
     why: str = ""
 
@@ -134,7 +135,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("map", "holds"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "at", "value", "default", "otherwise"), Fields.any),
-    **dict.fromkeys(("expr", "each", "marks", "shared", "most", "divides", "length"), Fields.any),
+    **dict.fromkeys(("expr", "each", "marks", "shared", "most", "divides", "length", "total"), Fields.any),
     "when": Fields.choices,
     "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
     "towers": lambda fields, key: {

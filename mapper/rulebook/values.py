@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from mapper.errors import shorten
@@ -12,7 +13,7 @@ from mapper.limits import EXTENT
 
 TYPES = (
     "count", "even", "side", "natural", "number", "positive", "amount", "share", "flag", "text", "activation", "counts", "factors",
-    "list", "any",
+    "rising", "list", "any",
 )  # fmt: skip
 _WORDS = {
     "count": "a whole number from 1",
@@ -28,6 +29,7 @@ _WORDS = {
     "activation": "the name of an activation",
     "counts": "a list of whole numbers from 1",
     "factors": "a list of finite numbers above 0",
+    "rising": "a list of whole numbers from 0, each larger than the one before",
     "list": "a list",
 }
 
@@ -56,6 +58,8 @@ def checked(value: Any, kind: str) -> Any:
         return [_whole(item, "count") for item in value]
     if kind == "factors" and isinstance(value, list) and value:
         return [checked(item, "positive") for item in value]
+    if kind == "rising" and isinstance(value, list) and _rises(value):
+        return value
     if kind == "list" and isinstance(value, list):
         return value
     if kind == "any":
@@ -88,6 +92,11 @@ def _whole(value: Any, kind: str) -> int:
     if _is_number(value) and value >= lowest and value % step == 0:
         return int(value)
     raise ValueError(f"{shorten(shown(value))} is not {_WORDS[kind]}")
+
+
+def _rises(value: list[Any]) -> bool:
+    wholes = all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in value)
+    return wholes and all(one < other for one, other in pairwise(value))
 
 
 def _side(value: Any) -> int:

@@ -1,0 +1,66 @@
+"""What a config says that no forward could do is refused as it is read, not found out as it runs."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from mapper.architecture import Architecture
+from mapper.errors import ArchitectureError
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from mapper.rulebook.rulebook import Rulebook
+
+RULEBOOK = Rulebook()
+
+
+def read(family: str, *changes: tuple[str, Any]) -> Architecture:
+    """The family's first example, with other values in its config."""
+    checkpoint = copy.deepcopy(
+        header(next(item for item in RULEBOOK.families if item.name == family).examples[0])
+    )
+    assert checkpoint.config is not None
+    for dotted, value in changes:
+        *folders, field = dotted.split(".")
+        part: Any = checkpoint.config
+        for folder in folders:
+            part = part[folder]
+        part[field] = value
+    return infer(checkpoint, RULEBOOK)
+
+
+@pytest.mark.parametrize(
+    ("family", "field", "value", "message"),
+    [
+        (
+            "qwen3_vl",
+            "text_config.rope_parameters.mrope_section",
+            [2, 1],
+            r"3 in all where there must be .* = 4",
+        ),
+        ("qwen3_vl", "vision_config.deepstack_visual_indexes", [2], r"with an entry beyond layers - 1 = 1"),
+        ("qwen3_vl", "vision_config.deepstack_visual_indexes", [1, 0], r"'\[1, 0\]' is not a list .* larger"),
+        (
+            "sam_hq",
+            "vision_config.global_attn_indexes",
+            [5],
+            r"states.full is '5' .*, more than layers - 1 = 1",
+        ),
+        ("segformer", "depths", [1, 1, 1, 1], r"config depths: 4 entries, but 2 stages"),
+    ],
+)
+def test_a_field_that_fits_nothing_else_is_refused(family: str, field: str, value: Any, message: str) -> None:
+    assert read(family).reading == "exact"
+    with pytest.raises(ArchitectureError, match=message):
+        read(family, (field, value))
+
+
+def test_waves_of_prompts_that_are_not_those_of_the_image_are_not_vouched_for() -> None:
+    assert read("sam_hq", ("tie_word_embeddings", False)).reading == "unverified"
+
+
+def test_the_first_layer_that_sees_everything_is_the_first_in_any_order() -> None:
+    first = read("sam_hq", ("vision_config.global_attn_indexes", [1, 0]))
+    assert {fact.value for fact in first.facts if fact.name == "states.full"} == {0}
