@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 01c72e15957e.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules e4c9e0879480.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -437,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not
 # from the hub", "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: ae58a12d6cd125be
+# sha256 of all above: 4b6fa73351c59903

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 01c72e15957e.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules e4c9e0879480.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -40,7 +40,7 @@ class Config:
     channels: int = 3  # shape: model.visual.patch_embed.proj.weight [1024, 3, 2, 16, 16]
     frames_per_patch: int = 2  # shape: model.visual.patch_embed.proj.weight [1024, 3, 2, 16, 16]
     patch_size: int = 16  # shape: model.visual.patch_embed.proj.weight [1024, 3, 2, 16, 16]
-    positions: int = 2304  # shape: model.visual.pos_embed.weight [2304, 1024]
+    position_side: int = 48  # shape: model.visual.pos_embed.weight [2304, 1024]
     vision_layers: int = 24  # name: model.visual.blocks.*
     merger_layers: tuple[int, ...] = (5, 11, 17)  # config: vision_config.deepstack_visual_indexes
     vision_rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
@@ -477,7 +477,7 @@ class PackedEncoder(nn.Module):
         self.rotary_dim = config.vision_rotary_dim
         self.rotary_base = config.vision_rotary_base
         self.patch_embed = Embeddings(config)
-        self.pos_embed = nn.Embedding(config.positions, config.vision_hidden_size)
+        self.pos_embed = nn.Embedding(config.position_side**2, config.vision_hidden_size)
         self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))
         self.deepstack_merger_list = nn.ModuleList(Mergers(config) for _ in range(3))
         self.merger = Merger(config)
@@ -632,4 +632,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
 # "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 346ba289ca296615
+# sha256 of all above: b39c57878127613c
