@@ -110,7 +110,9 @@ def test_the_listing_of_the_cache_is_what_the_readme_shows(
     ]
 
 
-@pytest.mark.parametrize("name", ["cached_models", "inspect", "build", "generate", "verify", "diff"])
+@pytest.mark.parametrize(
+    "name", ["cached_models", "inspect", "build", "generate", "verify", "diff", "convert"]
+)
 def test_what_the_readme_names_is_public(name: str) -> None:
     assert callable(getattr(mapper, name))
     assert f"mapper {name}" in TEXT or f"mapper.{name}" in TEXT

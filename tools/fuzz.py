@@ -200,13 +200,11 @@ def add(record: Path, name: str, figures: Figures) -> None:
 
 
 def main() -> int:
-    from tests.fuzzing import TARGETS
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; all when left out"
+        "targets", nargs="*", metavar="TARGET", help="as tests/fuzzing.py names them; all when left out"
     )
     parser.add_argument("--seconds", type=float, default=60, help="for each target")
     parser.add_argument("--seed", type=int, default=None, help="for the same inputs again; else the time")
@@ -215,12 +213,14 @@ def main() -> int:
     parser.add_argument("--guided", action="store_true", help="one target by coverage, with atheris")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)  # in this process
     given = parser.parse_args()
+    if given.guided:  # before anything of mapper is imported: it is instrumented on the way in
+        guided(given.targets[0], given.seconds, given.keep)
+    from tests.fuzzing import TARGETS
+
     names = given.targets or list(TARGETS)
     unknown = [name for name in names if name not in TARGETS]
     if unknown:
         parser.error(f"no target {unknown[0]!r}; there are {', '.join(TARGETS)}")
-    if given.guided:
-        guided(names[0], given.seconds, given.keep)
     if given.alone:
         seed = time.time_ns() if given.seed is None else given.seed
         figures = fuzz(names[0], given.seconds, seed, given.keep)
