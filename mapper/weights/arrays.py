@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 # Types that NumPy has from ml_dtypes alone; torch has the same bits under the same names.
 EXTENDED = (
@@ -63,6 +64,25 @@ def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     array = array.view(array.dtype.str)  # torch knows one of two types of one size, long and not long long
     backwards = any(step < 0 or step % array.itemsize for step in array.strides)
     return array.copy() if backwards or not array.flags.writeable or not array.flags.aligned else array
+
+
+def why_no_bytes(tensor: torch.Tensor) -> str:
+    """Why the bytes of a tensor cannot be stored, and what to store instead; "" where they can."""
+    if is_lazy(tensor):
+        return "a lazy tensor has no shape yet; run the model once"
+    if tensor.is_quantized or str(tensor.dtype).startswith("torch.q"):
+        return f"a quantised tensor ({tensor.dtype}) cannot be stored; dequantize it, or give its int_repr()"
+    if tensor.is_nested:
+        return "a nested tensor cannot be stored; give its parts, which unbind() has"
+    if tensor.layout != torch.strided:
+        return f"a sparse tensor ({tensor.layout}) cannot be stored; give its to_dense() or its parts"
+    if hasattr(type(tensor), "__tensor_flatten__"):
+        return f"a tensor made of others ({type(tensor).__name__}) cannot be stored; give a plain tensor"
+    if tensor.is_meta:
+        return "a tensor on the meta device has no data to store"
+    if any(getattr(tensor, "names", ())):  # torch has given them up in 2.13
+        return "a tensor with named dimensions cannot be stored; give its rename(None)"
+    return ""
 
 
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:

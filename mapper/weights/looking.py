@@ -89,12 +89,13 @@ def flatten(tree: Any, sep: str = ".") -> dict[str, Any]:
 
         mapper.flatten({"a": {"b": 1}}, sep="/")  # {"a/b": 1}
     """
+    _check_sep(sep)
     if isinstance(tree, nn.Module):
         tree = _tree_of(tree)
     if tree is None:
         return {}
     if not is_container(tree):
-        return {path.replace(".", sep): _plain(leaf) for path, leaf in read_source(tree).leaves.items()}
+        return _with(sep, {path: _plain(leaf) for path, leaf in read_source(tree).leaves.items()})
     flat: dict[str, Any] = {}
     for path, leaf in _expanded(tree):
         if path in flat:
@@ -103,7 +104,27 @@ def flatten(tree: Any, sep: str = ".") -> dict[str, Any]:
             )
         flat[path] = leaf
     unflatten(flat)  # a path that is a leaf and a branch
-    return {path.replace(".", sep): leaf for path, leaf in flat.items()} if sep != "." else flat
+    return _with(sep, flat)
+
+
+def _check_sep(sep: Any) -> None:
+    if not isinstance(sep, str) or not sep:
+        raise ValueError(f"sep is {sep!r}; it is the text between the names of a path, '.' or '/'")
+
+
+def _with(sep: str, flat: dict[str, Any]) -> dict[str, Any]:
+    """The table with `sep` between names. Raises StructureError where two paths become one."""
+    if sep == ".":
+        return flat
+    table: dict[str, Any] = {}
+    for path, leaf in flat.items():
+        new = path.replace(".", sep)
+        if new in table:
+            raise StructureError(
+                f"two paths become {shorten(new)}: names have {sep!r} in them; give another sep", new
+            )
+        table[new] = leaf
+    return table
 
 
 def _tree_of(model: nn.Module) -> Tree:
@@ -129,6 +150,7 @@ def unflatten(flat: Any, sep: str = ".") -> dict[str, Any]:
 
         mapper.unflatten({"a/b": 1}, sep="/")  # {"a": {"b": 1}}
     """
+    _check_sep(sep)
     table = flat if isinstance(flat, Mapping) and not _is_nested(flat) else flatten(flat, sep)
     nested: dict[str, Any] = {}
     made = {id(nested)}  # the dicts made here, to tell them from leaves that are dicts

@@ -89,7 +89,8 @@ def walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 def states_of(model: nn.Module) -> States:
     """Every state of a module under every path. No tensor is copied. Raises TypeError for what is no module."""
     if not isinstance(model, nn.Module):
-        raise TypeError(f"a model is a torch.nn.Module, not {type(model).__name__}")
+        hint = f"; make an instance of {model.__name__}" if isinstance(model, type) else ""
+        raise TypeError(f"a model is a torch.nn.Module, not a {type(model).__name__}{hint}")
     with collection_paused():
         return _states_of(model)
 

@@ -379,7 +379,7 @@ def test_a_missing_path_is_a_missing_file(tmp_path: Path) -> None:
         mapper.save(tmp_path / "no" / "where", network())
     with pytest.raises(TypeError):
         mapper.load(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="module"):
+    with pytest.raises(TypeError, match="Module"):
         mapper.save(tmp_path / "x", {})  # type: ignore[arg-type]
 
 

@@ -328,7 +328,7 @@ def test_what_cannot_be_stored_is_named_by_its_place(kind):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_quantized_tensor_is_refused():
-    with pytest.raises(UnsupportedLeaf, match="quantized"):
+    with pytest.raises(UnsupportedLeaf, match="quantised"):
         encode({"x": torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8)})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -111,7 +112,9 @@ def read_source(source: Any) -> Source:
     if isinstance(source, (str, os.PathLike, Checkpoint)):
         return _from_checkpoint(source)
     if not isinstance(source, nn.Module) and not is_container(source):
-        raise TypeError(f"weights come from a module, a tree or a path, not from {type(source).__name__}")
+        raise TypeError(
+            f"weights come from a module, a tree or a path, not from a {type(source).__name__}{_instead(source)}"
+        )
     table = Source(metadata=getattr(source, "_metadata", None) or {})
     trees: list[tuple[str, Any]] = []  # prefix, Tree
     for path, value in leaves_of(source, lambda path, tree: trees.append((path, tree))):
@@ -126,6 +129,17 @@ def read_source(source: Any) -> Source:
             _tie(table, prefix + alias, prefix + owner)
     _check_branches(table)
     return table
+
+
+def _instead(source: Any) -> str:
+    """What to give in place of what was given, where that is a usual slip."""
+    if isinstance(source, (bytes, io.IOBase)):
+        return "; give the file's path"
+    if isinstance(source, Iterator):
+        return "; give the model itself, or dict(model.named_parameters())"
+    if isinstance(source, type):
+        return "; make an instance of it"
+    return ""
 
 
 def is_container(value: Any) -> bool:

@@ -55,8 +55,9 @@ def load_weights(
 
         mapper.load_weights(model, "encoder.safetensors", prefix="bert.")
     """
-    fatal = _fatal(strict)
-    _check_choices(casting, by)
+    fatal = fatal_kinds(strict)
+    _check_choices(casting, by, prefix, rename, filter)
+    device = None if device is None else checked_device(device)
     states = states_of(model)
     if src is None:
         return _nothing(states)
@@ -70,20 +71,42 @@ def load_weights(
     return plan.report
 
 
-def _fatal(strict: bool | Collection[str]) -> frozenset[str]:
+def fatal_kinds(strict: bool | Collection[str]) -> frozenset[str]:
+    """The kinds of problems that raise. Raises ValueError for what `strict` cannot be."""
     if isinstance(strict, bool):
         return frozenset(KINDS if strict else ())
-    unknown = sorted(set([strict] if isinstance(strict, str) else strict) - set(KINDS))
-    if isinstance(strict, str) or unknown:
+    if isinstance(strict, str) or not isinstance(strict, Collection) or not set(strict) <= set(KINDS):
         raise ValueError(f"strict is {strict!r}; it is True, False or a set of {listed(list(KINDS))}")
     return frozenset(strict)
 
 
-def _check_choices(casting: str, by: str) -> None:
+def _check_choices(casting: Any, by: Any, prefix: Any, rename: Any, filter: Any) -> None:
     if casting not in casts.CASTING:
         raise ValueError(f"casting is {casting!r}; known are {listed(list(casts.CASTING))}")
     if by not in ("name", "order"):
         raise ValueError(f"by is {by!r}; known are 'name', 'order'")
+    if not isinstance(prefix, (str, type(None))):
+        raise ValueError(
+            f"prefix is {prefix!r}; it is the text that the paths wanted of the source begin with"
+        )
+    if rename is not None and not isinstance(rename, Mapping) and not callable(rename):
+        raise ValueError(
+            f"rename is a {type(rename).__name__}; it is a table {{old: new}} or a function of a path"
+        )
+    if filter is not None and not callable(filter):
+        raise ValueError(
+            f"filter is a {type(filter).__name__}; it is a function (path, node) that says what to keep"
+        )
+
+
+def checked_device(device: Any) -> torch.device:
+    """The device of this name. Raises ValueError for what is none."""
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device is {device!r}; it is a torch.device or its name, as 'cpu' or 'cuda:0'"
+        ) from None
 
 
 def _nothing(states: States) -> LoadReport:

@@ -15,7 +15,7 @@ import torch
 
 from mapper import limits
 from mapper.errors import MapperError, UnsupportedLeaf
-from mapper.weights.arrays import raw_bytes
+from mapper.weights.arrays import raw_bytes, why_no_bytes
 from mapper.weights.saving.headers import PIECE, Entry, header, write_all
 from mapper.weights.saving.placement import in_order
 
@@ -31,19 +31,9 @@ NAMES = {
 
 def check_storable(tensor: torch.Tensor, path: str) -> None:
     """Raise UnsupportedLeaf unless `tensor` has bytes in memory, all of them its own."""
-    kind = None
-    if tensor.is_meta:
-        kind = "a tensor on the meta device, which has no data"
-    elif isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
-        kind = "a lazy tensor, which has no shape yet; run the model once"
-    elif tensor.layout is not torch.strided:
-        kind = f"a sparse tensor ({str(tensor.layout).removeprefix('torch.')})"
-    elif tensor.is_quantized:
-        kind = "a quantised tensor"
-    elif tensor.is_nested or hasattr(type(tensor), "__tensor_flatten__"):
-        kind = f"a tensor made of others ({type(tensor).__name__})"
-    if kind is not None:
-        raise UnsupportedLeaf(f"{path}: {kind} cannot be stored", path)
+    reason = why_no_bytes(tensor)
+    if reason:
+        raise UnsupportedLeaf(f"{path}: {reason}", path)
 
 
 def stored_raw(tensors: Mapping[str, torch.Tensor]) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, UnsupportedLeaf, listed, shorten
 from mapper.sources.saved import AUX_PREFIX, FORMAT, RESERVED, VERSION
 from mapper.sources.shards import check_name
+from mapper.weights.loading.reading import EXTRA
 from mapper.weights.modules import State, States, states_of
 from mapper.weights.saving.container import check_storable, stored_raw
 from mapper.weights.saving.placement import placements
@@ -25,6 +26,8 @@ GENERATED, STOCK = "generated", "stock"  # kinds of architecture
 def tensors_of(states: States) -> dict[str, torch.Tensor]:
     """What is stored of a model: every tensor once, at its first path. Raises UnsupportedLeaf."""
     tensors = {state.path: state.tensor for state in states.states if state.tensor is not None}
+    for path, module in states.modules.items():
+        _check_all_registered(path, module)
     for path, tensor in tensors.items():
         if path.partition(".")[0] in RESERVED:
             raise UnsupportedLeaf(
@@ -37,6 +40,21 @@ def tensors_of(states: States) -> dict[str, torch.Tensor]:
             raise UnsupportedLeaf(f"{reason}, so it cannot be stored", path) from None
         check_storable(tensor, path)
     return tensors
+
+
+def _check_all_registered(path: str, module: nn.Module) -> None:
+    """Raise UnsupportedLeaf for what a module adds to its state dict by itself: quantised ones hold no parameters."""
+    if type(module)._save_to_state_dict is nn.Module._save_to_state_dict:
+        return
+    table: dict[str, Any] = {}
+    module._save_to_state_dict(table, "", True)
+    known = {*module._parameters, *module._buffers, EXTRA}
+    if lost := [name for name in table if name not in known]:
+        raise UnsupportedLeaf(
+            f"{path or 'the model'}: a {type(module).__name__} keeps {listed(lost)} beside its parameters and buffers, "
+            "which would be lost; put its state_dict() into aux",
+            path,
+        )
 
 
 def architecture_of(model: nn.Module) -> tuple[dict[str, Any] | None, str | None]:

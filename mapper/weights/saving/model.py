@@ -30,7 +30,7 @@ from mapper.weights.built.model import why_not_built
 from mapper.weights.loading.casting import overflows
 from mapper.weights.loading.hooks import give_extra_state
 from mapper.weights.loading.reading import Source
-from mapper.weights.loading.weights import load_weights
+from mapper.weights.loading.weights import checked_device, fatal_kinds, load_weights
 from mapper.weights.modules import State, States, states_of
 from mapper.weights.saving.container import write_tensors
 from mapper.weights.saving.document import (
@@ -87,8 +87,8 @@ def write_model(
     config: Mapping[str, Any] | None = None,
 ) -> None:
     """`save`; a folder gets the whole `config` of a checkpoint, otherwise the fields that its reading rests on."""
-    place = os.fspath(path)
-    states = states_of(_module(model))
+    place = _path(path, "save(path, model)")
+    states = states_of(model)
     tensors = tensors_of(states)
     architecture, source = architecture_of(states.root)
     without = why_not_built(states.root) if architecture is None else ""
@@ -121,8 +121,8 @@ def save_states(
 
     mapper.save_states("step_100.safetensors", model, {"optimizer": optimizer.state_dict()})
     """
-    place = os.fspath(path)
-    states = states_of(_module(model))
+    place = _path(path, "save_states(path, model)")
+    states = states_of(model)
     tensors = tensors_of(states)
     document, kept = document_of(states, tensors, aux)
     _write_file(place, tensors | kept, _header(document, None, None), overwrite)
@@ -145,18 +145,19 @@ def load(
         model, aux = mapper.load("run/step_100")
     """
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise TypeError(f"dtype is {dtype!r}; floating states can only be had as a floating type of torch")
+        raise TypeError(f"dtype is {dtype!r}; it is a floating type of torch, as torch.float16")
+    fatal_kinds(strict)
+    wanted = checked_device(device)
 
     def made(checkpoint: Checkpoint) -> Loaded:
         aux = aux_of(checkpoint)
         if model is not None:
-            load_weights(model, checkpoint, strict=strict, device=device)
+            load_weights(model, checkpoint, strict=strict, device=wanted)
             return Loaded(model if dtype is None else model.to(dtype), aux)
-        place = torch.device(device)
         with torch.device("cpu"):  # the caller's default device is not where a file is read to
-            return Loaded(_filled(checkpoint, place, dtype), aux)
+            return Loaded(_filled(checkpoint, wanted, dtype), aux)
 
-    return _from(path, made)
+    return _from(_path(path, "load(path)"), made)
 
 
 def load_states(
@@ -178,13 +179,17 @@ def load_states(
         load_weights(model, checkpoint, strict=strict, **options)
         return aux
 
-    return _from(path, filled)
+    return _from(_path(path, "load_states(path, model)"), filled)
 
 
-def _module(model: Any) -> nn.Module:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"a model is a torch module, not {type(model).__name__}")
-    return model
+def _path(path: Any, call: str) -> str:
+    """The path as text. Raises TypeError for what is none, ValueError for an empty one."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"a path is a str or os.PathLike, not a {type(path).__name__}; call {call}")
+    place = os.fspath(path)
+    if not place:
+        raise ValueError(f"the path is empty; name a file or a folder in {call}")
+    return os.fsdecode(place)
 
 
 def _header(
@@ -212,9 +217,9 @@ def _write(path: Path, tensors: Mapping[str, torch.Tensor], header: Mapping[str,
         write_tensors(file, tensors, header)
 
 
-def _from(path: str | os.PathLike[str], take: Callable[[Checkpoint], T]) -> T:
+def _from(path: str, take: Callable[[Checkpoint], T]) -> T:
     """What `take` makes of the checkpoint at `path`, from the beginning where another save came between."""
-    place = Path(os.fspath(path))
+    place = Path(path)
     for _ in range(_ATTEMPTS):
         before = _identity(place)
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from mapper._files import whole_file
-from mapper.errors import FormatError, MissingSourceError, StructureError, UnsupportedLeaf
+from mapper.errors import FormatError, MissingSourceError, StructureError, UnsupportedLeaf, shorten
 from mapper.weights.loading.matching import Plan, Write
 from mapper.weights.loading.reading import Held
 from mapper.weights.loading.writing import write
@@ -69,7 +69,10 @@ def _encoded(leaf: Leaf) -> tuple[Entry, LeafWriter] | None:
 def _check_stream(stream: Any, method: str) -> None:
     if isinstance(stream, io.TextIOBase) or not callable(getattr(stream, method, None)):
         kind = type(stream).__name__
-        raise TypeError(f"a path or a binary file object is wanted, not {kind}")
+        raise TypeError(f"a path or a binary file object is wanted, not a {kind}")
+    able = getattr(stream, {"read": "readable", "write": "writable"}[method], None)
+    if callable(able) and not able():
+        raise TypeError(f"the {type(stream).__name__} was not opened to {method}; open it with 'rb' or 'wb'")
 
 
 def load_tree(
@@ -113,7 +116,7 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise MissingSourceError(f"there is no file {path}") from None
+        raise MissingSourceError(f"{shorten(str(path))}: no such file; check the path") from None
     except IsADirectoryError as error:
         raise FormatError(f"{path} is a folder; a file of mapper.save_tree is wanted") from error
 

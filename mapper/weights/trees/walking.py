@@ -58,6 +58,10 @@ class Walked:
 
 def walk(tree: Any, filter_spec: Any, is_leaf: Callable[[Any], bool] | None) -> Walked:
     """Every leaf of a tree with the function that `filter_spec` has for it."""
+    if is_leaf is not None and not callable(is_leaf):
+        raise TypeError(
+            f"is_leaf is of type {type(is_leaf).__name__}; it is a function that says of a node whether to stop"
+        )
     return _Walker(is_leaf).run(tree, filter_spec)
 
 
@@ -154,12 +158,17 @@ class _Walker:
 def _function(place: _Place, value: Any, spec: Any) -> Any:
     """The function for a node that is not walked into."""
     if not callable(spec):
-        raise StructureError(
-            f"{place.text()}: filter_spec has a {type(spec).__name__} where the tree has a {type(value).__name__}; "
-            "it is a function, None, or a tree of these that begins as the tree does",
-            place.text(),
-        )
+        raise _misfit(place, value, spec)
     return spec
+
+
+def _misfit(place: _Place, value: Any, spec: Any) -> StructureError:
+    at = place.text()
+    return StructureError(
+        f"{at}: filter_spec has a {type(spec).__name__} where the tree has a {type(value).__name__}; "
+        "it is a function, None, or a tree of these that begins as the tree does",
+        at,
+    )
 
 
 def _specs(place: _Place, branch: Branch, spec: Any) -> list[Any]:
@@ -168,13 +177,11 @@ def _specs(place: _Place, branch: Branch, spec: Any) -> list[Any]:
     if spec is None or (callable(spec) and type(spec) is not type(branch.value)):
         return [spec] * len(branch.level.steps)
     parts = level(spec)
-    found = (
-        {}
-        if parts is None
-        else {repr(step): child for step, child in zip(parts.steps, parts.children, strict=True)}
-    )
+    if parts is None:
+        raise _misfit(place, branch.value, spec)
+    found = {repr(step): child for step, child in zip(parts.steps, parts.children, strict=True)}
     names = [repr(step) for step in branch.level.steps]
-    if parts is None or set(found) != set(names):
+    if set(found) != set(names):
         wanted = ", ".join(step.text() for step in branch.level.steps[:8]) or "nothing"
         raise StructureError(
             f"{place.text()}: filter_spec has a {type(spec).__name__} with other children than the tree, which has "

@@ -11,7 +11,7 @@ from torch import nn
 
 from mapper import limits
 from mapper.errors import FormatError, UnsupportedLeaf
-from mapper.weights.arrays import from_raw, raw_bytes
+from mapper.weights.arrays import from_raw, raw_bytes, why_no_bytes
 from mapper.weights.saving.container import NAMES
 from mapper.weights.values.numpy_types import numpy_dtype, numpy_type_node
 from mapper.weights.values.plain import Read, dtype_value, extents, payload, payload_bytes, shorten_json
@@ -43,19 +43,10 @@ def tensor_node(tensor: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
 
 def why_not(tensor: torch.Tensor) -> str:
     """Why the bits of a tensor cannot be stored: empty where they can."""
-    if type(tensor) not in (torch.Tensor, nn.Parameter):
+    reason = why_no_bytes(tensor)
+    if not reason and type(tensor) not in (torch.Tensor, nn.Parameter):
         return f"a tensor of the subclass {type(tensor).__qualname__} cannot be stored; give a plain tensor"
-    if tensor.is_quantized or str(tensor.dtype).startswith("torch.q"):
-        return f"a quantized tensor ({tensor.dtype}) cannot be stored; dequantize it, or give its int_repr()"
-    if tensor.layout != torch.strided:
-        return f"a tensor of layout {tensor.layout} cannot be stored; give its to_dense() or its parts"
-    if tensor.is_nested:
-        return "a nested tensor cannot be stored; give its parts, which unbind() has"
-    if tensor.is_meta:
-        return "a tensor on the meta device has no data to store"
-    if any(getattr(tensor, "names", ())):  # torch has given them up in 2.13
-        return "a tensor with named dimensions cannot be stored; give its rename(None)"
-    return ""
+    return reason
 
 
 def dense_order(tensor: torch.Tensor) -> list[int] | None:
