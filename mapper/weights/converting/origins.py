@@ -37,6 +37,8 @@ class Origins:
         waiting: list[Span] = []
         size = 0
         for name, info in tensors.items():
+            if not _bytes(info):
+                continue
             span = self._span(name, info)
             if (
                 span is not None
@@ -59,7 +61,7 @@ class Origins:
         """The bytes of one tensor as `info` says that they are to be."""
         span = self._span(name, info)
         if span is None:
-            yield from self._read(name, info)
+            yield from self._read(name, info) if _bytes(info) else ()
             return
         source, left = self._opened(span), _bytes(info)
         source.seek(span.start)
@@ -75,7 +77,7 @@ class Origins:
     def _span(self, name: str, info: TensorInfo) -> Span | None:
         """Where the tensor stands as it is to be; None where it must be read."""
         span = self.checkpoint.where(name)
-        return span if span is not None and span.info == info and _bytes(info) else None
+        return span if span is not None and span.info == info else None
 
     def _opened(self, span: Span) -> BinaryIO:
         if self._path != span.path or self._file is None:
