@@ -198,18 +198,10 @@ def _tensors(checkpoint: Checkpoint, keys: Mapping[str, str]) -> dict[str, torch
 
 def type_as_stored(model: nn.Module, checkpoint: Checkpoint) -> None:
     """Parameters on the meta device get the dtypes that the header says."""
+    from mapper.sources.storage import torch_dtype
+
     keys, header = _keys(model, checkpoint), checkpoint.tensors
-    wanted = {name: torch_dtype(header[key].dtype) for name, key in keys.items()}
+    wanted = {name: torch_dtype(header[key].dtype, key) for name, key in keys.items()}
     for name, tensor in model.state_dict(keep_vars=True).items():
         if tensor.dtype != wanted[name]:
             tensor.data = tensor.data.to(wanted[name])
-
-
-def torch_dtype(name: str) -> torch.dtype:
-    """The torch dtype for a name of the safetensors format. Raises MapperError if this torch has none."""
-    from mapper.emission.constructors import TORCH_DTYPES
-
-    found = getattr(torch, TORCH_DTYPES[name].removeprefix("torch."), None)
-    if found is None:
-        raise MapperError(f"torch {torch.__version__} has no type for {name}")
-    return found

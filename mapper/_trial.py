@@ -184,9 +184,9 @@ def run_header(architecture: Architecture) -> None:
 def _random(info: TensorInfo, generator: torch.Generator) -> torch.Tensor:
     import torch
 
-    from mapper._build import torch_dtype
+    from mapper.sources.storage import torch_dtype
 
-    dtype = torch_dtype(info.dtype)
+    dtype = torch_dtype(info.dtype, "")
     if not dtype.is_floating_point:
         return torch.zeros(info.shape, dtype=dtype)
     return (torch.rand(info.shape, generator=generator) * 0.1 + 0.01).to(dtype)

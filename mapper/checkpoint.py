@@ -15,6 +15,14 @@ DTYPE_BYTES: Mapping[str, float] = {
     "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1, "I8": 1, "U8": 1, "BOOL": 1, "F4": 0.5,
 }  # fmt: skip
 
+# What torch calls them; a torch may lack some.
+TORCH_NAMES: Mapping[str, str] = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32", "I16": "int16",
+    "I8": "int8", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64", "BOOL": "bool", "C64": "complex64",
+    "C128": "complex128", "C32": "complex32", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
+}  # fmt: skip
+
 
 class TensorInfo(NamedTuple):
     """One entry of a checkpoint's header."""
@@ -29,6 +37,12 @@ class TensorInfo(NamedTuple):
         for extent in self.shape:
             count *= extent
         return count
+
+    @property
+    def torch_shape(self) -> tuple[int, ...]:
+        """The shape as torch holds it: two numbers of four bits are one element."""
+        pairs = self.dtype == "F4" and self.shape
+        return (*self.shape[:-1], self.shape[-1] // 2) if pairs else tuple(self.shape)
 
 
 class Span(NamedTuple):

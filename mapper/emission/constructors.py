@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mapper.architecture import Block, Fact, Leaf
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.names import identifier
 from mapper.emission.sizes import evaluate, names_in
@@ -19,13 +19,7 @@ from mapper.flows.language import parse_expression
 from mapper.naming.members import FLOATS, misfit, odd_dtype
 from mapper.rulebook.flows import aligned
 
-TORCH_DTYPES = {
-    "F64": "torch.float64", "F32": "torch.float32", "F16": "torch.float16", "BF16": "torch.bfloat16", "I64": "torch.int64",
-    "I32": "torch.int32", "I16": "torch.int16", "I8": "torch.int8", "U8": "torch.uint8", "BOOL": "torch.bool", "U16": "torch.uint16",
-    "U32": "torch.uint32", "U64": "torch.uint64", "C64": "torch.complex64", "C128": "torch.complex128", "C32": "torch.complex32", "F8_E4M3": "torch.float8_e4m3fn",
-    "F8_E5M2": "torch.float8_e5m2", "F8_E4M3FNUZ": "torch.float8_e4m3fnuz", "F8_E5M2FNUZ": "torch.float8_e5m2fnuz",
-    "F8_E8M0": "torch.float8_e8m0fnu", "F4": "torch.float4_e2m1fn_x2",
-}  # fmt: skip
+TORCH_DTYPES = {name: f"torch.{word}" for name, word in TORCH_NAMES.items()}
 _RANKS = {
     "Linear": 2,
     "Embedding": 2,
@@ -144,7 +138,7 @@ class Constructor:
 
     def zeros(self, name: str, info: TensorInfo) -> str:
         extents = ", ".join(
-            self.value(f"{name}_size{axis}", extent) for axis, extent in enumerate(_held(info))
+            self.value(f"{name}_size{axis}", extent) for axis, extent in enumerate(info.torch_shape)
         )
         if info.dtype in FLOATS:
             return f"nn.Parameter(torch.zeros({extents or '()'}))"
@@ -384,7 +378,7 @@ class Constructor:
 
     def bare(self) -> str:
         info = self.leaf.tensors[""]
-        shape = _held(info)
+        shape = info.torch_shape
         extents = ", ".join(self.extent(axis, shape, f"size{axis}") for axis in range(len(shape)))
         dtype = None if info.dtype == "F32" else f"dtype={TORCH_DTYPES[info.dtype]}"
         tensor = self.call("torch.zeros", extents or "()", dtype if info.dtype not in FLOATS else None)
@@ -392,11 +386,6 @@ class Constructor:
             return tensor
         grad = None if info.dtype in FLOATS else "requires_grad=False"
         return self.call("nn.Parameter", tensor, grad)
-
-
-def _held(info: TensorInfo) -> tuple[int, ...]:
-    """The shape as torch holds it: two numbers of four bits are one element."""
-    return (*info.shape[:-1], info.shape[-1] // 2) if info.dtype == "F4" and info.shape else info.shape
 
 
 def _fold(known: Mapping[str, Any], node: ast.expr) -> Any:

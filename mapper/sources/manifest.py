@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper import limits
-from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
+from mapper.checkpoint import DTYPE_BYTES, TORCH_NAMES, Checkpoint, TensorInfo
 from mapper.errors import FormatError, SourceError, shorten
 from mapper.sources.documents import check_config, parse
 from mapper.sources.files import SNIFFED, base_name, open_regular, printable, reading, refuse_impostor
@@ -22,16 +22,8 @@ from mapper.sources.shards import check_names, check_shape
 
 GZIP = b"\x1f\x8b"
 ASSUMED_DTYPE = "F32"
-DTYPE_NAMES = {
-    "float64": "F64", "double": "F64", "float32": "F32", "float": "F32", "float16": "F16", "half": "F16",
-    "bfloat16": "BF16",
-    "int64": "I64", "long": "I64", "int32": "I32", "int": "I32", "int16": "I16", "short": "I16", "int8":
-    "I8", "uint8": "U8",
-    "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL", "complex64": "C64", "complex128": "C128", "complex32": "C32", "float8_e4m3fn":
-    "F8_E4M3",
-    "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz": "F8_E4M3FNUZ",
-    "float8_e5m2fnuz": "F8_E5M2FNUZ",
-    "float4_e2m1fn_x2": "F4",
+DTYPE_NAMES = {word: name for name, word in TORCH_NAMES.items()} | {
+    "double": "F64", "float": "F32", "half": "F16", "long": "I64", "int": "I32", "short": "I16",
 }  # fmt: skip
 
 

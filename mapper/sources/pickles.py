@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mapper import limits
+from mapper.checkpoint import TORCH_NAMES
 from mapper.errors import FormatError, shorten
 
 STOP = ord(".")
@@ -22,13 +23,7 @@ DTYPES = {
     "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8", "BoolStorage":
     "BOOL",
     "ComplexFloatStorage": "C64", "ComplexDoubleStorage": "C128", "UntypedStorage": "U8",
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32":
-    "I32", "int16": "I16",
-    "int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL",
-    "complex64": "C64", "complex128": "C128", "complex32": "C32",
-    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz":
-    "F8_E4M3FNUZ",
-    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    **{word: name for name, word in TORCH_NAMES.items() if name != "F4"},  # whose pairs no storage of a file has
 }  # fmt: skip
 
 

@@ -7,20 +7,10 @@ import mmap
 
 import torch
 
-from mapper.checkpoint import DTYPE_BYTES, TensorInfo
+from mapper.checkpoint import DTYPE_BYTES, TORCH_NAMES, TensorInfo
 from mapper.errors import FormatError, SourceError, shorten
 from mapper.sources.files import open_regular, reading, stamp
 from mapper.sources.shards import Shard
-
-TORCH_NAMES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32":
-    "int32", "I16": "int16",
-    "I8": "int8", "U8": "uint8", "U16": "uint16", "U32": "uint32", "U64": "uint64", "BOOL": "bool", "C64":
-    "complex64",
-    "C128": "complex128", "C32": "complex32", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ":
-    "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
-}  # fmt: skip
 
 
 def map_tensors(shard: Shard, names: list[str]) -> dict[str, torch.Tensor]:
@@ -51,12 +41,10 @@ def _map(descriptor: int, size: int) -> mmap.mmap:
 
 
 def _tensor(mapped: mmap.mmap, shard: Shard, name: str) -> torch.Tensor:
-    shape, dtype_name = shard.tensors[name]
+    dtype_name, shape = shard.tensors[name].dtype, shard.tensors[name].torch_shape
     if name in shard.decoded:
         return shard.decoded[name](memoryview(mapped))
     dtype = torch_dtype(dtype_name, name)
-    if dtype_name == "F4":  # torch counts pairs of four-bit numbers
-        shape = (*shape[:-1], shape[-1] // 2)
     strides = shard.strides.get(name)
     count = math.prod(shape)
     if count == 0:
@@ -88,7 +76,7 @@ def _flat(
 
 
 def torch_dtype(name: str, key: str) -> torch.dtype:
-    """The torch dtype that a safetensors dtype name stands for."""
+    """The torch dtype that a safetensors dtype name stands for. Raises SourceError if this torch has none."""
     dtype = getattr(torch, TORCH_NAMES[name], None)
     if not isinstance(dtype, torch.dtype):
         raise SourceError(

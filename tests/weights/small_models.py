@@ -16,13 +16,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mapper._build import build_architecture, torch_dtype
+from mapper._build import build_architecture
 from mapper._trial import made_up_inputs
 from mapper.architecture import Architecture
 from mapper.emission import emit
 from mapper.inference import infer
 from mapper.rulebook.examples import header, is_near_miss
 from mapper.rulebook.rulebook import Rulebook
+from mapper.sources.storage import torch_dtype
 
 RULEBOOK = Rulebook()
 FAMILIES = {family.name: family for family in RULEBOOK.families if family.model_types}
@@ -52,7 +53,7 @@ def with_weights(architecture: Architecture) -> Architecture:
     tensors = {}
     for name, info in architecture.checkpoint.tensors.items():
         values = torch.randn(info.shape, generator=generator) * 0.1
-        tensors[name] = (values.abs() if "running_var" in name else values).to(torch_dtype(info.dtype))
+        tensors[name] = (values.abs() if "running_var" in name else values).to(torch_dtype(info.dtype, name))
 
     def give(names: Iterable[str]) -> dict[str, Tensor]:
         return {name: tensors[name] for name in names}

@@ -272,9 +272,7 @@ def _from_checkpoint(source: Any) -> Source:
     table = Source()
     for name, info in checkpoint.tensors.items():
         dtype = torch_dtype(info.dtype, name)
-        pairs = info.dtype == "F4"  # of which torch counts pairs
-        shape = (*info.shape[:-1], info.shape[-1] // 2) if pairs else tuple(info.shape)
-        stored = Stored(name, shape, dtype, checkpoint.read, packed=checkpoint.container == "npz")
+        stored = Stored(name, info.torch_shape, dtype, checkpoint.read, packed=checkpoint.container == "npz")
         if name == EXTRA or name.endswith(f".{EXTRA}"):
             table.extra[name[: -len(EXTRA)].rstrip(".")] = stored.tensor()
         else:

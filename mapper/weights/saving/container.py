@@ -14,19 +14,15 @@ from typing import Any, BinaryIO
 import torch
 
 from mapper import limits
+from mapper.checkpoint import TORCH_NAMES
 from mapper.errors import MapperError, UnsupportedLeaf
+from mapper.sources.saved import RAW_BYTES
 from mapper.weights.arrays import raw_bytes, why_no_bytes
 from mapper.weights.saving.headers import PIECE, Entry, header, write_all
 from mapper.weights.saving.placement import in_order
 
-# Names of the format that torch and safetensors read back; all other types go as bytes, with their name beside them.
-NAMES = {
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
-    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
-    torch.uint16: "U16", torch.uint32: "U32", torch.uint64: "U64", torch.complex64: "C64",
-    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.float8_e4m3fnuz: "F8_E4M3FNUZ",
-    torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
-}  # fmt: skip
+# Names that torch and safetensors read back; all other types go as bytes, with their name beside them.
+NAMES = {getattr(torch, word): name for name, word in TORCH_NAMES.items() if word not in RAW_BYTES}
 
 
 def check_storable(tensor: torch.Tensor, path: str) -> None:

@@ -300,10 +300,9 @@ def _check_same(states: Mapping[str, State], checkpoint: Checkpoint) -> None:
         )
     for path, state in states.items():
         info, tensor = checkpoint.tensors[path], state.tensor
-        shape = (*info.shape[:-1], info.shape[-1] // 2) if info.dtype == "F4" and info.shape else info.shape
-        if tensor is not None and tuple(tensor.shape) != tuple(shape):
+        if tensor is not None and tuple(tensor.shape) != info.torch_shape:
             raise FormatError(
-                f"{checkpoint.source}: {shorten(path)} is {list(shape)} and {list(tensor.shape)} in its architecture"
+                f"{checkpoint.source}: {shorten(path)} is {list(info.torch_shape)} and {list(tensor.shape)} in its architecture"
             )
 
 
