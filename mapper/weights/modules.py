@@ -56,6 +56,11 @@ class States:
         return {alias: state.path for state in real for alias in state.paths[1:]}
 
 
+def joined(path: str, name: str) -> str:
+    """The path of what is called `name` at `path`; the root's is empty."""
+    return f"{path}.{name}" if path else name
+
+
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module inside DataParallel, DistributedDataParallel and what torch.compile returns."""
     while True:
@@ -104,7 +109,7 @@ def _states_of(model: nn.Module) -> States:
             neutral = neutral_value(module, name) if is_param else None
             if tensor is None and neutral is None:
                 continue
-            path = f"{prefix}.{name}" if prefix else name
+            path = joined(prefix, name)
             key = (id(module), name) if tensor is None else id(tensor)
             state = known.get(key)
             if state is None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import mapper
-from mapper.weights.saving.placement import LINE, in_order, put, residue
+from mapper.weights.saving.placement import LINE, in_order, laid_out, residue
 
 
 def _at(residue: int, *shape: int) -> torch.Tensor:
@@ -66,5 +66,5 @@ def test_the_strides_of_another_memory_format_come_back(tmp_path: Path) -> None:
 )
 def test_a_placement_that_cannot_be_is_left_out(entry: object) -> None:
     tensor = torch.arange(6.0).view(2, 3)
-    assert torch.equal(put(tensor, entry), tensor)
-    assert put(tensor, entry).stride() == (3, 1)
+    assert torch.equal(laid_out(tensor, entry), tensor)
+    assert laid_out(tensor, entry).stride() == (3, 1)

@@ -51,7 +51,7 @@ class Origins:
                 self._copy(waiting.pop(), size, file)
             if span is None:
                 for data in self._read(name, info):
-                    write_all(file, data)
+                    write_all(file.write, data)
             else:
                 waiting, size = [span], _bytes(info)
         if waiting:
@@ -157,7 +157,7 @@ def _system_copy(source: BinaryIO, file: BinaryIO, size: int, at: int) -> int:
                 raise
     source.seek(at)
     data = source.read(min(PIECE, size))
-    write_all(file, memoryview(data))
+    write_all(file.write, memoryview(data))
     return len(data)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from mapper.errors import StructureError
 from mapper.weights.loading.reading import EXTRA, Held, Source
 from mapper.weights.loading.report import LoadReport
-from mapper.weights.modules import States
+from mapper.weights.modules import States, joined
 
 SHAPING = (
     "_lazy_load_hook"  # torch's own: gives parameters of lazy modules their shape, before anything is checked
@@ -25,7 +25,7 @@ def before(states: States, source: Source) -> Source:
     table = {path: array.tensor() for path, array in source.arrays().items()}
     given = dict(table)
     for path, value in source.extra.items():
-        table[_join(path, EXTRA)] = value
+        table[joined(path, EXTRA)] = value
     problems: list[str] = []
     for path, hook in hooks:
         hook(table, f"{path}." if path else "", dict(source.metadata.get(path, {})), True, [], [], problems)
@@ -79,7 +79,3 @@ def give_extra_state(states: States, source: Source) -> None:
     for path, module in states.modules.items():
         if path in source.extra and type(module).set_extra_state is not nn.Module.set_extra_state:
             module.set_extra_state(source.extra[path])
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name

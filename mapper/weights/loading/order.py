@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mapper.weights.loading.reading import Source, Stored
-from mapper.weights.modules import States
+from mapper.weights.modules import States, joined
 
 
 @dataclass
@@ -29,7 +29,7 @@ def by_position(source: Source, states: States) -> Source:
         branch, _, name = path.rpartition(".")
         if branch not in paired:
             return None
-        return _join(paired[branch], name)
+        return joined(paired[branch], name)
 
     moved = source.moved(move)
     moved.strays = [path for path in arrays if move(path) is None]
@@ -66,11 +66,7 @@ def pairs(model: Branch, source: Branch) -> dict[str, str]:
     while pending:
         at, path, ours, theirs = pending.pop()
         for mine, other in zip(ours.below, theirs.below, strict=False):
-            here, there = _join(at, mine), _join(path, other)
+            here, there = joined(at, mine), joined(path, other)
             found[there] = here
             pending.append((here, there, ours.below[mine], theirs.below[other]))
     return found
-
-
-def _join(above: str, name: str) -> str:
-    return f"{above}.{name}" if above else name

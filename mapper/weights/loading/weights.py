@@ -26,7 +26,7 @@ from mapper.weights.loading.reading import (
 )
 from mapper.weights.loading.report import LoadReport
 from mapper.weights.loading.writing import write
-from mapper.weights.modules import States, states_of
+from mapper.weights.modules import States, joined, states_of
 
 KINDS = ("missing", "unexpected", "mismatched")
 
@@ -173,7 +173,7 @@ def _warn(plan: Plan, states: States, source: Source, fatal: frozenset[str]) -> 
             "nothing was loaded: no path of the source is one of the model", UserWarning, stacklevel=3
         )
     empty = [
-        f"{path}.{name}" if path else name
+        joined(path, name)
         for path, module in states.modules.items()
         for name, buffer in module._buffers.items()
         if buffer is not None and buffer.is_meta and name in module._non_persistent_buffers_set

@@ -94,13 +94,14 @@ def _where(target: torch.Tensor, value: torch.Tensor, device: Any) -> Any:
     return (device or value.device) if target.is_meta else target.device
 
 
-def put(state: State, tensor: torch.Tensor) -> None:
-    """`tensor` in every place of a state, as a parameter where it was one."""
+def put(state: State, tensor: torch.Tensor, requires_grad: bool | None = None) -> None:
+    """`tensor` in every place of a state, as a parameter where it was one, which had `requires_grad` unless given."""
     old = state.tensor
     new = tensor
     if state.is_param and old is not None:
         with torch.inference_mode(False):  # else it could never be trained
-            new = nn.Parameter(tensor, requires_grad=old.requires_grad)
+            wanted = old.requires_grad if requires_grad is None else requires_grad
+            new = nn.Parameter(tensor, requires_grad=wanted)
         new.__dict__.update(old.__dict__)
     _place(state, new)
 

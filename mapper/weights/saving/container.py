@@ -84,4 +84,4 @@ def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _write(file: BinaryIO, raw: torch.Tensor) -> None:
-    write_all(file, memoryview(raw.numpy().data))
+    write_all(file.write, memoryview(raw.numpy().data))

@@ -6,8 +6,8 @@ https://github.com/huggingface/safetensors#format
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 LINE = 64  # bytes of a cache line; torch's own memory starts at a multiple of it
 PIECE = 2**25  # bytes copied, and bytes written, at a time
@@ -40,9 +40,10 @@ def header(
     return len(text).to_bytes(8, "little") + text
 
 
-def write_all(file: BinaryIO, data: memoryview) -> None:
-    """Write all of `data`: an unbuffered file may take less at a time."""
-    for start in range(0, len(data), PIECE):
-        part = data[start : start + PIECE]
-        while len(part):
-            part = part[file.write(part) :]
+def write_all(write: Callable[[memoryview], int | None], data: bytes | memoryview) -> None:
+    """Write all of `data`, to a file or stream that may take less at a time; None from one that does not count."""
+    left = memoryview(data)
+    while len(left):
+        part = left[:PIECE]
+        taken = write(part)
+        left = left[len(part) if taken is None else taken :]

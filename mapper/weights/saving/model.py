@@ -31,7 +31,8 @@ from mapper.weights.loading.casting import overflows
 from mapper.weights.loading.hooks import give_extra_state
 from mapper.weights.loading.reading import Source
 from mapper.weights.loading.weights import checked_device, fatal_kinds, load_weights
-from mapper.weights.modules import State, States, states_of
+from mapper.weights.loading.writing import put
+from mapper.weights.modules import State, States, joined, states_of
 from mapper.weights.saving.container import write_tensors
 from mapper.weights.saving.document import (
     architecture_of,
@@ -43,7 +44,7 @@ from mapper.weights.saving.document import (
     set_modes,
     tensors_of,
 )
-from mapper.weights.saving.placement import put
+from mapper.weights.saving.placement import laid_out
 
 SUFFIX = ".safetensors"
 CONFIG = "config.json"
@@ -257,8 +258,9 @@ def _filled(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype | N
     for path, state in real.items():
         stored = whole.pop(path) if whole else checkpoint.read([path])[path]
         if not moved:
-            stored = put(stored, placement.get(path))
-        _put(state, _as_asked(stored, device, dtype, path), path in frozen)
+            stored = laid_out(stored, placement.get(path))
+        tensor = _as_asked(stored, device, dtype, path)
+        put(state, tensor, path not in frozen and (tensor.is_floating_point() or tensor.is_complex()))
     if device.type != "meta":
         _check_nothing_empty(states, checkpoint.source)
     set_modes(model, checkpoint.document or {}, checkpoint.source)
@@ -321,20 +323,9 @@ def _as_asked(
         ) from error
 
 
-def _put(state: State, tensor: torch.Tensor, is_frozen: bool) -> None:
-    """`tensor` in every place of `state`. What was there, on meta, need not have had its type."""
-    new = tensor
-    if state.is_param:
-        grad = not is_frozen and (tensor.is_floating_point() or tensor.is_complex())
-        new = nn.Parameter(tensor, requires_grad=grad)
-        new.__dict__.update(state.tensor.__dict__)
-    for module, name in state.places:
-        setattr(module, name, new)
-
-
 def _check_nothing_empty(states: States, source: str) -> None:
     empty = [
-        f"{path}.{name}" if path else name
+        joined(path, name)
         for path, module in states.modules.items()
         for name, tensor in [*module._parameters.items(), *module._buffers.items()]
         if tensor is not None and tensor.is_meta

@@ -70,7 +70,7 @@ def _rank(tensor: torch.Tensor) -> tuple[bool, int, int]:
     )
 
 
-def put(tensor: torch.Tensor, entry: Any) -> torch.Tensor:
+def laid_out(tensor: torch.Tensor, entry: Any) -> torch.Tensor:
     """`tensor` where its placement says: itself where it lies so already, else a copy."""
     entry = entry if isinstance(entry, dict) else {}
     wanted, strides = entry.get("residue", 0), entry.get("strides")

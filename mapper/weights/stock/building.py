@@ -10,6 +10,7 @@ from torch import nn
 
 from mapper import limits
 from mapper.errors import FormatError, shorten
+from mapper.weights.modules import joined
 from mapper.weights.stock.settings import accepted, from_plain, stock_class
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -37,10 +38,6 @@ def _undrawn() -> Any:
     from mapper._build import NothingDrawn
 
     return NothingDrawn()
-
-
-def join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def own(module: nn.Module) -> dict[str, Any]:
@@ -95,7 +92,7 @@ class Builder:
         for name, child in children.items():
             if not name or "." in name or (name not in module._modules and hasattr(module, name)):
                 raise FormatError(f"{shorten(path)}: {shorten(name)} is no name of a module")
-            inner, paths = (None, 0) if child is None else self._below(child, join(path, name), built)
+            inner, paths = (None, 0) if child is None else self._below(child, joined(path, name), built)
             module._modules[name] = inner
             count += paths
         built[path] = module, count

@@ -18,11 +18,11 @@ from torch import nn
 
 from mapper import limits
 from mapper.errors import FormatError
+from mapper.weights.modules import joined
 from mapper.weights.stock.building import (
     CONTAINERS,
     INTERNAL,
     Builder,
-    join,
     module_from_stock,
     own,
     registered,
@@ -51,7 +51,7 @@ def _walk(
     yield path, module
     for name, child in module._modules.items():
         if child is not None:
-            yield from _walk(child, join(path, name), (*above, module))
+            yield from _walk(child, joined(path, name), (*above, module))
 
 
 def _paths(model: nn.Module) -> Iterator[tuple[int, str]]:
@@ -105,7 +105,7 @@ class _Describer:
         _patch(node, module, made)
         if module._modules:
             node["children"] = {
-                name: None if child is None else self.describe(child, join(path, name))
+                name: None if child is None else self.describe(child, joined(path, name))
                 for name, child in module._modules.items()
             }
         return node

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.loss import _Loss
 
+from mapper.weights.modules import joined
 from mapper.weights.stock.settings import defaults_of, from_plain, stock_class
 
 HEADER = '''"""A model of torch.nn's layers, as mapper saved it: `load` puts the saved weights in."""
@@ -79,7 +80,7 @@ class _Writer:
             given = ", ".join(f"{key}={self.value(value, depth)}" for key, value in _changed(node))
             text = f"{_class(node['class'])}({given})"
             for name, child in node.get("children", {}).items():
-                inner = f"{path}.{name}" if path else name
+                inner = joined(path, name)
                 if child is not None:
                     made = self.layer(child, inner, 1)
                     if "same" not in child:
@@ -89,10 +90,7 @@ class _Writer:
 
     def container(self, node: dict[str, Any], path: str, depth: int) -> str:
         children = node.get("children", {})
-        made = {
-            name: self.layer(child, f"{path}.{name}" if path else name, depth + 1)
-            for name, child in children.items()
-        }
+        made = {name: self.layer(child, joined(path, name), depth + 1) for name, child in children.items()}
         pad, end = "    " * (depth + 1), "    " * depth
         numbered = list(made) == [str(position) for position in range(len(made))]
         if node["class"] == "Sequential" and numbered:

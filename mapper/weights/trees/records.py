@@ -22,7 +22,7 @@ from mapper import limits
 from mapper.errors import FormatError, MapperError
 from mapper.weights.arrays import raw_bytes
 from mapper.weights.saving.container import pieces
-from mapper.weights.saving.headers import PIECE
+from mapper.weights.saving.headers import PIECE, write_all
 from mapper.weights.trees.containers import Step, step_of
 from mapper.weights.trees.leaves import LeafWriter
 from mapper.weights.values.plain import shorten_json
@@ -67,13 +67,13 @@ def write_record(write: Callable[[Any], Any], leaves: list[tuple[Entry, LeafWrit
     header = _header([entry for entry, _ in leaves])
     body = sum(entry.size + _CHECK.size for entry, _ in leaves)
     fields = _FIELDS.pack(MAGIC, *VERSION, len(header), zlib.crc32(header), body)
-    _write_all(write, fields + _CHECK.pack(zlib.crc32(fields)) + header)
+    write_all(write, fields + _CHECK.pack(zlib.crc32(fields)) + header)
     for _, leaf in leaves:
         check = 0
         for data in _data(leaf):
             check = zlib.crc32(data, check)
-            _write_all(write, data)
-        _write_all(write, _CHECK.pack(check))
+            write_all(write, data)
+        write_all(write, _CHECK.pack(check))
 
 
 def _header(entries: list[Entry]) -> bytes:
@@ -99,16 +99,6 @@ def _data(leaf: LeafWriter) -> Iterator[memoryview]:
             whole = memoryview(raw)
             for start in range(0, len(whole), PIECE):
                 yield whole[start : start + PIECE]
-
-
-def _write_all(write: Callable[[Any], Any], data: Any) -> None:
-    """Write every byte, to a stream that may take fewer at a time."""
-    left = memoryview(data)
-    while len(left):
-        taken = write(left)
-        if taken is None:  # a stream that does not count
-            return
-        left = left[taken:]
 
 
 class RecordReader:
