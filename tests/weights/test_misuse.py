@@ -53,6 +53,22 @@ def test_a_slip_is_told_with_what_to_do(call: Callable[[], Any], error: type[Exc
     assert "\n" not in str(caught.value)
 
 
+def test_a_prefix_that_no_path_has_is_told_with_those_they_have() -> None:
+    with pytest.raises(
+        mapper.StructureError, match=r"no path of the source starts with 'model.*; they start with 'bert'"
+    ):
+        mapper.load_weights(MODEL, {"bert.weight": torch.ones(1, 2)}, prefix="model.")
+
+
+def test_a_short_foreign_file_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"hi")
+    with pytest.raises(
+        mapper.FormatError, match=r"2 bytes are there, and a record of mapper\.save_tree has 36"
+    ):
+        mapper.load_tree(path, TREE)
+
+
 def test_a_stream_opened_the_other_way_is_told(tmp_path: Path) -> None:
     path = tmp_path / "t"
     mapper.save_tree(path, TREE)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mapper.errors import StructureError, listed
+from mapper.errors import StructureError, listed, shorten
 from mapper.weights.loading import casting as casts
 from mapper.weights.loading.hooks import after, before, give_extra_state
 from mapper.weights.loading.matching import Matcher, Plan
@@ -61,9 +61,10 @@ def load_weights(
     states = states_of(model)
     if src is None:
         return _nothing(states)
-    source = _prepared(read_source(src), states, prefix, rename, by)
+    given = read_source(src)
+    source = _prepared(given, states, prefix, rename, by)
     plan = Matcher(states, source, casting, assign).run(_kept(states, source, filter))
-    _check(plan.report, states, source, fatal)
+    _check(plan.report, states, source, fatal, "" if source.leaves or not prefix else _unbegun(prefix, given))
     write(plan, assign, device)
     after(states, plan.report)
     give_extra_state(states, source)
@@ -155,13 +156,24 @@ def _shown(leaf: Any) -> Any:
     return leaf.value if isinstance(leaf, Held) else leaf
 
 
-def _check(report: LoadReport, states: States, source: Source, fatal: frozenset[str]) -> None:
+def _unbegun(prefix: str, given: Source) -> str:
+    """Said where a prefix took nothing of a source that has something."""
+    words = list(dict.fromkeys(path.partition(".")[0] for path in given.leaves))
+    return (
+        f"no path of the source starts with {shorten(prefix)}; they start with {listed(words)}"
+        if words
+        else ""
+    )
+
+
+def _check(report: LoadReport, states: States, source: Source, fatal: frozenset[str], hint: str) -> None:
+    """Raise StructureError for the problems that are fatal; `hint` is the last line of its text."""
     order = ("mismatched", "missing", "unexpected")
     offenders = [entry for kind in order if kind in fatal for entry in getattr(report, kind)]
     if offenders:
         first = offenders[0] if isinstance(offenders[0], str) else offenders[0].path
         kinds = [kind for kind in KINDS if kind in fatal]
-        text = explain(report, states, source, kinds)
+        text = explain(report, states, source, kinds) + (f"\n{hint}" if hint else "")
         report.nothing_done()
         raise StructureError(text, first, report)
 

@@ -32,6 +32,7 @@ VERSION = (1, 0)
 _FIELDS = struct.Struct("<8sHHQIQ")
 _CHECK = struct.Struct("<I")
 _FIRST = _FIELDS.size + _CHECK.size
+_BEGINNING = "the beginning of a record"
 
 Path = tuple[Step, ...]
 
@@ -107,7 +108,7 @@ class RecordReader:
     def __init__(self, read: Callable[[int], Any], name: str, file: BinaryIO | None = None) -> None:
         self.source, self.name, self.file = read, name, file
         self.available = os.fstat(file.fileno()).st_size if file is not None else 0
-        fields = self.take(_FIRST, "the beginning of a record")
+        fields = self.take(_FIRST, _BEGINNING)
         self.body = self._check_fields(bytes(fields))
         self.entries = self._entries()
 
@@ -127,6 +128,10 @@ class RecordReader:
             yield piece
 
     def cut_short(self, what: str | Path, size: int, found: int) -> FormatError:
+        if what == _BEGINNING:
+            return self.error(
+                f"{found} bytes are there, and a record of mapper.save_tree has {size} at least; is it one, and whole?"
+            )
         word = what if isinstance(what, str) else path_text(what)
         return self.error(f"{word} is cut short: {size:,} bytes are announced, {found:,} are there")
 
