@@ -18,8 +18,9 @@ EXTENDED = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
 )
-_NUMERIC = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
-_NUMERIC |= {np.dtype(word) for word in ("?", "f2", "f4", "f8", "c8", "c16")}
+# Types that NumPy and torch both have.
+NUMERIC = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+NUMERIC |= {np.dtype(word) for word in ("?", "f2", "f4", "f8", "c8", "c16")}
 
 
 def is_array(value: Any) -> bool:
@@ -39,7 +40,7 @@ def is_jax(value: Any) -> bool:
 
 def _torch_has(dtype: np.dtype[Any]) -> bool:
     # By name first: some of ml_dtypes say that they are of NumPy's own kind "f".
-    return dtype.name in EXTENDED or (dtype.kind in "?biufc" and dtype.newbyteorder("=") in _NUMERIC)
+    return dtype.name in EXTENDED or (dtype.kind in "?biufc" and dtype.newbyteorder("=") in NUMERIC)
 
 
 def as_tensor(value: Any) -> torch.Tensor:
@@ -57,11 +58,16 @@ def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
     return torch.from_numpy(_shareable(array))
 
 
+def one_named(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Under the one of two types of a size that torch knows: long, and not long long."""
+    return array.view(array.dtype.str)
+
+
 def _shareable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """In the machine's byte order, without steps backwards, writable: what torch can share; else a copy of it."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    array = array.view(array.dtype.str)  # torch knows one of two types of one size, long and not long long
+    array = one_named(array)
     backwards = any(step < 0 or step % array.itemsize for step in array.strides)
     return array.copy() if backwards or not array.flags.writeable or not array.flags.aligned else array
 

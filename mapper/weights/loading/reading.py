@@ -174,8 +174,8 @@ def leaves_of(
 ) -> Iterator[tuple[str, Any]]:
     """(dotted path, leaf) of a tree of containers, in order; modules are leaves here, and so is any extra state.
 
-    `meet` is called with the prefix of each dict that knows its ties; `empty` containers are leaves where asked for. Raises StructureError for a container
-    that holds itself.
+    `meet` is called with the prefix of each dict that knows its ties; `empty` containers are leaves where asked for.
+    Raises StructureError for a container that holds itself.
     """
     if not is_container(tree):
         yield "", tree

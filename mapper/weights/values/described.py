@@ -11,13 +11,12 @@ from torch import nn
 
 from mapper import limits
 from mapper.errors import FormatError, UnsupportedLeaf
-from mapper.weights.arrays import from_raw, raw_bytes, why_no_bytes
+from mapper.weights.arrays import NUMERIC, from_raw, one_named, raw_bytes, why_no_bytes
 from mapper.weights.saving.container import NAMES
 from mapper.weights.values.numpy_types import numpy_dtype, numpy_type_node
 from mapper.weights.values.plain import Read, dtype_value, extents, payload, payload_bytes, shorten_json
 
-_NUMPY_NATIVE = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
-_NUMPY_NATIVE |= {np.dtype(word) for word in ("?", "f2", "f4", "f8", "c8")}
+_NUMPY_NATIVE = NUMERIC - {np.dtype("c16")}  # which a safetensors file has no name for
 _NUMPY_TYPES = {torch.from_numpy(np.empty(0, dtype)).dtype for dtype in _NUMPY_NATIVE}
 
 
@@ -115,7 +114,7 @@ def array_node(array: np.ndarray[Any, Any]) -> tuple[torch.Tensor, dict[str, Any
 
 def _shared(flat: np.ndarray[Any, Any]) -> torch.Tensor:
     """The same memory as a tensor, where torch may have it."""
-    flat = flat.view(flat.dtype.str)  # torch knows one of two types of one size, long and not long long
+    flat = one_named(flat)
     free = flat.flags.writeable and flat.flags.aligned and flat.strides == (flat.itemsize,)
     return torch.from_numpy(flat if free else flat.copy())
 
