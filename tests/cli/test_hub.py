@@ -132,7 +132,12 @@ with working("reading"):
 
 def run(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen([sys.executable, *arguments], text=True, **pipes)
+    return subprocess.Popen([sys.executable, *arguments], text=True, preexec_fn=interruptible, **pipes)
+
+
+def interruptible() -> None:
+    """A run in the background of a shell passes on that interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_a_retry_is_said_on_standard_error_and_the_answer_stays_clean(hub: Hub) -> None:

@@ -145,7 +145,7 @@ tables = st.dictionaries(paths, st.sampled_from([[1], [2]]), min_size=1, max_siz
 def expanded(line: str) -> list[str]:
     """The paths for which a line stands, "*" left as it is."""
     found = [""]
-    for word in line.split()[1].split("."):
+    for word in re.split(r"\.(?![^{]*})", line.split()[1]):  # not at the dots of a span
         choices = [word]
         if word.startswith("{"):
             first, *rest = word[1:-1].split("..")
