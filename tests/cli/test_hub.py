@@ -132,7 +132,8 @@ with working("reading"):
 
 def run(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen([sys.executable, *arguments], text=True, preexec_fn=interruptible, **pipes)
+    command = [sys.executable, *arguments]
+    return subprocess.Popen(command, text=True, preexec_fn=interruptible, **pipes)  # noqa: PLW1509 - no thread runs yet
 
 
 def interruptible() -> None:
