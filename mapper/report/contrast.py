@@ -174,11 +174,16 @@ def _kinds(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
     """Leaves of another kind, `LayerNorm` and `RMSNorm`; all roles with the same change in one sentence."""
     groups: dict[tuple[str, str], list[str]] = {}
     for path in sorted(a.keys() & b.keys()):
-        kinds = " and ".join(sorted(a[path].kinds)), " and ".join(sorted(b[path].kinds))
+        kinds = _kind_words(a[path]), _kind_words(b[path])
         if kinds[0] != kinds[1]:
             groups.setdefault(kinds, []).append(words(path[-1]))
     for (ours, theirs), roles in groups.items():
         yield Contrast(_and(list(dict.fromkeys(roles))), "", ours, theirs)
+
+
+def _kind_words(part: _Part) -> str:
+    """What a role is made of: the kinds of its leaf, or that it is a block, as a head of one map or of several may be."""
+    return " and ".join(sorted(part.kinds)) or "a block of several"
 
 
 def _flows(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:

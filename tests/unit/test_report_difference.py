@@ -289,3 +289,13 @@ def test_a_side_without_a_readable_architecture_says_so(monkeypatch: pytest.Monk
 def test_nothing_is_inferred_for_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sides.Side, "reading", lambda self: pytest.fail("inferred"))
     mapper.diff({"a": [1]}, {"b": [1]}).as_dict()
+
+
+def test_a_head_of_one_map_and_one_of_several_are_told_apart() -> None:
+    from mapper.report import contrast
+
+    part = contrast._Part("head", 1)
+    leaf = contrast._Part("leaf", 1)
+    leaf.kinds["Linear"] += 1
+    (told,) = contrast._kinds({("lm_head",): leaf}, {("lm_head",): part})
+    assert (told.a, told.b) == ("Linear", "a block of several")
