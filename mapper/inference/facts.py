@@ -326,7 +326,8 @@ def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[An
     """The entry of a list for a block in one of its elements, the same for all that it stands for; above them, the list."""
     indices = scope.index_of(role)
     count = (scope if indices is None else scope.tower or scope).solved.get(role)
-    if count and count.value != len(value):
+    same = indices is not None and indices[-1] < len(value) and all(item == value[0] for item in value)
+    if count and count.value != len(value) and not same:  # a list of one value says it of any number
         raise ValueError(f"{len(value)} entries, but {count.value} {role}")
     if indices is None:
         return value, source

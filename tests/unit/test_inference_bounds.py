@@ -48,7 +48,7 @@ def read(family: str, *changes: tuple[str, Any]) -> Architecture:
             [5],
             r"states.full is '5' .*, more than layers - 1 = 1",
         ),
-        ("segformer", "depths", [1, 1, 1, 1], r"config depths: 4 entries, but 2 stages"),
+        ("segformer", "depths", [1, 1, 2, 2], r"config depths: 4 entries, but 2 stages"),
     ],
 )
 def test_a_field_that_fits_nothing_else_is_refused(family: str, field: str, value: Any, message: str) -> None:
@@ -64,3 +64,24 @@ def test_waves_of_prompts_that_are_not_those_of_the_image_are_not_vouched_for() 
 def test_the_first_layer_that_sees_everything_is_the_first_in_any_order() -> None:
     first = read("sam_hq", ("vision_config.global_attn_indexes", [1, 0]))
     assert {fact.value for fact in first.facts if fact.name == "states.full"} == {0}
+
+
+def test_a_list_of_one_value_says_it_of_any_number_of_stages() -> None:
+    """As swinv2's default of four windows beside two stages."""
+    from mapper.inference.facts import _element
+
+    class Count:
+        value = 2
+
+    class Stage:
+        tower = None
+
+        def __init__(self) -> None:
+            self.solved = {"stages": Count()}
+
+        def index_of(self, role: str) -> tuple[int, ...]:
+            return (1,)
+
+    assert _element([0, 0, 0, 0], Stage(), "stages", "windows") == (0, "windows[1]")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="4 entries, but 2 stages"):
+        _element([0, 0, 0, 3], Stage(), "stages", "windows")  # type: ignore[arg-type]
