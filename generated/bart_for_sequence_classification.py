@@ -1,4 +1,4 @@
-"""facebook/bart-large-mnli: written by mapper 0.1.0, rules e4c9e0879480.
+"""facebook/bart-large-mnli: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -378,4 +378,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "pad_token_id": 1, "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 59da327b84e03b14
+# sha256 of all above: 25ecf640c2a4ba6e

@@ -1,4 +1,4 @@
-"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules e4c9e0879480.
+"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -225,4 +225,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 6, "type_vocab_size": 2, "vocab_size": 30522}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: bba70999a7ee6933
+# sha256 of all above: 120b195fc9f444f6

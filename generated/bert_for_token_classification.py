@@ -1,4 +1,4 @@
-"""dslim/bert-base-NER: written by mapper 0.1.0, rules e4c9e0879480.
+"""dslim/bert-base-NER: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -223,4 +223,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: f4fca30676dfbf57
+# sha256 of all above: 1f61d6fda2fbfd66

@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules e4c9e0879480.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -437,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not
 # from the hub", "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 4b6fa73351c59903
+# sha256 of all above: ff99668a99346296

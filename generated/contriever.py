@@ -1,4 +1,4 @@
-"""facebook/contriever: written by mapper 0.1.0, rules e4c9e0879480.
+"""facebook/contriever: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -213,4 +213,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "position_embedding_type": "absolute", "type_vocab_size": 2, "vocab_size":
 # 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 52f822ddde07eff5
+# sha256 of all above: ffe11bb221bb65c4

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules e4c9e0879480.
+"""kyutai/mimi: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -562,4 +562,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 09bb05dddcd9312a
+# sha256 of all above: d34e22554bf88ab6

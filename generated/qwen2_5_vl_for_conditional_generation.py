@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules e4c9e0879480.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -635,4 +635,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112}, "vocab_size": 151936}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 5981d1c8242be912
+# sha256 of all above: 8f521b62926e54fa

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules e4c9e0879480.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family qwen2_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -321,4 +321,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 33ffa00a0d80471e
+# sha256 of all above: 3231d45d8a8d93b4

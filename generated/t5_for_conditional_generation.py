@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules e4c9e0879480.
+"""google-t5/t5-small: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -347,4 +347,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: 3f182a2297b7135a
+# sha256 of all above: d8f8d18656852be4

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules e4c9e0879480.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -526,4 +526,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_embedding_type": "sine"}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled", "about this
 # header: the transformers docstring names this repository, but the defaults differ in num_queries"]}
-# sha256 of all above: 194b41f2053d5938
+# sha256 of all above: eb7621d170133595

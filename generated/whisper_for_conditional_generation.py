@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules e4c9e0879480.
+"""openai/whisper-small: written by mapper 0.1.0, rules cc0163e92c1f.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -300,4 +300,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6e3dfcd60f1074e8
+# sha256 of all above: 13c3ad4cd87c96bd
