@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import nn
 
+from mapper._collector import collection_paused
 from mapper.errors import StructureError, shorten
 from mapper.weights.loading.reading import Held, Stored, is_container, leaves_of, read_source
-from mapper.weights.modules import State, is_unshaped, states_of
+from mapper.weights.modules import State, States, is_unshaped, states_of
 
 WHICH = ("states", "params")
 
@@ -34,9 +35,14 @@ def tree(model: nn.Module, *, which: str = "states") -> Tree:
     """
     if which not in WHICH:
         raise ValueError(f"which is {which!r}; known are 'states', 'params'")
+    with collection_paused():
+        return _tree_of_states(states_of(model), which)
+
+
+def _tree_of_states(found: States, which: str) -> Tree:
     made = Tree()
     branches: dict[str, dict[str, Any]] = {"": made}
-    for path, state in states_of(model).by_path.items():
+    for path, state in found.by_path.items():
         if which != "states" and not state.is_param:
             continue
         if path != state.paths[0] and state.tensor is not None:
@@ -48,9 +54,10 @@ def tree(model: nn.Module, *, which: str = "states") -> Tree:
 
 
 def _view(state: State) -> Any:
-    if state.tensor is None:
+    tensor = state.tensor
+    if tensor is None:
         return False
-    return state.tensor if is_unshaped(state.tensor) else state.tensor.detach()
+    return tensor if type(tensor) is not nn.Parameter and is_unshaped(tensor) else tensor.detach()
 
 
 def _branch(branches: dict[str, dict[str, Any]], path: str) -> dict[str, Any]:
