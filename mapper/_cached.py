@@ -204,7 +204,7 @@ class _Memory:
     """What each model was found to be, for the next listing: for the same files, rules and code."""
 
     def __init__(self, rules: str) -> None:
-        from mapper.rulebook.cache import cache_folder as own_folder
+        from mapper._parsed import cache_folder as own_folder
 
         self._path = own_folder() / f"models-{_FORMAT}.json"
         self._basis = f"{rules} {_code_stamp()}"
@@ -219,7 +219,7 @@ class _Memory:
         return found if isinstance(found, dict) else {}
 
     def key(self, files: dict[str, os.stat_result]) -> str:
-        from mapper.rulebook.cache import digest
+        from mapper._parsed import digest
 
         stamps = (
             f"{path} {_identity(at)} {at.st_size} {at.st_mtime_ns}" for path, at in sorted(files.items())

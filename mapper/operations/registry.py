@@ -1,12 +1,21 @@
-"""The operations as text: names, source, signatures, and which others each one needs. Imports no torch."""
+"""The operations as text: names, source, signatures, and which others each one needs. Imports no torch.
+
+All but the source is kept for the next process: a reading needs it of each operation that its flows name. The source
+goes into generated files, so it is read from this package alone.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from mapper._parsed import Cache, SourceFile
+
+_OTHERS = ("__init__", "registry")  # files here that hold no operations
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class _Operation:
-    source: str
+    lines: tuple[int, int]  # of its file: the first, and the one after the last
     calls: tuple[str, ...]
     signature: Signature
 
@@ -37,7 +46,9 @@ def operation_names() -> tuple[str, ...]:
 
 def operation_source(name: str) -> str:
     """Source text of one operation, without a trailing newline. Raises KeyError for an unknown name."""
-    return _operations()[name].source
+    operation = _operations()[name]
+    start, end = operation.lines
+    return "\n".join(_lines(operation.signature.topic)[start:end])
 
 
 def operation_calls(name: str) -> tuple[str, ...]:
@@ -67,25 +78,55 @@ def operations_needed(names: list[str]) -> tuple[str, ...]:
     return tuple(ordered)
 
 
+@lru_cache
+def _lines(topic: str) -> list[str]:
+    return (Path(__file__).parent / f"{topic}.py").read_text(encoding="utf-8").splitlines()
+
+
 @lru_cache(maxsize=1)
 def _operations() -> dict[str, _Operation]:
-    found: dict[str, tuple[str, str, ast.FunctionDef | ast.ClassDef]] = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem in ("__init__", "registry"):
-            continue
-        text = path.read_text(encoding="utf-8")
-        lines = text.splitlines()
-        for node in ast.parse(text).body:
+    paths = sorted(path for path in Path(__file__).parent.glob("*.py") if path.stem not in _OTHERS)
+    files = []
+    for path in paths:
+        info = path.stat()
+        files.append(SourceFile(str(path), path.stem, (info.st_size, info.st_mtime_ns)))
+    cache = Cache("operations", files)
+    if kept := cache.read():
+        return {name: _restored(name, *parts) for topics in kept[1] for name, *parts in topics}
+    found = _parse([path.stem for path in paths])
+    topics = [[_kept(op) for op in found.values() if op.signature.topic == path.stem] for path in paths]
+    cache.write("", topics)
+    return found
+
+
+def _kept(operation: _Operation) -> list[Any]:
+    name, *signature = astuple(operation.signature)
+    return [name, operation.lines, operation.calls, *signature]
+
+
+def _restored(name: str, lines: list[int], calls: list[str], *signature: Any) -> _Operation:
+    topic, parameters, required, annotations, *rest = signature
+    restored = Signature(name, topic, tuple(parameters), required, tuple(annotations), *rest)
+    return _Operation((lines[0], lines[1]), tuple(calls), restored)
+
+
+def _parse(topics: list[str]) -> dict[str, _Operation]:
+    found: dict[str, tuple[str, ast.FunctionDef | ast.ClassDef]] = {}
+    for topic in topics:
+        for node in ast.parse("\n".join(_lines(topic))).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 if node.name in found:
-                    raise ValueError(
-                        f"operation '{node.name}' is in both {found[node.name][0]} and {path.stem}"
-                    )
-                found[node.name] = (path.stem, "\n".join(lines[node.lineno - 1 : node.end_lineno]), node)
+                    raise ValueError(f"operation '{node.name}' is in both {found[node.name][0]} and {topic}")
+                found[node.name] = (topic, node)
     return {
-        name: _Operation(source, _calls(node, found.keys()), _signature(topic, node))
-        for name, (topic, source, node) in found.items()
+        name: _Operation(_extent(node), _calls(node, found.keys()), _signature(topic, node))
+        for name, (topic, node) in found.items()
     }
+
+
+def _extent(node: ast.FunctionDef | ast.ClassDef) -> tuple[int, int]:
+    assert node.end_lineno is not None  # whatever was parsed from text has it
+    return node.lineno - 1, node.end_lineno
 
 
 def _calls(node: ast.FunctionDef | ast.ClassDef, names: Collection[str]) -> tuple[str, ...]:

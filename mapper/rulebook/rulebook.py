@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mapper._parsed import Cache, SourceFile, digest
 from mapper.errors import RuleError
-from mapper.rulebook.cache import Cache, RuleFile, digest
 from mapper.rulebook.strict import Document, parse_yaml, read_text
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def rule_files(kind: str, extra_dirs: Iterable[Path | str] = ()) -> list[Path]:
     return [Path(file.path) for file in _found(kind, rule_folders(extra_dirs))]
 
 
-def _found(kind: str, folders: Sequence[Path]) -> list[RuleFile]:
-    chosen: dict[str, RuleFile] = {}
+def _found(kind: str, folders: Sequence[Path]) -> list[SourceFile]:
+    chosen: dict[str, SourceFile] = {}
     for folder in folders:
         top = "" if folder is folders[-1] else f"{folder.as_posix()}/"
         for relative, stamp in sorted(_below(folder / kind, kind)):
-            chosen.setdefault(relative, RuleFile(os.path.join(folder, relative), top + relative, stamp))
+            chosen.setdefault(relative, SourceFile(os.path.join(folder, relative), top + relative, stamp))
     return list(chosen.values())
 
 
@@ -181,7 +181,9 @@ class Rulebook:
         return {name: continued(rule, flows) for name, rule in flows.items()}
 
 
-_IN_USE: dict[str, tuple[list[RuleFile], Rulebook]] = {}  # folders -> their files, and what was read of them
+_IN_USE: dict[
+    str, tuple[list[SourceFile], Rulebook]
+] = {}  # folders -> their files, and what was read of them
 
 
 def rulebook_of(extra_dirs: Iterable[Path | str] = ()) -> Rulebook:

@@ -1,4 +1,4 @@
-"""What parsing the rule files gave, kept for the next process: parsing YAML takes ten times as long as reading this.
+"""What parsing rule files and operations gave, kept for the next process: parsing takes ten times as long as reading this.
 
 A file counts as unchanged while its size and its time of writing are the same, as for Python's own bytecode.
 """
@@ -18,7 +18,7 @@ _KEPT = 4  # rule sets in use side by side: a user's rules, a checkout, a wheel
 
 
 @dataclass(frozen=True)
-class RuleFile:
+class SourceFile:
     """One file, as messages name it, and what changes when it is written anew."""
 
     path: str
@@ -44,7 +44,7 @@ def cache_folder() -> Path:
 class Cache:
     """The parsed content of one list of files."""
 
-    def __init__(self, name: str, files: Sequence[RuleFile]):
+    def __init__(self, name: str, files: Sequence[SourceFile]):
         key = digest(f"{file.path} {file.label} {file.stamp}" for file in files)
         self.path = cache_folder() / f"{name}-{_FORMAT}-{key[:24]}.json"
         self.size = len(files)
