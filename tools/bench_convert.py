@@ -15,9 +15,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 
-from timing import ROOT, Line, in_turns, run_python, seconds
+from timing import ROOT, Line, alone, in_turns, run_python, seconds
 
 TENSORS, ROWS, COLUMNS = 60, 2048, 4096  # 2.0 GB of 32-bit floats
 LLAMA_70B = {
@@ -34,8 +33,7 @@ def converting(folder: Path, repeat: int) -> Iterator[Line]:
     """A large model's header; 2 GB copied; the same read from an archive of NumPy and a file of torch."""
     large = llama_70b(folder / "llama-70b")
     (times,) = in_turns(repeat, lambda: processor("-m", "mapper", "inspect", str(large)))
-    what = "`mapper inspect` of 70 billion parameters in 30 shards, processor time, at most 1 s"
-    yield Line(what, f"{median(times):.2f} s", "-", median(times), 1.0)
+    yield alone("`mapper inspect` of 70 billion parameters in 30 shards, processor time", times, 1)
     note = folder / "converting.json"
     run_python(__file__, "write", "-", str(folder), str(note))
 
@@ -48,10 +46,7 @@ def converting(folder: Path, repeat: int) -> Iterator[Line]:
 
     ours, copied, synced = measure("copy", "mapper", "cp", "cp and sync")
     yield seconds(
-        "`mapper.convert` of 2.0 GB, safetensors to safetensors, fsync included; `cp` and fsync",
-        ours,
-        synced,
-        1.25,
+        "`mapper.convert` of 2.0 GB, safetensors to safetensors; `cp` and fsync", ours, synced, 1.25
     )
     yield seconds("the same; `cp` alone", ours, copied, None)
     yield seconds("2.0 GB of an archive into memory; `numpy.load`", *measure("npz", "mapper", "peer"), 1.3)

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from timing import ROOT, Line, in_turns, memory, run_python, seconds
+from timing import ROOT, Line, alone, in_turns, memory, run_python, seconds
 
 if TYPE_CHECKING:
     from torch import nn
@@ -48,22 +48,22 @@ def weights(folder: Path, repeat: int) -> Iterator[Line]:
 
     ours, theirs = measure("tree")
     yield seconds("`tree` of 1.0 billion parameters; `state_dict()`", ours[0], theirs[0], None)
-    yield memory("its peak memory", ours[1], theirs[1], None)
+    yield memory("peak memory of that `tree`", ours[1], theirs[1], None)
     ours, _ = measure("modules")
     each = 1000 * median(ours[0]) / (MODULES / 1000)
-    yield Line("`tree` of 10,000 modules, a thousand of them", f"{each:.1f} ms", "10 ms", each / 10, 1.0)
+    what = "`tree` of 10,000 modules, a thousand of them"
+    yield Line(what, f"{each:.1f} ms", limit=10, measured=each, unit="ms")
     ours, theirs = measure("module")
-    yield seconds("strict `load_weights` from a module; a loop of `copy_`", ours[0], theirs[0], 1.1)
-    yield memory("its peak memory", ours[1], theirs[1], None)
+    yield seconds("strict `load_weights` of 2.0 GB from a module; a loop of `copy_`", ours[0], theirs[0], 1.1)
+    yield memory("peak memory of that `load_weights`", ours[1], theirs[1], None)
     ours, theirs = measure("file")
-    yield seconds(
-        "strict `load_weights` from a file; `safetensors.torch.load_model`", ours[0], theirs[0], 1.15
-    )
-    yield memory("its peak memory", ours[1], theirs[1], None)
-    yield memory("its peak memory; the largest tensor", ours[1], [LARGEST], 1.0)
+    what = "strict `load_weights` of 2.0 GB from a file; `safetensors.torch.load_model`"
+    yield seconds(what, ours[0], theirs[0], 1.15)
+    yield memory("peak memory of the load from a file; its peer", ours[1], theirs[1], None)
+    yield memory("peak memory of the load from a file; the largest tensor", ours[1], [LARGEST], 1.0)
     ours, theirs = measure("save")
-    yield seconds("`save`; `safetensors.torch.save_model` and fsync", ours[0], theirs[0], 1.1)
-    yield memory("its peak memory", ours[1], theirs[1], None)
+    yield seconds("`save` of 2.0 GB; `safetensors.torch.save_model` and fsync", ours[0], theirs[0], 1.1)
+    yield memory("peak memory of that `save`", ours[1], theirs[1], None)
 
 
 def comparing(folder: Path, repeat: int) -> Iterator[Line]:
@@ -76,13 +76,7 @@ def comparing(folder: Path, repeat: int) -> Iterator[Line]:
     }
     sides = [lambda given=given: run_python("-m", "mapper", "diff", *given) for given in commands.values()]
     for name, times in zip(commands, in_turns(repeat, *sides), strict=True):
-        yield Line(
-            f"`mapper diff` of two headers of 100,000 tensors {name}",
-            f"{median(times):.2f} s",
-            "-",
-            None,
-            None,
-        )
+        yield alone(f"`mapper diff` of two headers of 100,000 tensors {name}", times)
 
 
 def _columns(rows: list[list[float]]) -> list[list[float]]:
