@@ -79,6 +79,18 @@ class Body:
         return text
 
     def statement(self, node: ast.stmt, indent: int) -> list[str]:
+        """Text of a statement, behind what it asserts."""
+        asserted = self.bodies.types.asserted.get(id(node), [])
+        rows = self.plain(node, indent)
+        at = len(rows) if not asserted else 0
+        if asserted and isinstance(node, ast.Assign) and is_optional(node.value):
+            pad = " " * indent + "if "
+            at = 1 + next(index for index, row in enumerate(rows) if row.startswith(pad))
+            indent += 4
+        checks = [f"{' ' * indent}assert {name} is not None" for name in dict.fromkeys(asserted)]
+        return [*rows[:at], *checks, *rows[at:]]
+
+    def plain(self, node: ast.stmt, indent: int) -> list[str]:
         if isinstance(node, ast.Assign) and (is_given(node.value) or is_optional(node.value)):
             name, (given, other) = expression(node.targets[0]), node.value.args  # type: ignore[attr-defined]
             source = self.expression(given)
@@ -89,7 +101,10 @@ class Body:
             rows = [*before, *lines(f"if {test}:", indent)]
             return [*rows, *lines(f"{name} = {self.expression(other)}", indent + 4)]
         if isinstance(node, ast.Assign):
-            return lines(f"{expression(node.targets[0])} = {self.expression(node.value)}", indent)
+            target = expression(node.targets[0])
+            if isinstance(node.value, ast.Dict) and all(map(_is_empty_list, node.value.values)):
+                target += ": dict[str, list[Any]]"  # what is appended, no annotation shows here
+            return lines(f"{target} = {self.expression(node.value)}", indent)
         if isinstance(node, ast.Return) and node.value is not None:
             return lines(f"return {self.expression(node.value)}", indent)
         if isinstance(node, ast.Expr):
@@ -129,8 +144,8 @@ class Body:
     def expression(self, node: ast.expr) -> str:
         return expression(_Spell(self).visit(copied(node)))
 
-    def spell(self, reference: Reference) -> str:
-        """The module that a reference means."""
+    def spell(self, reference: Reference, beyond: bool = False) -> str:
+        """The module that a reference means; `beyond`: what it has is read, a weight or a method."""
         place = place_of(reference.items[0])
         if reference.base is not None:
             element = self.elements[reference.base]
@@ -138,8 +153,8 @@ class Body:
                 item for item in reference.base_items if place.within(Place(place_of(item)[: len(element)]))
             )
             start = Place(place_of(own)[: len(element)])
-            return self.bodies.paths.spell(reference.base, start, self.home(reference))
-        return self.bodies.paths.spell("self", self.owner, self.home(reference))
+            return self.bodies.paths.spell(reference.base, start, self.home(reference), beyond)
+        return self.bodies.paths.spell("self", self.owner, self.home(reference), beyond)
 
     def home(self, reference: Reference) -> Place:
         """Where the module stands: of a leaf its place, of a block the folder of the class that holds its method."""
@@ -179,6 +194,10 @@ def _tuple(parts: list[str]) -> str:
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
+def _is_empty_list(node: ast.expr) -> bool:
+    return isinstance(node, ast.List) and not node.elts
+
+
 def is_numbered(item: Item) -> bool:
     """Whether it is an element of a list by the number in its folder's name."""
     return isinstance(item, Block) and isinstance(item.indices, Numbered)
@@ -209,8 +228,9 @@ class _Spell(ast.NodeTransformer):
         parts = chain(node)
         return refer(self.body.piece.block, parts, self.body.loops) if parts else None
 
-    def value(self, reference: Reference) -> str:
-        text = self.body.sequence(reference) if reference.is_list else self.body.spell(reference)
+    def value(self, reference: Reference, beyond: bool = False) -> str:
+        beyond = beyond or bool(reference.rest)
+        text = self.body.sequence(reference) if reference.is_list else self.body.spell(reference, beyond)
         return ".".join([text, *reference.rest])
 
     def fact(self, node: ast.expr) -> ast.expr:
@@ -257,7 +277,8 @@ class _Spell(ast.NodeTransformer):
             ):
                 return self.inlined(piece, {**dict(zip(piece.takes, arguments, strict=False)), **keywords})
             method = self.body.bodies.method_name(item)
-            function = function if method == "forward" else f"{function}.{method}"
+            if method != "forward":
+                function = f"{self.value(reference, beyond=True)}.{method}"
             for name in (*piece.takes[len(arguments) :], *piece.context):
                 arguments.append(keywords.pop(name, None) or ast.Name(name))
             for name in keywords:

@@ -123,6 +123,7 @@ class Classes:
     def child_line(self, draft: Draft, word: str, child: Folder | Leaf) -> str:
         name = self.paths.attribute(word)
         text = self.child(draft, child, name)
+        draft.children[name] = child.place
         if isinstance(child, Leaf) and child.kind == "Buffer":
             return f"self.register_buffer({literal(name)}, {text})"
         if is_number(name):

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from mapper.architecture import Fact
+from mapper.architecture import Fact, Place
 from mapper.emission.modules import Folder
 from mapper.emission.names import RESERVED
 from mapper.emission.sizes import symbol_name
@@ -43,6 +43,7 @@ class Draft:
     attributes: dict[str, str] = field(
         default_factory=dict
     )  # self.NAME that the methods read -> line that sets it
+    children: dict[str, Place] = field(default_factory=dict)  # attribute -> the folder or leaf it holds
     needs_config: bool = False  # a child takes the config
     options: dict[str, str] = field(
         default_factory=dict

@@ -10,6 +10,7 @@ _NAMES = {  # what may be imported from where
     "__future__": frozenset({"annotations"}),
     "dataclasses": frozenset({"dataclass"}),
     "pathlib": frozenset({"Path"}),
+    "typing": frozenset({"Any"}),
     "torch": frozenset({"Tensor", "nn"}),
     "safetensors.torch": frozenset({"load_file"}),
 }

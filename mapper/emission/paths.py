@@ -12,14 +12,18 @@ class Paths:
 
     def __init__(self, root: Folder, renames: dict[str, str]):
         self.root, self.renames = root, renames
+        self.opened: set[Place] = (
+            set()
+        )  # leaves, and containers whose modules are read by name or beyond a call
 
     def attribute(self, word: str) -> str:
         return self.renames.get(word, word)
 
-    def spell(self, base: str, owner: Place, target: Place) -> str:
-        """The path from the folder `owner`, spelled `base`, to `target` below it."""
+    def spell(self, base: str, owner: Place, target: Place, beyond: bool = False) -> str:
+        """The path from the folder `owner`, spelled `base`, to `target` below it; `beyond`: what it has is read."""
         if not target.within(owner):
             raise FlowError(f"'{target}' is outside '{owner}', whose flow uses it")
+        self.open(base, owner, target, beyond)
         if target == owner:
             return base  # the owner may be a leaf: the element of a loop over norms, say
         folder = self.root.find(owner)
@@ -28,9 +32,19 @@ class Paths:
             text += self.step(folder, part)
             child = folder.children.get(part)
             if not isinstance(child, Folder):
+                self.opened.add(target)
                 break
             folder = child
         return text
+
+    def open(self, base: str, owner: Place, target: Place, beyond: bool) -> None:
+        """Remember what of a path torch's own annotations do not follow: attributes of what stands in a container."""
+        for depth in range(len(owner), len(target)):
+            if beyond or not isinstance(target[depth], tuple) or depth + 1 < len(target):
+                self.opened.add(Place(target[:depth]))
+        element = base != "self" and bool(owner) and isinstance(owner[-1], tuple)
+        if element and (beyond or target != owner):
+            self.opened.add(Place(owner[:-1]))
 
     def step(self, folder: Folder, part: Key) -> str:
         """One step down: an attribute, a position, or a key."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from mapper.architecture import UNREAD, Architecture
+from mapper.architecture import UNREAD, Architecture, Place
 from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.classes import Classes, blocks_of
 from mapper.emission.constructors import TORCH_DTYPES
@@ -29,6 +29,7 @@ from mapper.operations.registry import operation_names, operation_source, operat
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
 _CLASS = re.compile("\x03(\\d+)\x04")
+_CONTAINER = re.compile(r"self\.(\w+) = (?:nn\.(?:Module|Parameter)(?:Dict|List)\(|\x03(\d+))")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -43,6 +44,7 @@ class _File:
     sizes: Sizes
     classes: list[ClassText] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)  # field of the output -> annotation
+    opened: set[Place] = field(default_factory=set)  # containers and buffers that a forward looks into
 
 
 def emit_source(
@@ -60,6 +62,7 @@ def emit_source(
     cache = options.get("cache", False)
     if cache and program is not None:
         cached_tower(program)
+    file.opened = paths.opened
     classes = Classes(root, paths, _methods(file, paths, activation, cache), file.sizes.field)
     classes.learn(program)
     file.classes = classes.run()
@@ -168,7 +171,9 @@ class _Writer:
         imports = ["from __future__ import annotations", ""]
         imports += ["import math"] if re.search(r"\bmath\.", everything) else []
         imports += ["from dataclasses import dataclass"] if self.file.sizes.used or self.file.program else []
-        imports += ["from pathlib import Path", "", "import torch"]
+        imports += ["from pathlib import Path"]
+        imports += ["from typing import Any"] if re.search(r": Any\b|\[Any\]", body) else []
+        imports += ["", "import torch"]
         imports += ["import torch.nn.functional as F"] if re.search(r"\bF\.", everything) else []
         imports += ["from torch import Tensor, nn"]
         return "\n".join([*doc, "", *imports, *self.renames()])
@@ -219,18 +224,47 @@ class _Writer:
         rows = [f"class {done.name}({self.base(draft)}):", *_docstring(describe(done, self.file.program), 4)]
         constructor = self.constructor(done, draft)
         methods = [self.fill(done, row) for row in draft.methods]
+        declared = self.declarations(done)
+        rows += ["", *declared] if declared else []
         rows += ["", *constructor] if constructor else []
         return [*rows, "", *methods] if methods else rows
 
     def base(self, draft: Draft) -> str:
         return draft.base
 
+    def declarations(self, done: ClassText) -> list[str]:
+        """Annotations in the class for what torch's own do not tell: buffers, and elements that are looked into."""
+        draft = done.drafts[0]
+        rows = [
+            f"    {name}: Tensor"
+            for name in draft.children
+            if f'self.register_buffer("{name}", ' in "\n".join(draft.lines) and self.is_opened(done, name)
+        ]
+        own = any(folder.folder.place in self.file.opened for folder in done.drafts)
+        return ["    __getitem__: Any", *rows] if draft.base != "nn.Module" and own else rows
+
+    def is_opened(self, done: ClassText, name: str) -> bool:
+        """Whether a forward looks into a child of any instance."""
+        return any(draft.children.get(name) in self.file.opened for draft in done.drafts)
+
+    def annotated(self, done: ClassText, row: str) -> str:
+        """`self.x: Any = ...` where the forward reads what is in a container, by names that torch does not annotate."""
+        found = _CONTAINER.match(row)
+        if found is None or not self.is_opened(done, found[1]):
+            return row
+        if found[2] and self.file.classes[int(found[2])].drafts[0].base == "nn.Module":
+            return row  # a class of its own: its attributes have annotations
+        return f"self.{found[1]}: Any{row[found.end(1) :]}"
+
     def constructor(self, done: ClassText, draft: Draft) -> list[str]:
         is_root = draft.folder is self.file.root
         parameters = ["self"]
         if done.takes_config:
             parameters.append("config: Config = Config()" if is_root else "config: Config")
-        parameters += [f"{name}: {_annotation(values[0].value)}" for name, values in done.parameters.items()]
+        parameters += [
+            f"{name}: {_common([value.value for value in values])}"
+            for name, values in done.parameters.items()
+        ]
         made = [row for row in draft.lines if row.startswith("super()")]
         start = made or ["super().__init__()"]
         rows = [
@@ -244,11 +278,10 @@ class _Writer:
         text = lines(f"def __init__({', '.join(parameters)}):", 4)
         for row in rows:
             if row in draft.options:
-                text += lines(f"if {self.fill(done, draft.options[row])}:", 8) + lines(
-                    self.fill(done, row), 12
-                )
+                text += lines(f"if {self.fill(done, draft.options[row])}:", 8)
+                text += lines(self.fill(done, self.annotated(done, row)), 12)
             else:
-                text += lines(self.fill(done, row), 8)
+                text += lines(self.fill(done, self.annotated(done, row)), 8)
         return text
 
     def casts(self, draft: Draft) -> list[str]:
@@ -275,9 +308,20 @@ def _cut(row: str) -> str:
     return row if len(row) <= WIDTH else row[: WIDTH - 3].rstrip() + "..."
 
 
+def _common(values: list[object]) -> str:
+    """The annotation of a parameter that is given each of these."""
+    kinds = list(dict.fromkeys(map(_annotation, values)))
+    if len(kinds) == 1 or not all(isinstance(value, tuple) for value in values):
+        return kinds[0]
+    return _annotation(tuple(item for value in values for item in value))  # type: ignore[attr-defined]
+
+
 def _annotation(value: object) -> str:
     if isinstance(value, (tuple, list)):
-        kinds = dict.fromkeys(type(item).__name__ if item is not None else "None" for item in value)
+        names = [type(item).__name__ if item is not None else "None" for item in value]
+        kinds = dict.fromkeys(names)
+        if len(names) == 2 and len(kinds) == 1:
+            return f"tuple[{', '.join(names)}]"  # the sides of an image, say
         return f"tuple[{' | '.join(kinds)}, ...]" if kinds else "tuple[()]"
     return type(value).__name__
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from mapper.architecture import Architecture, Block
 from mapper.errors import FlowError
-from mapper.flows.language import dotted, is_fact, is_optional
+from mapper.flows.language import MODULES, dotted, is_fact, is_given, is_optional
 from mapper.flows.program import Loops, Piece, Program, loop_items
 from mapper.flows.references import chain, refer
 from mapper.limits import FLOW_CALLS
 from mapper.naming.members import FLOATS
-from mapper.operations.registry import operation_names, operation_signature
+from mapper.operations.registry import Signature, operation_names, operation_signature
 
 _OPTIONAL = " | None"
 
@@ -27,12 +27,16 @@ class Types:
         self.results: dict[int, str] = {}
         self.visits = 0
         self.outputs: dict[str, str] = {}  # fields of the root's output
+        self.required: set[tuple[int, str]] = set()  # parameters that may not be None, whoever passes them
+        self.asserted: dict[int, list[str]] = {}  # statement -> optional names that it needs
         for _ in range(3):  # a value can pass three levels before its own type is settled
+            self.asserted.clear()
             self.visit(program.root, dict(inputs))
 
     def of(self, piece: Piece, name: str) -> str:
         """The annotation of one parameter."""
-        return self.parameters.get((id(piece), name), "Tensor")
+        annotation = self.parameters.get((id(piece), name), "Tensor")
+        return annotation.removesuffix(_OPTIONAL) if (id(piece), name) in self.required else annotation
 
     def returns(self, piece: Piece) -> str:
         """The annotation of the return value."""
@@ -64,12 +68,16 @@ def _join(one: str | None, other: str) -> str:
 class _Walk:
     def __init__(self, types: Types, piece: Piece):
         self.types, self.piece = types, piece
-        self.names = {name: types.of(piece, name) for name in (*piece.takes, *piece.context)}
+        self.own = (*piece.takes, *piece.context)
+        self.names = {name: types.of(piece, name) for name in self.own}
         self.loops: Loops = {}
         self.result = "Tensor"
+        self.statement: ast.stmt | None = None  # the one that is looked at
+        self.in_choice = False  # in the value of `optional(x, value)`
 
     def block(self, statements: list[ast.stmt]) -> None:
         for node in statements:
+            self.statement = node
             if isinstance(node, ast.Assign):
                 self.bind(node.targets[0], self.type(node.value))
             elif isinstance(node, ast.For):
@@ -109,6 +117,26 @@ class _Walk:
         fact = self.piece.block.facts.get((dotted(node) or "").removeprefix("fact."))
         return fact.value if fact else None
 
+    def require(self, node: ast.expr) -> None:
+        """A name that is read where None will not do: a parameter is asked of the callers, others are asserted."""
+        if not isinstance(node, ast.Name) or not self.names.get(node.id, "").endswith(_OPTIONAL):
+            return
+        if not self.in_choice and node.id in self.own and self.piece is not self.types.program.root:
+            self.types.required.add((id(self.piece), node.id))
+        else:
+            self.types.asserted.setdefault(id(self.statement), []).append(node.id)
+        self.names[node.id] = self.names[node.id].removesuffix(_OPTIONAL)
+
+    def chosen(self, node: ast.Call) -> str:
+        """The type of `optional(x, value)`: in the value, x is there, and what is asserted there holds there alone."""
+        before = dict(self.names)
+        name = dotted(node.args[0]) or ""
+        self.names[name] = self.names.get(name, "Tensor").removesuffix(_OPTIONAL)
+        self.in_choice = True
+        result = self.type(node.args[1])
+        self.names, self.in_choice = before, False
+        return _join(result, "None")
+
     def type(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
             return self.names.get(node.id, "Tensor")
@@ -121,7 +149,8 @@ class _Walk:
         if isinstance(node, ast.Dict):
             joined = None
             for value in node.values:
-                joined = _join(joined, self.type(value))
+                empty = isinstance(value, ast.List) and not value.elts
+                joined = _join(joined, "list[Any]" if empty else self.type(value))
             return f"dict[str, {joined}]"
         if isinstance(node, ast.Subscript):
             return self.subscript(node)
@@ -129,17 +158,28 @@ class _Walk:
             return self.call(node)
         if is_fact(node):
             return type(self.fact(node)).__name__
+        return self.computed(node)
+
+    def computed(self, node: ast.expr) -> str:
+        """The type of arithmetic and of what a tensor has: extents are whole numbers."""
+        kinds = set()
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                self.type(child)
-        return "Tensor"
+                kinds.add(self.type(child))
+                self.require(child)
+        if isinstance(node, ast.Attribute) and node.attr == "shape":
+            return "tuple[int, ...]"
+        return "int" if kinds == {"int"} and isinstance(node, ast.BinOp) else "Tensor"
 
     def subscript(self, node: ast.Subscript) -> str:
-        outer = self.type(node.value)
+        outer = self.type(node.value).removesuffix(_OPTIONAL)
+        self.require(node.value)
         if outer.startswith("dict[str, "):
             return outer[10:-1]
         if outer.startswith("list["):
             return outer if isinstance(node.slice, ast.Slice) else outer[5:-1]
+        if outer == "tuple[int, ...]":
+            return outer if isinstance(node.slice, ast.Slice) else "int"
         return "Tensor"
 
     def call(self, node: ast.Call) -> str:
@@ -150,14 +190,28 @@ class _Walk:
         name = dotted(node.func)
         if name == "output" and self.piece is self.types.program.root:
             self.types.outputs = {str(keyword.arg): self.type(keyword.value) for keyword in node.keywords}
+        if is_optional(node):
+            return self.chosen(node)
+        if is_given(node):
+            return _join(self.type(node.args[0]).removesuffix(_OPTIONAL), self.type(node.args[1]))
         self.type(node.func)
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             self.type(argument)
-        if is_optional(node):
-            return _join(self.type(node.args[1]), "None")
+        module, _, _ = (name or "").partition(".")
+        for argument in node.args[: len(node.args) if reference else 1 if module in MODULES else 0]:
+            self.require(argument)
         if name in self.types.operations:
-            return operation_signature(str(name)).returns or "Tensor"
+            return self.operation(node, operation_signature(str(name)))
         return "Tensor"
+
+    def operation(self, node: ast.Call, signature: Signature) -> str:
+        """What an operation returns; it says which arguments may be None."""
+        annotations = dict(zip(signature.parameters, signature.annotations, strict=True))
+        named = ((annotations.get(str(keyword.arg)), keyword.value) for keyword in node.keywords)
+        for annotation, argument in (*zip(signature.annotations, node.args, strict=False), *named):
+            if annotation and not annotation.endswith("None"):
+                self.require(argument)
+        return signature.returns or "Tensor"
 
     def module(self, node: ast.Call, blocks: tuple[Block, ...]) -> str:
         result = "Tensor"
@@ -171,7 +225,16 @@ class _Walk:
                 **named,
             }
             result = self.types.visit(piece, known)
+            for name, argument in (*zip(piece.takes, node.args, strict=False), *_named(node, piece)):
+                if (id(piece), name) in self.types.required:
+                    self.require(argument)
         return result
+
+
+def _named(node: ast.Call, piece: Piece) -> list[tuple[str, ast.expr]]:
+    """What a call gives by keyword, and the context that it passes on under the same name."""
+    named = {str(keyword.arg): keyword.value for keyword in node.keywords}
+    return [(name, named.get(name) or ast.Name(name)) for name in (*named, *piece.context)]
 
 
 def _parts(annotation: str, count: int) -> list[str]:

@@ -220,7 +220,7 @@ def pooled_tokens(x: Tensor, index: Tensor, grids: Tensor | None) -> Tensor:
     return kept
 
 
-def place_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: list[int]) -> Tensor:
+def place_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: tuple[int, ...]) -> Tensor:
     """Embeddings x (B, T, W) with one of rows (N, W) wherever input_ids (B, T) are the id of that row."""
     if rows is None:
         return x

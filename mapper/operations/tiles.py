@@ -11,19 +11,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def best_size(size: list[int], sizes: list[list[int]]) -> list[int]:
+def best_size(size: list[int], sizes: tuple[tuple[int, int], ...]) -> tuple[int, int]:
     """The entry of `sizes` that shows most of an image's pixels, of several such the smallest."""
     return max(sizes, key=lambda entry: (shown_pixels(size, entry), -entry[0] * entry[1]))
 
 
-def shown_pixels(size: list[int], entry: list[int]) -> int:
+def shown_pixels(size: list[int], entry: tuple[int, int]) -> int:
     """How many pixels of an image are shown where it is scaled to fit into `entry`, at most its own."""
     scale = min(entry[1] / size[1], entry[0] / size[0])
     return min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1])
 
 
 def tile_grids(
-    image_sizes: Tensor, sizes: list[list[int]], side: int, images: Tensor | None = None
+    image_sizes: Tensor, sizes: tuple[tuple[int, int], ...], side: int, images: Tensor | None = None
 ) -> list[tuple[int, int]]:
     """Rows and columns of tiles of each image; none, (0, 0), of those that share a text.
 
