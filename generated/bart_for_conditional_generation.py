@@ -1,4 +1,4 @@
-"""facebook/bart-large-cnn: written by mapper 0.1.0, rules cc0163e92c1f.
+"""facebook/bart-large-cnn: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -289,11 +290,13 @@ class Model(nn.Module):
     embeddings.
     """
 
+    final_logits_bias: Tensor
+
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.decoder_start_id = config.decoder_start_id
         self.padding_index = config.padding_index
-        self.model = nn.ModuleDict(
+        self.model: Any = nn.ModuleDict(
             {
                 "shared": nn.Embedding(config.vocab_size, config.hidden_size),
                 "encoder": Encoder(config),
@@ -355,4 +358,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: repository
 # (CapstoneGroup1StClair/Capstone-2:bart-large-cnn/config.json)", "about this header: the stored copy says
 # vocab_size 50265; the hub file has 50264 (406,290,432 parameters)"]}
-# sha256 of all above: d19b7531b2f69c7e
+# sha256 of all above: 694dd0ca7f329056

@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules cc0163e92c1f.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -178,7 +179,7 @@ class LmHead(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.transform = nn.ModuleDict(
+        self.transform: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.lm_head_norm_eps),
@@ -229,14 +230,14 @@ class TextAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.self = nn.ModuleDict(
+        self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict(
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
@@ -258,14 +259,14 @@ class CrossAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.self = nn.ModuleDict(
+        self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.cross_attention_source_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.cross_attention_source_size, config.heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict(
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
@@ -303,8 +304,10 @@ class TextLayer(nn.Module):
         super().__init__()
         self.attention = TextAttention(config)
         self.crossattention = CrossAttention(config)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
-        self.output = nn.ModuleDict(
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps),
@@ -326,7 +329,7 @@ class ImageEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = VisionEmbeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
         )
         self.post_layernorm = nn.LayerNorm(config.hidden_size)
@@ -344,7 +347,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = TextEmbeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(TextLayer(config) for _ in range(config.layers))}
         )
 
@@ -364,7 +367,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.vision_model = ImageEncoder(config)
-        self.text_decoder = nn.ModuleDict(
+        self.text_decoder: Any = nn.ModuleDict(
             {"bert": Decoder(config), "cls": nn.ModuleDict({"predictions": LmHead(config)})}
         )
 
@@ -437,4 +440,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not
 # from the hub", "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: ff99668a99346296
+# sha256 of all above: 52a80e96ae8c88a4

@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules cc0163e92c1f.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -318,14 +319,14 @@ class TextAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.text_head_dim
-        self.self = nn.ModuleDict(
+        self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
                 "key": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
                 "value": nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim),
             }
         )
-        self.output = nn.ModuleDict(
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps),
@@ -370,10 +371,10 @@ class TextLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention = TextAttention(config)
-        self.intermediate = nn.ModuleDict(
+        self.intermediate: Any = nn.ModuleDict(
             {"dense": nn.Linear(config.text_hidden_size, config.text_intermediate_size)}
         )
-        self.output = nn.ModuleDict(
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.text_intermediate_size, config.text_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps),
@@ -398,7 +399,7 @@ class AudioAttention(nn.Module):
         self.window_size = config.window_size
         self.head_dim = config.audio_head_dim
         self.self = AttentionSelf(config, hidden_size=hidden_size, heads=heads)
-        self.output = nn.ModuleDict({"dense": nn.Linear(heads * config.audio_head_dim, hidden_size)})
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(heads * config.audio_head_dim, hidden_size)})
 
     def forward(self, x: Tensor, shift: int, mask: Tensor | None) -> Tensor:
         windows = partition_windows(x, self.window_size, shift)
@@ -421,8 +422,8 @@ class AudioLayer(nn.Module):
         self.layernorm_before = nn.LayerNorm(hidden_size)
         self.attention = AudioAttention(config, hidden_size=hidden_size, heads=heads)
         self.layernorm_after = nn.LayerNorm(hidden_size)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
-        self.output = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
+        self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
 
     def forward(self, x: Tensor, shift: int, mask: Tensor | None) -> Tensor:
         x = x + self.attention(self.layernorm_before(x), shift, mask)
@@ -440,7 +441,7 @@ class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
         self.pooler = Pooler(config)
@@ -518,7 +519,7 @@ class StagedSpectrogram(nn.Module):
         self.image_size = config.image_size
         self.mel_bins = config.mel_bins
         self.batch_norm = nn.BatchNorm2d(config.mel_bins)
-        self.patch_embed = nn.ModuleDict(
+        self.patch_embed: Any = nn.ModuleDict(
             {
                 "proj": nn.Conv2d(
                     1,
@@ -571,7 +572,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.audio_model = nn.ModuleDict({"audio_encoder": StagedSpectrogram(config)})
+        self.audio_model: Any = nn.ModuleDict({"audio_encoder": StagedSpectrogram(config)})
         self.text_model = Encoder(config)
         self.audio_projection = AudioProjector(config)
         self.text_projection = AudioProjector(config)
@@ -626,4 +627,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: d3231163fb2440f5
+# sha256 of all above: d2dfe8d47e6c9517

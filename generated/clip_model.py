@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules cc0163e92c1f.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -286,7 +287,7 @@ class VisionEncoder(nn.Module):
         super().__init__()
         self.embeddings = VisionEmbeddings(config)
         self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
         )
         self.post_layernorm = nn.LayerNorm(config.vision_hidden_size)
@@ -305,7 +306,7 @@ class TextEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = TextEmbeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.layers))}
         )
         self.final_layer_norm = nn.LayerNorm(config.text_hidden_size)
@@ -383,4 +384,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: c01f4d08dad22970
+# sha256 of all above: cecfa4e6034b70c2

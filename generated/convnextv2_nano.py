@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules cc0163e92c1f.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -69,7 +70,7 @@ class FeedForward(nn.Module):
     def __init__(self, hidden_size: int, intermediate_size: int):
         super().__init__()
         self.fc1 = nn.Conv2d(hidden_size, intermediate_size, kernel_size=1)
-        self.grn = nn.ParameterDict(
+        self.grn: Any = nn.ParameterDict(
             {
                 "weight": nn.Parameter(torch.zeros(intermediate_size)),
                 "bias": nn.Parameter(torch.zeros(intermediate_size)),
@@ -84,6 +85,8 @@ class FeedForward(nn.Module):
 
 class Embeddings(nn.ModuleList):
     """stem: the patches of an image, normed, side by side."""
+
+    __getitem__: Any
 
     def __init__(self, config: Config):
         super().__init__(
@@ -182,7 +185,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.stem = Embeddings(config)
+        self.stem: Any = Embeddings(config)
         self.stages = nn.ModuleList(
             [
                 Stage(config),
@@ -197,7 +200,7 @@ class Model(nn.Module):
                 ),
             ]
         )
-        self.head = nn.ModuleDict(
+        self.head: Any = nn.ModuleDict(
             {
                 "norm": nn.LayerNorm(640, eps=config.norm_eps),
                 "fc": nn.Linear(config.pooled_size, config.labels),
@@ -239,4 +242,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d53020c9a4b5fc45
+# sha256 of all above: 0ccf950a68a4379b

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules cc0163e92c1f.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -127,7 +128,7 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.patch_embeddings = nn.ModuleDict(
+        self.patch_embeddings: Any = nn.ModuleDict(
             {
                 "projection": nn.Conv2d(
                     config.channels,
@@ -178,14 +179,16 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.attention = nn.ModuleDict(
+        self.attention: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
+        self.output: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.attention.query(x), self.head_dim)
@@ -271,10 +274,10 @@ class BackboneLayer(nn.Module):
         super().__init__()
         self.norm1 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.attention = Attention(config)
-        self.layer_scale1 = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
+        self.layer_scale1: Any = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
         self.norm2 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = FeedForward(config)
-        self.layer_scale2 = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
+        self.layer_scale2: Any = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x)) * self.layer_scale1.lambda1
@@ -323,7 +326,7 @@ class ImageMaps(nn.Module):
         self.features_layer = config.features_layer
         self.patch_size = config.patch_size
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(BackboneLayer(config) for _ in range(config.backbone_layers))}
         )
         self.layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
@@ -347,7 +350,7 @@ class FusedMaps(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.reassemble_stage = nn.ModuleDict(
+        self.reassemble_stage: Any = nn.ModuleDict(
             {
                 "layers": nn.ModuleList(
                     [
@@ -379,7 +382,7 @@ class FusedMaps(nn.Module):
                 nn.Conv2d(384, config.fusion_size, kernel_size=3, padding=1, bias=False),
             ]
         )
-        self.fusion_stage = nn.ModuleDict(
+        self.fusion_stage: Any = nn.ModuleDict(
             {
                 "layers": nn.ModuleList(
                     [
@@ -446,4 +449,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6a3868892680ef00
+# sha256 of all above: 3f17a835f52a2890

@@ -1,4 +1,4 @@
-"""facebook/dinov2-small: written by mapper 0.1.0, rules cc0163e92c1f.
+"""facebook/dinov2-small: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family dinov2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -94,7 +95,7 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.patch_embeddings = nn.ModuleDict(
+        self.patch_embeddings: Any = nn.ModuleDict(
             {
                 "projection": nn.Conv2d(
                     config.channels,
@@ -124,14 +125,16 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.attention = nn.ModuleDict(
+        self.attention: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
+        self.output: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.attention.query(x), self.head_dim)
@@ -159,10 +162,10 @@ class Layer(nn.Module):
         super().__init__()
         self.norm1 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.attention = Attention(config)
-        self.layer_scale1 = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
+        self.layer_scale1: Any = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
         self.norm2 = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = FeedForward(config)
-        self.layer_scale2 = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
+        self.layer_scale2: Any = nn.ParameterDict({"lambda1": nn.Parameter(torch.zeros(config.hidden_size))})
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x)) * self.layer_scale1.lambda1
@@ -175,7 +178,9 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.encoder: Any = nn.ModuleDict(
+            {"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))}
+        )
         self.layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Output:
@@ -216,4 +221,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-06, "model_type": "dinov2", "num_attention_heads": 6, "num_channels": 3, "num_hidden_layers": 12,
 # "patch_size": 14, "qkv_bias": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: caa7f3f5bb7e2591
+# sha256 of all above: a7a9fd837fdbe30e

@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules cc0163e92c1f.
+"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -133,7 +134,7 @@ class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.transformer = nn.ModuleDict(
+        self.transformer: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))}
         )
 
@@ -155,7 +156,7 @@ class Model(nn.Module):
         self.distilbert = Encoder(config)
         self.vocab_transform = nn.Linear(config.hidden_size, config.head_hidden_size)
         self.vocab_layer_norm = nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps)
-        self.vocab_projector = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(30522))})
+        self.vocab_projector: Any = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(30522))})
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
@@ -196,4 +197,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers": 6,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 88ea70ef4e4df85e
+# sha256 of all above: 4d532e2140479694

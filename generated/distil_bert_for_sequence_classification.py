@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules cc0163e92c1f.
+"""distilbert/distilbert-base-uncased-finetuned-sst-2-english: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -134,7 +135,7 @@ class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.transformer = nn.ModuleDict(
+        self.transformer: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))}
         )
 
@@ -193,4 +194,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "hidden_dim": 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers":
 # 6, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ae10a68464df1d94
+# sha256 of all above: 3e3346fb3aceb0f7

@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules cc0163e92c1f.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -186,7 +187,7 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         self.scale = config.scale
         self.LayerNorm = LayerNormGammaBeta(config.hidden_size, config.norm_eps)
-        self.self = nn.ModuleDict(
+        self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
@@ -194,7 +195,9 @@ class Attention(nn.Module):
                 "rotary_embeddings": RotaryEmbeddings(),
             }
         )
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
+        self.output: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)}
+        )
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.self.query(x), self.head_dim)
@@ -212,8 +215,10 @@ class Layer(nn.Module):
         super().__init__()
         self.attention = Attention(config)
         self.LayerNorm = LayerNormGammaBeta(config.hidden_size, config.norm_eps)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.intermediate_size, config.hidden_size)})
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.intermediate_size, config.hidden_size)})
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         x = x + self.attention(self.attention.LayerNorm(x), cos, sin, mask)
@@ -233,7 +238,7 @@ class Encoder(nn.Module):
         self.rotary_dim = config.rotary_dim
         self.rotary_base = config.rotary_base
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {
                 "layer": nn.ModuleDict(
                     {
@@ -383,4 +388,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7ed879d933ffeb51
+# sha256 of all above: dd7405b25cf9fec4

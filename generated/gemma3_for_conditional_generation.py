@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules cc0163e92c1f.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -331,7 +332,7 @@ class Embeddings(nn.Module):
         )
         self.position_embedding = nn.Embedding(config.positions, config.vision_hidden_size)
 
-    def forward(self, pixel_values: Tensor | None) -> Tensor:
+    def forward(self, pixel_values: Tensor) -> Tensor:
         patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
         x = flatten_patches(patches)
         return x + resize_positions(self.position_embedding.weight, 0, patches.shape[2], patches.shape[3])
@@ -405,12 +406,12 @@ class ImageOutput(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
         self.post_layernorm = nn.LayerNorm(config.vision_hidden_size, eps=config.norm_eps)
 
-    def forward(self, pixel_values: Tensor | None) -> Tensor:
+    def forward(self, pixel_values: Tensor) -> Tensor:
         x = self.embeddings(pixel_values)
         for layer in self.encoder.layers:
             x = layer(x)
@@ -486,9 +487,9 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.vision_tower = nn.ModuleDict({"vision_model": ImageOutput(config)})
+        self.vision_tower: Any = nn.ModuleDict({"vision_model": ImageOutput(config)})
         self.multi_modal_projector = Projector(config)
-        self.language_model = nn.ModuleDict({"model": Decoder(config)})
+        self.language_model: Any = nn.ModuleDict({"model": Decoder(config)})
         self.to(torch.bfloat16)
 
     def forward(
@@ -544,4 +545,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 41ecd44a021f36af
+# sha256 of all above: 94c1d341eacc19c8

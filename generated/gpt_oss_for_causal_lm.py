@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules cc0163e92c1f.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -284,6 +285,11 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 class Experts(nn.Module):
     """model.layers.*.mlp.experts."""
 
+    gate_up_proj_blocks: Tensor
+    gate_up_proj_scales: Tensor
+    down_proj_blocks: Tensor
+    down_proj_scales: Tensor
+
     def __init__(self, config: Config):
         super().__init__()
         self.register_buffer(
@@ -350,7 +356,7 @@ class MixtureOfExperts(nn.Module):
         self.moe_experts = config.experts
         self.slope = config.slope
         self.bound = config.bound
-        self.router = nn.ParameterDict(
+        self.router: Any = nn.ParameterDict(
             {
                 "weight": nn.Parameter(torch.zeros(config.experts, config.hidden_size)),
                 "bias": nn.Parameter(torch.zeros(config.experts)),
@@ -504,4 +510,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: 9b103bc94e50c8a6
+# sha256 of all above: 2a56473086d6c115

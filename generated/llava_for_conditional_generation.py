@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules cc0163e92c1f.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -236,7 +237,7 @@ class Embeddings(nn.Module):
         self.class_embedding = nn.Parameter(torch.zeros(config.vision_hidden_size))
         self.position_embedding = nn.Embedding(config.positions, config.vision_hidden_size)
 
-    def forward(self, pixel_values: Tensor | None) -> Tensor:
+    def forward(self, pixel_values: Tensor) -> Tensor:
         patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
         x = flatten_patches(patches)
         return prepend_token(self.class_embedding, x) + resize_positions(
@@ -322,12 +323,12 @@ class ImageStates(nn.Module):
         super().__init__()
         self.embeddings = Embeddings(config)
         self.pre_layrnorm = nn.LayerNorm(config.vision_hidden_size)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
         self.post_layernorm = nn.LayerNorm(1024)
 
-    def forward(self, pixel_values: Tensor | None) -> list[Tensor]:
+    def forward(self, pixel_values: Tensor) -> list[Tensor]:
         x = self.embeddings(pixel_values)
         x = self.pre_layrnorm(x)
         states = [x]
@@ -377,9 +378,9 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.features_layer = config.features_layer
-        self.vision_tower = nn.ModuleDict({"vision_model": ImageStates(config)})
+        self.vision_tower: Any = nn.ModuleDict({"vision_model": ImageStates(config)})
         self.multi_modal_projector = Projector(config)
-        self.language_model = nn.ModuleDict(
+        self.language_model: Any = nn.ModuleDict(
             {
                 "model": Decoder(config),
                 "lm_head": nn.Linear(config.text_hidden_size, config.vocab_size, bias=False),
@@ -438,4 +439,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 218b84476c254e27
+# sha256 of all above: c2b9ff71bb06b017

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules cc0163e92c1f.
+"""kyutai/mimi: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -180,6 +181,9 @@ class Codebook(nn.Module):
     quantizer.acoustic_residual_vector_quantizer.layers.*.codebook.
     """
 
+    embed_sum: Tensor
+    cluster_usage: Tensor
+
     def __init__(self, config: Config):
         super().__init__()
         self.register_buffer("embed_sum", torch.zeros(config.codes, config.code_size))
@@ -211,7 +215,7 @@ class WaveEncoderUnits(nn.Module):
     ):
         super().__init__()
         self.kernel = 3
-        self.block = nn.ModuleDict(
+        self.block: Any = nn.ModuleDict(
             {
                 "1": nn.ModuleDict({"conv": nn.Conv1d(conv_in_channels, conv_out_channels, kernel_size=3)}),
                 "3": nn.ModuleDict(
@@ -265,12 +269,12 @@ class Layer(nn.Module):
         super().__init__()
         self.input_layernorm = nn.LayerNorm(config.hidden_size)
         self.self_attn = Attention(config)
-        self.self_attn_layer_scale = nn.ParameterDict(
+        self.self_attn_layer_scale: Any = nn.ParameterDict(
             {"scale": nn.Parameter(torch.zeros(config.hidden_size))}
         )
         self.post_attention_layernorm = nn.LayerNorm(config.hidden_size)
         self.mlp = FeedForward(config)
-        self.mlp_layer_scale = nn.ParameterDict({"scale": nn.Parameter(torch.zeros(config.hidden_size))})
+        self.mlp_layer_scale: Any = nn.ParameterDict({"scale": nn.Parameter(torch.zeros(config.hidden_size))})
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask) * self.self_attn_layer_scale.scale
@@ -279,6 +283,8 @@ class Layer(nn.Module):
 
 class WaveEncoder(nn.ModuleDict):
     """encoder.layers: convolutions one after the other, none of which sees a later sample."""
+
+    __getitem__: Any
 
     def __init__(self, config: Config):
         super().__init__(
@@ -357,6 +363,8 @@ class Codebooks(nn.Module):
 
 class WaveDecoder(nn.ModuleDict):
     """decoder.layers: convolutions one after the other, none of which sees a later sample."""
+
+    __getitem__: Any
 
     def __init__(self, config: Config):
         super().__init__(
@@ -492,9 +500,9 @@ class Model(nn.Module):
         super().__init__()
         self.down_kernel = config.down_kernel
         self.up_kernel = config.up_kernel
-        self.encoder = nn.ModuleDict({"layers": WaveEncoder(config)})
+        self.encoder: Any = nn.ModuleDict({"layers": WaveEncoder(config)})
         self.encoder_transformer = Decoder(config)
-        self.downsample = nn.ModuleDict(
+        self.downsample: Any = nn.ModuleDict(
             {
                 "conv": nn.Conv1d(
                     config.hidden_size,
@@ -505,13 +513,13 @@ class Model(nn.Module):
                 )
             }
         )
-        self.quantizer = nn.ModuleDict(
+        self.quantizer: Any = nn.ModuleDict(
             {
                 "semantic_residual_vector_quantizer": Semantic(config),
                 "acoustic_residual_vector_quantizer": Acoustic(config),
             }
         )
-        self.upsample = nn.ModuleDict(
+        self.upsample: Any = nn.ModuleDict(
             {
                 "conv": nn.ConvTranspose1d(
                     config.hidden_size,
@@ -524,7 +532,7 @@ class Model(nn.Module):
             }
         )
         self.decoder_transformer = Decoder(config)
-        self.decoder = nn.ModuleDict({"layers": WaveDecoder(config)})
+        self.decoder: Any = nn.ModuleDict({"layers": WaveDecoder(config)})
 
     def forward(self, input_values: Tensor) -> Output:
         """input_values (batch, 1, samples)"""
@@ -562,4 +570,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: d34e22554bf88ab6
+# sha256 of all above: b9d1c9bf2d970f53

@@ -1,4 +1,4 @@
-"""google/mobilebert-uncased: written by mapper 0.1.0, rules cc0163e92c1f.
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family mobilebert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -91,7 +92,7 @@ class Embeddings(nn.Module):
         self.embedding_transformation = nn.Linear(3 * config.embedding_size, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
-        self.LayerNorm = nn.ParameterDict(
+        self.LayerNorm: Any = nn.ParameterDict(
             {
                 "weight": nn.Parameter(torch.zeros(config.hidden_size)),
                 "bias": nn.Parameter(torch.zeros(config.hidden_size)),
@@ -112,7 +113,7 @@ class LmHead(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.transform = nn.ModuleDict(
+        self.transform: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
                 "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
@@ -134,7 +135,7 @@ class NarrowAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.narrow_size)
-        self.LayerNorm = nn.ParameterDict(
+        self.LayerNorm: Any = nn.ParameterDict(
             {
                 "weight": nn.Parameter(torch.zeros(config.narrow_size)),
                 "bias": nn.Parameter(torch.zeros(config.narrow_size)),
@@ -153,14 +154,14 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.self = nn.ModuleDict(
+        self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.narrow_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.narrow_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict(
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.narrow_size),
                 "LayerNorm": nn.ParameterDict(
@@ -187,8 +188,10 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.narrow_size, config.intermediate_size)})
-        self.output = nn.ModuleDict(
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.narrow_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.narrow_size),
                 "LayerNorm": nn.ParameterDict(
@@ -214,7 +217,7 @@ class Widen(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.dense = nn.Linear(config.narrow_size, config.hidden_size)
-        self.LayerNorm = nn.ParameterDict(
+        self.LayerNorm: Any = nn.ParameterDict(
             {
                 "weight": nn.Parameter(torch.zeros(config.hidden_size)),
                 "bias": nn.Parameter(torch.zeros(config.hidden_size)),
@@ -232,13 +235,15 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.bottleneck = nn.ModuleDict(
+        self.bottleneck: Any = nn.ModuleDict(
             {"attention": NarrowAttention(config), "input": NarrowAttention(config)}
         )
         self.attention = Attention(config)
         self.ffn = nn.ModuleList(FeedForward(config) for _ in range(3))
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.narrow_size, config.intermediate_size)})
-        self.output = nn.ModuleDict(
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.narrow_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.narrow_size),
                 "LayerNorm": nn.ParameterDict(
@@ -269,7 +274,9 @@ class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.encoder: Any = nn.ModuleDict(
+            {"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))}
+        )
 
     def forward(
         self,
@@ -293,7 +300,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.mobilebert = Encoder(config)
-        self.cls = nn.ModuleDict(
+        self.cls: Any = nn.ModuleDict(
             {"predictions": LmHead(config), "seq_relationship": nn.Linear(config.hidden_size, 2)}
         )
 
@@ -342,4 +349,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 512, "model_type": "mobilebert", "num_attention_heads": 4, "num_hidden_layers":
 # 24, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 4a29bcc5a818bd9c
+# sha256 of all above: 9f361949c1954a11

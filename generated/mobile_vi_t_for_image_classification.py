@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules cc0163e92c1f.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -136,14 +137,14 @@ class Attention(nn.Module):
     def __init__(self, config: Config, hidden_size: int, head_dim: int):
         super().__init__()
         self.head_dim = head_dim
-        self.attention = nn.ModuleDict(
+        self.attention: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(hidden_size, config.heads * head_dim),
                 "key": nn.Linear(hidden_size, config.heads * head_dim),
                 "value": nn.Linear(hidden_size, config.heads * head_dim),
             }
         )
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * head_dim, hidden_size)})
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.heads * head_dim, hidden_size)})
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.attention.query(x), self.head_dim)
@@ -162,8 +163,8 @@ class Layer(nn.Module):
         self.layernorm_before = nn.LayerNorm(hidden_size)
         self.attention = Attention(config, hidden_size=hidden_size, head_dim=head_dim)
         self.layernorm_after = nn.LayerNorm(hidden_size)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
-        self.output = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
+        self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layernorm_before(x))
@@ -262,10 +263,10 @@ class StageWithConvolution1Convolution2(nn.Module):
         self.conv_kxk = Expansion(
             in_channels=in_channels, out_channels=convolution_1_out_channels, kernel_size=3
         )
-        self.conv_1x1 = nn.ModuleDict(
+        self.conv_1x1: Any = nn.ModuleDict(
             {"convolution": nn.Conv2d(convolution_in_channels, hidden_size, kernel_size=1, bias=False)}
         )
-        self.transformer = nn.ModuleDict(
+        self.transformer: Any = nn.ModuleDict(
             {
                 "layer": nn.ModuleList(
                     Layer(
@@ -340,7 +341,7 @@ class StagedEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.conv_stem = Embeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {
                 "layer": nn.ModuleList(
                     [
@@ -447,4 +448,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d6ee7522d0609750
+# sha256 of all above: 6d7c9cb73726f634

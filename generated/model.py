@@ -1,4 +1,4 @@
-"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules cc0163e92c1f.
+"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family deberta_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -152,14 +153,14 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         self.scale = config.scale
-        self.self = nn.ModuleDict(
+        self.self: Any = nn.ModuleDict(
             {
                 "query_proj": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key_proj": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value_proj": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict(
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
@@ -184,8 +185,10 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention = Attention(config)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
-        self.output = nn.ModuleDict(
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
@@ -211,7 +214,7 @@ class Encoder(nn.Module):
         self.max_distance = config.max_distance
         self.span = config.span
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {
                 "rel_embeddings": nn.Embedding(2 * config.span, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size, eps=config.norm_eps),
@@ -238,7 +241,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.deberta = Encoder(config)
-        self.lm_predictions = nn.ModuleDict({"lm_head": LmHead(config)})
+        self.lm_predictions: Any = nn.ModuleDict({"lm_head": LmHead(config)})
         self.mask_predictions = nn.ModuleDict(
             {"LayerNorm": nn.LayerNorm(768), "classifier": nn.Linear(768, 1), "dense": nn.Linear(768, 768)}
         )
@@ -279,4 +282,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
 # "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d62add0572641fd2
+# sha256 of all above: d6b520fce338e0b6

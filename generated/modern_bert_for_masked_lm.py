@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules cc0163e92c1f.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -277,13 +278,13 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.model = Encoder(config)
-        self.head = nn.ModuleDict(
+        self.head: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.hidden_size, config.head_hidden_size, bias=False),
                 "norm": nn.LayerNorm(config.head_hidden_size, bias=False),
             }
         )
-        self.decoder = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(50368))})
+        self.decoder: Any = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(50368))})
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
@@ -327,4 +328,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 092688d331399a96
+# sha256 of all above: 94e2946fef733db4

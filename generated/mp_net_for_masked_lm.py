@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules cc0163e92c1f.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -165,11 +166,13 @@ class Layer(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.attention = nn.ModuleDict(
+        self.attention: Any = nn.ModuleDict(
             {"attn": Attention(config), "LayerNorm": nn.LayerNorm(config.hidden_size)}
         )
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
-        self.output = nn.ModuleDict(
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size),
@@ -192,7 +195,7 @@ class Model(nn.Module):
         self.buckets = config.buckets
         self.max_distance = config.max_distance
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {
                 "relative_attention_bias": nn.Embedding(32, config.heads),
                 "layer": nn.ModuleList(Layer(config) for _ in range(config.layers)),
@@ -243,4 +246,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: 847e244193a224fc
+# sha256 of all above: 1ab8df9c94f54bee

@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules cc0163e92c1f.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -166,14 +167,16 @@ class Model(nn.Module):
         super().__init__()
         self.rotary_dim = config.rotary_dim
         self.rotary_base = config.rotary_base
-        self.embeddings = nn.ModuleDict(
+        self.embeddings: Any = nn.ModuleDict(
             {
                 "word_embeddings": nn.Embedding(config.vocab_size, config.hidden_size),
                 "token_type_embeddings": nn.Embedding(config.segments, config.hidden_size),
             }
         )
         self.emb_ln = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
-        self.encoder = nn.ModuleDict({"layers": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.encoder: Any = nn.ModuleDict(
+            {"layers": nn.ModuleList(Layer(config) for _ in range(config.layers))}
+        )
 
     def forward(
         self,
@@ -237,4 +240,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # false, "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false,
 # "type_vocab_size": 2, "vocab_size": 30528}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 92e36565194b97f6
+# sha256 of all above: b6807f21f8521849

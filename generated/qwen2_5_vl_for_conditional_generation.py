@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules cc0163e92c1f.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -439,7 +439,7 @@ class Embeddings(nn.Module):
             bias=False,
         )
 
-    def forward(self, hidden_states: Tensor | None) -> Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         pixels = hidden_states.type_as(self.proj.weight)
         pixels = pixels.unflatten(
             -1, (self.channels, self.frames_per_patch, self.patch_size, self.patch_size)
@@ -493,7 +493,7 @@ class PackedWindows(nn.Module):
         self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))
         self.merger = Merger(config)
 
-    def forward(self, hidden_states: Tensor | None, grid_thw: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, hidden_states: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         x = self.patch_embed(hidden_states)
         order = window_order(x, grid_thw, self.merge_size, self.window_patches)
         windows = same_window_mask(x, grid_thw, self.merge_size, self.window_patches)
@@ -505,7 +505,7 @@ class PackedWindows(nn.Module):
             x = layer(x, cos, sin, masks[kind])
         return x[0], restore_order(self.merger(x), order, self.merge_size)
 
-    def grid_rotary(self, x: Tensor, grid_thw: Tensor | None) -> tuple[Tensor, Tensor]:
+    def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = patch_places(x, grid_thw, self.merge_size)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
         return rotary_tables_grid(x, rows, columns, frequencies)
@@ -531,7 +531,7 @@ class Decoder(nn.Module):
         image_features: Tensor | None,
         video_features: Tensor | None,
         attention_mask: Tensor | None,
-        position_ids: Tensor,
+        position_ids: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, image_features, video_features)
         mask = causal_mask_if_padded(x, attention_mask)
@@ -584,9 +584,11 @@ class Model(nn.Module):
         """
         image_features = None
         if pixel_values is not None:
+            assert image_grid_thw is not None
             image_features = self.visual(pixel_values, image_grid_thw)[1]
         video_features = None
         if pixel_values_videos is not None:
+            assert video_grid_thw is not None
             video_features = self.visual(pixel_values_videos, video_grid_thw)[1]
         intervals = None
         intervals = frame_intervals(video_grid_thw, second_per_grid_ts, self.features_frame_rate)
@@ -635,4 +637,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112}, "vocab_size": 151936}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 8f521b62926e54fa
+# sha256 of all above: c85c45f0ab7035f1

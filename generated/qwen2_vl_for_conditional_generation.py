@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules cc0163e92c1f.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -372,7 +372,7 @@ class Embeddings(nn.Module):
             bias=False,
         )
 
-    def forward(self, hidden_states: Tensor | None) -> Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         pixels = hidden_states.type_as(self.proj.weight)
         pixels = pixels.unflatten(
             -1, (self.channels, self.frames_per_patch, self.patch_size, self.patch_size)
@@ -424,7 +424,7 @@ class PackedEncoder(nn.Module):
         self.blocks = nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))
         self.merger = Merger(config)
 
-    def forward(self, hidden_states: Tensor | None, grid_thw: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, hidden_states: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         x = self.patch_embed(hidden_states)
         cos, sin = self.grid_rotary(x, grid_thw)
         mask = same_frame_mask(x, grid_thw)
@@ -432,7 +432,7 @@ class PackedEncoder(nn.Module):
             x = layer(x, cos, sin, mask)
         return x[0], self.merger(x)
 
-    def grid_rotary(self, x: Tensor, grid_thw: Tensor | None) -> tuple[Tensor, Tensor]:
+    def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = patch_places(x, grid_thw, self.merge_size)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
         return rotary_tables_grid(x, rows, columns, frequencies)
@@ -458,7 +458,7 @@ class Decoder(nn.Module):
         image_features: Tensor | None,
         video_features: Tensor | None,
         attention_mask: Tensor | None,
-        position_ids: Tensor,
+        position_ids: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, image_features, video_features)
         mask = causal_mask_if_padded(x, attention_mask)
@@ -508,9 +508,11 @@ class Model(nn.Module):
         """
         image_features = None
         if pixel_values is not None:
+            assert image_grid_thw is not None
             image_features = self.visual(pixel_values, image_grid_thw)[1]
         video_features = None
         if pixel_values_videos is not None:
+            assert video_grid_thw is not None
             video_features = self.visual(pixel_values_videos, video_grid_thw)[1]
         if position_ids is None:
             position_ids = grid_positions(
@@ -556,4 +558,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 31a44fbfb91ae206
+# sha256 of all above: e93833f4b0bfe729

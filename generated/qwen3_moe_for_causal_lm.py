@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules cc0163e92c1f.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family qwen2_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -219,7 +220,7 @@ class MixtureOfExperts(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.experts_per_token = config.experts_per_token
-        self.gate = nn.ParameterDict(
+        self.gate: Any = nn.ParameterDict(
             {"weight": nn.Parameter(torch.zeros(config.experts, config.hidden_size))}
         )
         self.experts = nn.ModuleList(Expert(config) for _ in range(config.experts))
@@ -321,4 +322,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3231d45d8a8d93b4
+# sha256 of all above: 241f5844253fc2db

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules cc0163e92c1f.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -427,7 +428,7 @@ class Embeddings(nn.Module):
             config.channels, config.vision_hidden_size, kernel_size=(2, 16, 16), stride=(2, 16, 16)
         )
 
-    def forward(self, hidden_states: Tensor | None) -> Tensor:
+    def forward(self, hidden_states: Tensor) -> Tensor:
         pixels = hidden_states.type_as(self.proj.weight)
         pixels = pixels.unflatten(
             -1, (self.channels, self.frames_per_patch, self.patch_size, self.patch_size)
@@ -482,7 +483,7 @@ class PackedEncoder(nn.Module):
         self.deepstack_merger_list = nn.ModuleList(Mergers(config) for _ in range(3))
         self.merger = Merger(config)
 
-    def forward(self, hidden_states: Tensor | None, grid_thw: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, hidden_states: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = self.patch_embed(hidden_states)
         x = x + positions_at_corners(self.pos_embed.weight, x, grid_thw, self.merge_size)
         cos, sin = self.grid_rotary(x, grid_thw)
@@ -496,7 +497,7 @@ class PackedEncoder(nn.Module):
             features.append(deep_merger(states[index]))
         return x[0], self.merger(x), torch.stack(features)
 
-    def grid_rotary(self, x: Tensor, grid_thw: Tensor | None) -> tuple[Tensor, Tensor]:
+    def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = patch_places(x, grid_thw, self.merge_size)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
         return rotary_tables_grid(x, rows, columns, frequencies)
@@ -524,7 +525,7 @@ class Decoder(nn.Module):
         image_features: Tensor | None,
         video_features: Tensor | None,
         attention_mask: Tensor | None,
-        position_ids: Tensor,
+        position_ids: Tensor | None,
         deep_image_features: Tensor | None,
         deep_video_features: Tensor | None,
     ) -> Tensor:
@@ -557,7 +558,7 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.features_merge_size = config.features_merge_size
-        self.model = nn.ModuleDict({"visual": PackedEncoder(config), "language_model": Decoder(config)})
+        self.model: Any = nn.ModuleDict({"visual": PackedEncoder(config), "language_model": Decoder(config)})
         self.to(torch.bfloat16)
 
     def forward(
@@ -577,9 +578,11 @@ class Model(nn.Module):
         """
         images = None
         if pixel_values is not None:
+            assert image_grid_thw is not None
             images = self.model.visual(pixel_values, image_grid_thw)
         videos = None
         if pixel_values_videos is not None:
+            assert video_grid_thw is not None
             videos = self.model.visual(pixel_values_videos, video_grid_thw)
         image_features, deep_image_features = entry(images, 1), entry(images, 2)
         video_features, deep_video_features = entry(videos, 1), entry(videos, 2)
@@ -632,4 +635,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
 # "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a1548a95a70304e6
+# sha256 of all above: 46bed5df0096a6fb

@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules cc0163e92c1f.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -267,7 +268,7 @@ class VisionEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = VisionEmbeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.layers))}
         )
         self.post_layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
@@ -287,7 +288,7 @@ class TextEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = TextEmbeddings(config)
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(TextLayer(config) for _ in range(config.layers))}
         )
         self.final_layer_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
@@ -360,4 +361,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 8484936cdf112732
+# sha256 of all above: 107f046316916372

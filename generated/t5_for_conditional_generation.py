@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules cc0163e92c1f.
+"""google-t5/t5-small: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -175,7 +176,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: Config, has_relative_attention_bias: bool):
         super().__init__()
-        self.layer = nn.ModuleList(
+        self.layer: Any = nn.ModuleList(
             [
                 nn.ModuleDict(
                     {
@@ -204,7 +205,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: Config, has_relative_attention_bias: bool):
         super().__init__()
-        self.layer = nn.ModuleList(
+        self.layer: Any = nn.ModuleList(
             [
                 nn.ModuleDict(
                     {
@@ -244,7 +245,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.buckets = config.buckets
         self.max_distance = config.max_distance
-        self.block = nn.ModuleList(
+        self.block: Any = nn.ModuleList(
             EncoderLayer(config, has_relative_attention_bias=index == 0) for index in range(config.layers)
         )
         self.final_layer_norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
@@ -268,7 +269,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.buckets = config.buckets
         self.max_distance = config.max_distance
-        self.block = nn.ModuleList(
+        self.block: Any = nn.ModuleList(
             DecoderLayer(config, has_relative_attention_bias=index == 0) for index in range(config.layers)
         )
         self.final_layer_norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
@@ -347,4 +348,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: d8f8d18656852be4
+# sha256 of all above: a9f33ee728b81462

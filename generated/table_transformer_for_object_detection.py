@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules cc0163e92c1f.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -466,7 +467,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.model = nn.ModuleDict(
+        self.model: Any = nn.ModuleDict(
             {
                 "backbone": nn.ModuleDict({"conv_encoder": nn.ModuleDict({"model": StagesAlone(config)})}),
                 "input_projection": nn.Conv2d(512, config.hidden_size, kernel_size=1),
@@ -475,7 +476,7 @@ class Model(nn.Module):
                 "decoder": QueryDecoder(config),
             }
         )
-        self.bbox_predictor = nn.ModuleDict({"layers": FeedForward(config)})
+        self.bbox_predictor: Any = nn.ModuleDict({"layers": FeedForward(config)})
         self.class_labels_classifier = nn.Linear(config.hidden_size, config.labels)
 
     def forward(self, pixel_values: Tensor, pixel_mask: Tensor | None = None) -> Output:
@@ -526,4 +527,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_embedding_type": "sine"}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled", "about this
 # header: the transformers docstring names this repository, but the defaults differ in num_queries"]}
-# sha256 of all above: eb7621d170133595
+# sha256 of all above: 34598408b67dc632

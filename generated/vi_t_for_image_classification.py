@@ -1,4 +1,4 @@
-"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules cc0163e92c1f.
+"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -88,7 +89,7 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.patch_embeddings = nn.ModuleDict(
+        self.patch_embeddings: Any = nn.ModuleDict(
             {
                 "projection": nn.Conv2d(
                     config.channels,
@@ -116,14 +117,16 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.attention = nn.ModuleDict(
+        self.attention: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
+        self.output: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.attention.query(x), self.head_dim)
@@ -140,8 +143,10 @@ class Layer(nn.Module):
         self.layernorm_before = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.attention = Attention(config)
         self.layernorm_after = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.intermediate_size, config.hidden_size)})
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.intermediate_size, config.hidden_size)})
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layernorm_before(x))
@@ -157,7 +162,9 @@ class ImageEncoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.encoder: Any = nn.ModuleDict(
+            {"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))}
+        )
         self.layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
@@ -208,4 +215,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 7a95ea8525042642
+# sha256 of all above: 99a954dc65fc5bd3

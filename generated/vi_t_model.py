@@ -1,4 +1,4 @@
-"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules cc0163e92c1f.
+"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -87,7 +88,7 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.patch_embeddings = nn.ModuleDict(
+        self.patch_embeddings: Any = nn.ModuleDict(
             {
                 "projection": nn.Conv2d(
                     config.channels,
@@ -115,14 +116,16 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.attention = nn.ModuleDict(
+        self.attention: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)})
+        self.output: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.heads * config.head_dim, config.hidden_size)}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q = split_heads(self.attention.query(x), self.head_dim)
@@ -150,8 +153,10 @@ class Layer(nn.Module):
         self.layernorm_before = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.attention = Attention(config)
         self.layernorm_after = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
-        self.output = nn.ModuleDict({"dense": nn.Linear(config.intermediate_size, config.hidden_size)})
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.intermediate_size, config.hidden_size)})
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layernorm_before(x))
@@ -167,7 +172,9 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.encoder: Any = nn.ModuleDict(
+            {"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))}
+        )
         self.layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.pooler = Pooler(config)
 
@@ -209,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: aee80002481ab116
+# sha256 of all above: 5eb69923456913fb

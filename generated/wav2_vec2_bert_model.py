@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules cc0163e92c1f.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family wav2vec2_conformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -212,13 +213,15 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.feature_projection = nn.ModuleDict(
+        self.feature_projection: Any = nn.ModuleDict(
             {
                 "layer_norm": nn.LayerNorm(config.feature_size),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
             }
         )
-        self.encoder = nn.ModuleDict({"layers": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.encoder: Any = nn.ModuleDict(
+            {"layers": nn.ModuleList(Layer(config) for _ in range(config.layers))}
+        )
         self.masked_spec_embed = nn.Parameter(torch.zeros(1024))
 
     def forward(self, input_features: Tensor, attention_mask: Tensor | None = None) -> Output:
@@ -260,4 +263,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 40256a4523ca91b8
+# sha256 of all above: 0ecd473e80bb3fad

@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules cc0163e92c1f.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -231,7 +232,7 @@ class WaveformEncoder(nn.Module):
         super().__init__()
         self.frames_kernels = config.frames_kernels
         self.frames_strides = config.frames_strides
-        self.feature_extractor = nn.ModuleDict(
+        self.feature_extractor: Any = nn.ModuleDict(
             {
                 "conv_layers": nn.ModuleList(
                     Convolution(
@@ -246,13 +247,13 @@ class WaveformEncoder(nn.Module):
                 )
             }
         )
-        self.feature_projection = nn.ModuleDict(
+        self.feature_projection: Any = nn.ModuleDict(
             {
                 "layer_norm": nn.LayerNorm(config.feature_size),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
             }
         )
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {
                 "pos_conv_embed": Embeddings(config),
                 "layers": nn.ModuleList(Layer(config) for _ in range(config.layers)),
@@ -316,4 +317,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: a3d4973fbd30a4de
+# sha256 of all above: 74e528a9f167ed87

@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules cc0163e92c1f.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -257,7 +258,7 @@ class WaveformEncoder(nn.Module):
         super().__init__()
         self.frames_kernels = config.frames_kernels
         self.frames_strides = config.frames_strides
-        self.feature_extractor = nn.ModuleDict(
+        self.feature_extractor: Any = nn.ModuleDict(
             {
                 "conv_layers": nn.ModuleList(
                     [
@@ -268,13 +269,13 @@ class WaveformEncoder(nn.Module):
                 )
             }
         )
-        self.feature_projection = nn.ModuleDict(
+        self.feature_projection: Any = nn.ModuleDict(
             {
                 "layer_norm": nn.LayerNorm(config.feature_size),
                 "projection": nn.Linear(config.feature_size, config.hidden_size),
             }
         )
-        self.encoder = nn.ModuleDict(
+        self.encoder: Any = nn.ModuleDict(
             {
                 "pos_conv_embed": Embeddings(config),
                 "layer_norm": nn.LayerNorm(config.hidden_size),
@@ -345,4 +346,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_codevector_groups": 2, "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128,
 # "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7fddcba816ceba70
+# sha256 of all above: 09d25ab2f0c3a656

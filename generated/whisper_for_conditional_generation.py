@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules cc0163e92c1f.
+"""openai/whisper-small: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -253,7 +254,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.model = nn.ModuleDict({"encoder": AudioEncoder(config), "decoder": Decoder(config)})
+        self.model: Any = nn.ModuleDict({"encoder": AudioEncoder(config), "decoder": Decoder(config)})
 
     def forward(
         self,
@@ -300,4 +301,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 13c3ad4cd87c96bd
+# sha256 of all above: 509046d4ff5e555e

@@ -1,4 +1,4 @@
-"""intfloat/multilingual-e5-base: written by mapper 0.1.0, rules cc0163e92c1f.
+"""intfloat/multilingual-e5-base: written by mapper 0.1.0, rules b69eb484a53c.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -107,14 +108,14 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.self = nn.ModuleDict(
+        self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
-        self.output = nn.ModuleDict(
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.heads * config.head_dim, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size),
@@ -145,8 +146,10 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.attention = Attention(config)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(config.hidden_size, config.intermediate_size)})
-        self.output = nn.ModuleDict(
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict(
             {
                 "dense": nn.Linear(config.intermediate_size, config.hidden_size),
                 "LayerNorm": nn.LayerNorm(config.hidden_size),
@@ -167,7 +170,9 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.embeddings = Embeddings(config)
-        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))})
+        self.encoder: Any = nn.ModuleDict(
+            {"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))}
+        )
         self.pooler = Pooler(config)
 
     def forward(
@@ -223,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 02e545d7bad007f6
+# sha256 of all above: 9ba90e6afc9e4991
