@@ -198,3 +198,6 @@ class Architecture:
         default_factory=list
     )  # what forbids a flow: unknown facts, roles without a leaf (skeletons)
     origin: Origin = field(default_factory=Origin, repr=False, compare=False)
+    unheard: dict[str, str] = field(
+        default_factory=dict, repr=False, compare=False
+    )  # hints that nothing in the model rests on, as they were written, each with its name

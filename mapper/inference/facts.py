@@ -40,6 +40,7 @@ class Facts:
     ):
         self.config, self.names = config, names
         self.given: Sequence[Given] = ()
+        self.heard: set[str] = set()  # the hints that something in the model rests on
         self.families = families
         self.common = rulebook.config_vocabulary.facts
         self.unlisted = rulebook.config_vocabulary.unlisted
@@ -111,6 +112,8 @@ class Facts:
         if name in seen:
             return
         seen.add(name)
+        if told := self._told(scope, name):
+            self.heard.add(told.source)
         rules = self.rules(scope, name)
         for rule in self.every_rule(scope, name):
             if rule in rules or (rule.when and (rule.at is None or scope.matches(rule.at))):
@@ -184,10 +187,17 @@ class Facts:
 
     def stated(self, scope: Scope, name: str) -> Known | None:
         """What the user said of a fact here."""
-        for item in self.given:
-            if item.name == name and (not item.at or scope.matches(item.at)):
-                return Known(item.value, "given", item.source)
-        return None
+        told = self._told(scope, name)
+        return Known(told.value, "given", told.source) if told else None
+
+    def _told(self, scope: Scope, name: str) -> Given | None:
+        fitting = (item for item in self.given if item.name == name)
+        return next((item for item in fitting if not item.at or scope.matches(item.at)), None)
+
+    @property
+    def unheard(self) -> dict[str, str]:
+        """The hints that nothing in the model rests on, as they were written, each with its name."""
+        return {item.source: item.key for item in self.given if item.source not in self.heard}
 
     def _considered(self, scope: Scope, name: str) -> Iterator[Known]:
         stated = self.stated(scope, name)

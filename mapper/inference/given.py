@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.errors import HintError, shorten
 from mapper.inference.scopes import Scope
-from mapper.rulebook.values import parsed
+from mapper.rulebook.declared import declared, is_nullable
+from mapper.rulebook.values import parsed, shown
+
+if TYPE_CHECKING:
+    from mapper.rulebook.rulebook import Rulebook
+
+_NULL = ("null", "None")
+_NAMED = 24  # values of a fact, in a message
 
 
 @dataclass(frozen=True)
@@ -21,18 +28,25 @@ class Given:
     value: Any
     source: str  # as it was written
 
+    @property
+    def key(self) -> str:
+        """Its name, with the scope."""
+        return f"{self.at}:{self.name}" if self.at else self.name
 
-def read_hints(hints: Mapping[str, Any] | None, types: Mapping[str, str]) -> list[Given]:
-    """The hints, checked against the known facts and their types; those with a scope first. Raises HintError."""
+
+def read_hints(
+    hints: Mapping[str, Any] | None, types: Mapping[str, str], rulebook: Rulebook | None = None
+) -> list[Given]:
+    """The hints, checked against the known facts, their types and values; those with a scope first. Raises HintError."""
     if hints is not None and not isinstance(hints, Mapping):
         raise HintError(
             f"hints are facts by name, as in {{'attention.heads': 12}}, not {type(hints).__name__}"
         )
-    given = [_hint(key, value, types) for key, value in (hints or {}).items()]
+    given = [_hint(key, value, types, rulebook) for key, value in (hints or {}).items()]
     return sorted(given, key=lambda item: not item.at)
 
 
-def _hint(key: Any, value: Any, types: Mapping[str, str]) -> Given:
+def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | None) -> Given:
     if not isinstance(key, str):
         raise HintError(f"a hint is named by text, not {shorten(str(key))}")
     at, _, name = key.rpartition(":")
@@ -44,12 +58,33 @@ def _hint(key: Any, value: Any, types: Mapping[str, str]) -> Given:
             else f"known facts: {', '.join(sorted(types)[:12])} and more"
         )
         raise HintError(f"there is no fact {shorten(name)}; {advice}")
+    text = str(value)
+    written = text if text.isprintable() and len(text) <= 80 else shorten(text)
+    if rulebook and (value is None or value in _NULL) and is_nullable(rulebook, name):
+        return Given(name, at, None, f"--set {key}={written}")
     try:
-        text = str(value)
-        written = text if text.isprintable() and len(text) <= 80 else shorten(text)
-        return Given(name, at, parsed(value, types[name]), f"--set {key}={written}")
+        found = parsed(value, types[name])
     except ValueError as error:
         raise HintError(f"--set {key}: {error}") from None
+    if rulebook:
+        check_declared(key, found, types[name], rulebook)
+    return Given(name, at, found, f"--set {key}={written}")
+
+
+def check_declared(key: str, value: Any, kind: str, rulebook: Rulebook) -> None:
+    """HintError for a word that no rule knows: what is chosen from a list is one of it."""
+    name = key.rpartition(":")[2]
+    known = list(rulebook.activations) if kind == "activation" else []
+    if kind == "text":
+        known = declared(rulebook, name)
+    if known and value not in known:
+        words = [word if isinstance(word, str) else shown(word) for word in known]
+        close = get_close_matches(str(value), words, n=1)
+        advice = f"did you mean {close[0]!r}? " if close else ""
+        more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+        raise HintError(
+            f"--set {key}: {shorten(str(value))} is no value of {name}; {advice}allowed: {', '.join(words[:_NAMED])}{more}"
+        )
 
 
 def check_scopes(given: Iterable[Given], root: Scope) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mapper._collector import collection_paused
 from mapper.architecture import Architecture, Block, Leaf, Origin, Place
-from mapper.errors import ArchitectureError, FlowError, listed
+from mapper.errors import ArchitectureError, FlowError, HintError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import link, unused_leaves
 from mapper.flows.references import has_role
@@ -26,7 +26,7 @@ from mapper.inference.checks import (
 from mapper.inference.choice import Choice, choose, open_conditions, untaken
 from mapper.inference.config import Config
 from mapper.inference.elements import differing_elements
-from mapper.inference.facts import Facts
+from mapper.inference.facts import TYPE, Facts
 from mapper.inference.families import Families, gather, words_of
 from mapper.inference.fill import Filler
 from mapper.inference.gaps import (
@@ -41,7 +41,8 @@ from mapper.inference.gaps import (
     lacking_tensors,
     unread_names,
 )
-from mapper.inference.given import check_scopes, read_hints
+from mapper.inference.given import check_declared, check_scopes, read_hints
+from mapper.inference.hinted import read_with_hints
 from mapper.inference.inputs import public_inputs
 from mapper.inference.known import Known
 from mapper.inference.matching import FamilyMatch, match_family, type_finding
@@ -74,7 +75,22 @@ def infer(
     Raises ArchitectureError where it contradicts itself, HintError for a hint that names no fact or contradicts it.
     """
     with collection_paused():  # a hundred thousand names become as many objects, all of them kept
-        return _infer(checkpoint, rulebook, hints, use_families)
+        if not isinstance(hints, Mapping) or not hints:
+            return _infer(checkpoint, rulebook, hints, use_families)
+        return read_with_hints(hints, lambda said: _told(checkpoint, rulebook, said, use_families))
+
+
+def _told(
+    checkpoint: Checkpoint, rulebook: Rulebook, hints: Mapping[str, Any], use_families: bool
+) -> Architecture:
+    """A reading with hints; a model_type among them stands in for that of the config."""
+    typed = checkpoint
+    if isinstance(hints.get(TYPE), str):
+        check_declared(TYPE, hints[TYPE], "text", rulebook)
+        typed = replace(checkpoint, config={**(checkpoint.config or {}), TYPE: hints[TYPE]})
+    architecture = _infer(typed, rulebook, hints, use_families)
+    architecture.checkpoint = checkpoint
+    return architecture
 
 
 def _infer(
@@ -87,6 +103,8 @@ def _infer(
     model_type = config.model_type
     match = match_family(families, names, model_type)
     told = type_finding(families, match, names, model_type)
+    if told and TYPE in (hints or ()):
+        raise HintError(f"--set {TYPE}={model_type}: {told}")
     findings = [told] if told else config.bad_type
 
     looked_up: set[str] = set()  # in every attempt: the last one may be what it is because of the others
@@ -190,6 +208,7 @@ class _Reading:
         architecture.unused = [(key, why) for leaf, why in unused for key in Leaf.keys(leaf)]
         self.finish(architecture, [leaf for leaf, _ in unused], complete)
         architecture.origin = self.origin()
+        architecture.unheard = self.facts.unheard
         return architecture
 
     def origin(self) -> Origin:
@@ -244,7 +263,7 @@ class _Reading:
         config.looked_up = self.looked_up
         named = [name for rule in self.rulebook.flows.values() for name in (*rule.when, *rule.values)]
         facts = Facts(self.rulebook, self.families, config, self.names, named)
-        facts.given = read_hints(self.hints, facts.types)
+        facts.given = read_hints(self.hints, facts.types, self.rulebook)
         return facts
 
     def lone_tower(self, vocabulary: Vocabulary) -> str | None:

@@ -39,17 +39,19 @@ def choose_root(
 
     A flow for several tasks stands for its first where nobody says which.
     """
-    stated = facts.stated(root, TASK)
-    task = stated or task_of_config(facts.config)
+    stated, configured = facts.stated(root, TASK), task_of_config(facts.config)
+    task = stated or configured
+    if stated and not (configured and configured.value == stated.value):
+        flows = _suited(root, flows, families)
     if task:
         facts.solved(root, TASK, task)
         choice = choose(root, flows, families, facts)
         if choice.flow:
             return choice
         if stated:
-            raise HintError(f"{stated.source} does not go with the heads: {'; '.join(choice.reasons[:3])}")
+            raise _refused(stated, choice, root, flows, facts)
     lacking = next((reason for reason in choice.reasons if " needs " in reason), "") if task else ""
-    choice = _by_heads(root, flows, families, facts)
+    choice = _by_heads(root, _suited(root, flows, families), families, facts)
     served = task and any(task.value in rule.when.get(TASK, ()) for rule in flows.values())
     if task and choice.flow and served and _is_bare(root, choice.flow, facts):
         notes.append(
@@ -61,6 +63,27 @@ def choose_root(
             + (f": {lacking}" if lacking else "")
         )
     return choice
+
+
+def _refused(
+    stated: Known, choice: Choice, root: Scope, flows: Mapping[str, FlowRule], facts: Facts
+) -> HintError:
+    """The error for a task that the heads are not for, with those that they are for."""
+    roots = [rule for rule in flows.values() if rule.topic == "root" and rule.when.get(TASK)]
+    fitting = [rule for rule in roots if not any(misfits(root, rule, facts, (TASK,)))]
+    tasks = dict.fromkeys(str(task) for rule in fitting for task in rule.when[TASK])
+    why = f"possible here: {', '.join(tasks)}" if tasks else "; ".join(choice.reasons[:3])
+    return HintError(f"{stated.source} does not go with the heads; {why}")
+
+
+def _suited(root: Scope, flows: Mapping[str, FlowRule], families: Families) -> dict[str, FlowRule]:
+    """The flows without the roots that are not for what the towers read, but for those that a family names."""
+    named = families.flows(root)
+    return {
+        name: rule
+        for name, rule in flows.items()
+        if name in named or not any(has_role(root.block, path) for path in rule.without)
+    }
 
 
 def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:

@@ -147,8 +147,11 @@ class Sizes:
         text = f"{equation.key} is {equation.extent} = {equation.text}, but {what}" + (
             f"; {sources}" if sources else ""
         )
-        is_given = any(self.known[name].evidence == "given" for name in used)
-        return HintError(text) if is_given else ArchitectureError(text)
+        given = [name for name in used if self.known[name].evidence == "given"]
+        if not given:
+            return ArchitectureError(text)
+        possible = ", ".join(map(str, self._candidates(given[0])))
+        return HintError(f"{text}; possible here: {possible}" if possible else text)
 
     def _candidates(self, name: str) -> list[int]:
         for equation in self.equations:

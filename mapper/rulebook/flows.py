@@ -42,6 +42,8 @@ class FlowRule:
     """The flow whose statements, but for its return, come before these; what it declares holds here too."""
     unread: dict[str, str] = field(default_factory=dict)
     """Roles that may be there and that this computation does not read -> why."""
+    without: tuple[str, ...] = ()
+    """Role paths beside which a root is not for the task that a user says or the heads allow: words, of one for images."""
     signs: tuple[str, ...] = ()
     """Role paths that speak for a root where several tasks fit the heads and nobody says which."""
     by_name_only: bool = False
@@ -81,6 +83,7 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
         line=fields.line("forward") + 1,  # a block scalar begins below its key
         parts=fields.words("parts"),
         signs=fields.words("signs"),
+        without=fields.words("without"),
         ties={role: str(path) for role, path in fields.mapping("ties").items()},
         unread={role: str(why) for role, why in fields.mapping("unread").items()},
         inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},
@@ -114,7 +117,7 @@ def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ..
     }
     words = {
         key: tuple(dict.fromkeys((*getattr(base, key), *getattr(rule, key))))
-        for key in ("needs", "options", "lends", "parts")
+        for key in ("needs", "options", "lends", "parts", "without")
     }
     words["options"] = tuple(role for role in words["options"] if role not in words["needs"])
     body = "\n".join([*rows[: ends[0]], rule.body])

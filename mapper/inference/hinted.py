@@ -1,0 +1,83 @@
+"""A reading with what the user said: each hint must go with the checkpoint, and something in the model must rest on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from mapper.architecture import Architecture
+from mapper.errors import ArchitectureError, HintError, listed, shorten
+
+Hints = Mapping[str, Any]
+Read = Callable[[Hints], Architecture]
+
+_NAMED = 6  # facts that are read instead
+
+
+def read_with_hints(hints: Hints, read: Read) -> Architecture:
+    """The reading with the hints. Raises HintError for one that costs the family or the flows, or that nothing reads.
+
+    A hint is what a user says of a checkpoint, and may be wrong: what contradicts it is never held against a family.
+    """
+    try:
+        told = read(hints)
+    except ArchitectureError as error:
+        _refuse_costly(hints, read, None, str(error))
+        raise
+    if told.reading == "skeleton" or told.family is None:
+        _refuse_costly(hints, read, told, next(iter([*told.missing, *told.findings]), "no flow fits"))
+    for source, key in told.unheard.items():
+        without = read(_but(hints, key))
+        if _gist(without) == _gist(told):
+            if told.reading != "skeleton":
+                raise HintError(f"{source}: {_unread(key, told)}")
+            told.findings.append(f"{source} is read by nothing, as long as no flow fits")
+    return told
+
+
+def _refuse_costly(hints: Hints, read: Read, told: Architecture | None, why: str) -> None:
+    """HintError for the first hint without which the checkpoint reads better."""
+    for key in hints:
+        try:
+            without = read(_but(hints, key))
+        except (ArchitectureError, HintError):
+            continue
+        if _is_worse(told, without):
+            better = f"family {shorten(without.family)}" if without.family else f"{without.reading}"
+            raise HintError(
+                f"--set {key}={shorten(str(hints[key]))[1:-1]} does not go with this checkpoint: {why}; without it: {better}"
+            )
+
+
+def _is_worse(told: Architecture | None, without: Architecture) -> bool:
+    if told is None or (told.family is None and without.family is not None):
+        return True
+    return told.reading == "skeleton" != without.reading
+
+
+def _but(hints: Hints, key: str) -> Hints:
+    return {name: value for name, value in hints.items() if name != key}
+
+
+def _gist(architecture: Architecture) -> object:
+    """What a reading comes to: flows, facts, inputs, and what is missing."""
+    flows = [
+        (str(block.home), block.role, block.flow)
+        for block in (architecture.root, *architecture.root.blocks())
+    ]
+    facts = [(fact.name, fact.at, repr(fact.value)) for fact in architecture.facts]
+    return architecture.family, flows, facts, architecture.inputs, architecture.missing
+
+
+def _unread(key: str, told: Architecture) -> str:
+    """Why a hint says nothing, and which facts the model reads instead."""
+    at, _, name = key.rpartition(":")
+    places = [fact.at for fact in told.facts if fact.name == name]
+    if places:
+        where = f"no part called {shorten(at)}" if at else "no part"
+        return f"{where} takes {name} from it: that is read at {listed(list(dict.fromkeys(places)), 3)}"
+    names = list(dict.fromkeys(fact.name for fact in told.facts))
+    topic = [other for other in names if other.partition(".")[0] == name.partition(".")[0]]
+    near = list(dict.fromkeys([*get_close_matches(name, names, n=3), *topic])) or names
+    return f"nothing in this model reads {name}; it reads {', '.join(near[:_NAMED])}"

@@ -1,0 +1,170 @@
+"""What a user says of a checkpoint is checked: the value, the part, whether anything reads it, what it would cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mapper.architecture import Architecture
+from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.errors import HintError
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from mapper.rulebook.rulebook import rulebook_of
+
+RULEBOOK = rulebook_of()
+
+
+def example(family: str, name: str = "") -> Checkpoint:
+    found = next(item for item in RULEBOOK.families if item.name == family)
+    return header(next(item for item in found.examples if item.name == name or not name))
+
+
+def changed(
+    checkpoint: Checkpoint, extra: dict[str, tuple[int, ...]] | None = None, **config: Any
+) -> Checkpoint:
+    tensors = {
+        **checkpoint.tensors,
+        **{key: TensorInfo(shape, "F32") for key, shape in (extra or {}).items()},
+    }
+    said = {key: value for key, value in {**(checkpoint.config or {}), **config}.items() if value is not ...}
+    return Checkpoint("x", "manifest", tensors, said)
+
+
+def told(checkpoint: Checkpoint, **hints: Any) -> Architecture:
+    return infer(checkpoint, RULEBOOK, hints={key.replace("__", "."): value for key, value in hints.items()})
+
+
+def refusal(checkpoint: Checkpoint, key: str, value: Any) -> str:
+    with pytest.raises(HintError) as caught:
+        infer(checkpoint, RULEBOOK, hints={key: value})
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "rotary.pairs",
+            "bogus",
+            "'bogus' is no value of rotary.pairs; allowed: halves, halves_back, neighbours",
+        ),
+        ("rotary.type", "lama3", "did you mean 'llama3'?"),
+        ("feed_forward.activation", "gelo", "did you mean 'gelu'?"),
+        ("norm.placement", "behind", "is no value of norm.placement; allowed: "),
+        ("task", "translation", "is no value of task; allowed: "),
+        ("model_type", "mistrall", "did you mean 'mistral'?"),
+        ("attention.heads", "0", "is not a whole number from 1"),
+        ("attention.heads", -3, "is not a whole number from 1"),
+        ("attention.heads", "twelve", "is not a whole number from 1"),
+        ("attention.heads", "null", "is not a whole number from 1"),
+        ("attention.heads", 5, "possible here: 1, 2, 4"),
+        ("norm.eps", "big", "is not a finite number from 0"),
+        ("attention.causal", "perhaps", "is not true or false"),
+    ],
+)
+def test_a_value_is_one_that_the_fact_may_have(key: str, value: Any, message: str) -> None:
+    assert message in refusal(example("llama"), key, value)
+
+
+def test_null_is_a_value_of_what_may_be_absent() -> None:
+    checkpoint = example("llama")
+    for value in ("null", None):
+        assert told(checkpoint, attention__window=value).reading == "unverified"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("rotary.pairs", "neighbours", "nothing in this model reads rotary.pairs; it reads "),
+        ("moe.experts", 4, "nothing in this model reads moe.experts"),
+        ("attention.window", 8, "it reads attention.heads, attention.head_dim"),
+        ("embeddings:attention.heads", 4, "that is read at 'encoder.layer.*'"),
+    ],
+)
+def test_a_fact_that_nothing_reads_is_refused_with_near_ones(key: str, value: Any, message: str) -> None:
+    assert message in refusal(example("bert"), key, value)
+
+
+def test_what_counts_only_by_way_of_another_fact_is_read() -> None:
+    halved = told(example("llama"), rotary__fraction=0.5)
+    (turned,) = (fact.value for fact in halved.facts if fact.name == "rotary.dim")
+    assert turned * 2 == next(fact.value for fact in halved.facts if fact.name == "attention.head_dim")
+
+
+def test_a_skeleton_says_that_nothing_reads_a_fact_yet() -> None:
+    shapes = {f"blocks.{at}.odd.{word}.weight": TensorInfo((8, 8), "F32") for at in range(2) for word in "ab"}
+    read = infer(Checkpoint("x", "manifest", shapes), RULEBOOK, hints={"attention.heads": 4})
+    assert read.reading == "skeleton"
+    assert "--set attention.heads=4 is read by nothing, as long as no flow fits" in read.findings
+
+
+@pytest.mark.parametrize("task", ["image_classification", "audio_classification", "ctc", "masked_lm"])
+@pytest.mark.parametrize("model_type", ["bert", "unlisted"])
+def test_a_task_is_one_for_what_the_model_reads_and_its_heads(task: str, model_type: str) -> None:
+    head = {"classifier.weight": (3, 64), "classifier.bias": (3,)}
+    checkpoint = changed(
+        example("bert"), head, model_type=model_type, architectures=["XForSequenceClassification"]
+    )
+    text = refusal(checkpoint, "task", task)
+    assert "possible here: sequence_classification, token_classification" in text
+    assert told(checkpoint, task="token_classification").root.flow == "root/token_classification"
+
+
+@pytest.mark.parametrize("task", ["token_classification", "sequence_classification", "causal_lm"])
+def test_a_task_for_words_is_not_one_of_an_image_model(task: str) -> None:
+    assert "possible here: image_classification" in refusal(
+        example("vit", "two layers, image classification"), "task", task
+    )
+
+
+def test_where_nobody_says_the_task_no_image_task_is_offered_for_words() -> None:
+    head = {"classifier.weight": (3, 64), "classifier.bias": (3,)}
+    read = infer(changed(example("bert"), head, architectures=...), RULEBOOK)
+    assert "the heads allow sequence_classification, token_classification; say" in read.missing[0]
+
+
+@pytest.mark.parametrize("model_type", ["llama", "unlisted", ...])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("rotary.pairs", "bogus"), ("attention.heads", 5), ("hidden_size", 8), ("norm.placement", "sandwich")],
+)
+def test_a_refused_hint_never_costs_the_family(model_type: Any, key: str, value: Any) -> None:
+    checkpoint = changed(example("llama"), model_type=model_type)
+    assert infer(checkpoint, RULEBOOK).family == "llama"
+    assert key in refusal(checkpoint, key, value)
+
+
+def test_a_hint_that_costs_the_flows_says_why_and_what_is_there_without_it() -> None:
+    text = refusal(example("llama"), "norm.placement", "sandwich")
+    assert "--set norm.placement=sandwich does not go with this checkpoint: no flow fits" in text
+    assert text.endswith("without it: family 'llama'")
+
+
+def test_the_one_of_several_hints_that_does_not_go_is_named() -> None:
+    with pytest.raises(HintError, match=r"norm\.placement"):
+        told(example("llama"), attention__heads=4, norm__placement="sandwich")
+
+
+def test_a_model_type_that_is_said_stands_for_one_that_the_config_lacks() -> None:
+    lacking = changed(example("llama"), model_type=...)
+    read = told(lacking, model_type="llama")
+    assert (read.family, read.reading) == ("llama", "unverified")
+    assert read.checkpoint.config == lacking.config
+    assert "the names lack" in refusal(lacking, "model_type", "bert")
+
+
+def test_the_command_line_refuses_in_one_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from mapper.cli.app import main
+    from tests.checkpoints import write_manifest
+
+    manifest = str(write_manifest(tmp_path / "bert.json"))
+    for value in ("rotary.pairs=bogus", "rotary.pairs=halves", "task=image_classification"):
+        assert main(["inspect", manifest, "--set", value, "--json"]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith("error: --set ") and err.count("\n") == 1
+    assert main(["inspect", manifest, "--set", "attention.heads=4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reading"] == "unverified"
