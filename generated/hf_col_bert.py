@@ -1,4 +1,4 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules b69eb484a53c.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 493a929abcc1.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -226,4 +226,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "position_embedding_type": "absolute", "type_vocab_size": 2, "vocab_size":
 # 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 4a9a1c5b08be831d
+# sha256 of all above: 12d1c76dfc6b5369

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules b69eb484a53c.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 493a929abcc1.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -558,4 +558,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: e93833f4b0bfe729
+# sha256 of all above: e78c0df6281369b7
