@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -18,6 +19,7 @@ BLOCK_KINDS = (
 )  # fmt: skip
 EVIDENCE = ("given", "shape", "config", "graph", "name", "weights", "rule", "default")  # strongest first
 READINGS = ("exact", "unverified", "skeleton")
+_SHOWN_CANDIDATES = 12
 UNREAD = "unread"  # of an input: why it is taken though nothing reads it
 
 
@@ -86,6 +88,53 @@ class Fact:
     at: str  # scope, a folded path with "*": "transformer.layer.*"
     evidence: str  # one of EVIDENCE
     source: str  # "n_heads", "encoder.layer.0.attention.self.query.weight [384, 384]", "families/bert.yaml"
+    rule: str = ""  # "families/bert.yaml:12": the rule that says so, or where; "" where no rule does
+
+
+@dataclass(frozen=True)
+class Question:
+    """A fact that nothing shows and that the model needs: what to ask whoever knows the model."""
+
+    fact: str  # "attention.heads"
+    at: str  # where nobody knows it, as a fact's: "transformer.layer.*"
+    candidates: tuple[Any, ...] = ()  # JSON values that shapes and rules leave; none: any of the fact's type
+    part: str = ""  # what to narrow the answer to, where another part may have another: "vision"
+
+    @property
+    def name(self) -> str:
+        """What `--set` and `hints` call it: `vision:attention.heads`."""
+        return f"{self.part}:{self.fact}" if self.part else self.fact
+
+    @property
+    def set(self) -> str:
+        """How a command line answers it."""
+        return f"--set {self.name}=VALUE"
+
+    def __str__(self) -> str:
+        where = f" at {self.at}" if self.at not in ("", "*") else ""
+        values = [json.dumps(value) for value in self.candidates[:_SHOWN_CANDIDATES]]
+        more = len(self.candidates) - len(values)
+        could = f"; possible here: {', '.join(values)}{f' and {more} more' if more else ''}" if values else ""
+        return f"{self.fact} is unknown{where}{could}; say {self.set}"
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """Blocks that no flow fits, and those flows that come nearest, each in words."""
+
+    role: str
+    places: tuple[str, ...]  # of equal blocks, folded
+    nearest: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.head}: {'; '.join(self.nearest)}"
+
+    @property
+    def head(self) -> str:
+        """`no flow fits attention at 'layers.0.mix' and 3 more`."""
+        first = f" at '{self.places[0]}'" if self.places and self.places[0] else ""
+        more = f" and {len(self.places) - 1} more" if len(self.places) > 1 else ""
+        return f"no flow fits {self.role}{first}{more}"
 
 
 @dataclass
@@ -191,12 +240,11 @@ class Architecture:
     )  # the rules it was read by; emission takes its flows from there
     refusal: str = ""  # why no source may be written at all, not even a skeleton: quantised weights
     notes: list[str] = field(default_factory=list)  # what is no doubt about the reading, but should be known
-    open: dict[str, list[Any]] = field(
-        default_factory=dict
-    )  # unknown facts that keep a flow from being chosen: values that would do
     missing: list[str] = field(
         default_factory=list
-    )  # what forbids a flow: unknown facts, roles without a leaf (skeletons)
+    )  # what forbids a flow: unknown facts, roles without a leaf (skeletons); has the texts of the next two
+    questions: list[Question] = field(default_factory=list)  # what to say so that it can be built
+    unfit: list[Unfit] = field(default_factory=list)  # blocks without a flow that need one
     origin: Origin = field(default_factory=Origin, repr=False, compare=False)
     unheard: dict[str, str] = field(
         default_factory=dict, repr=False, compare=False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from mapper.errors import RuleError, listed
 from mapper.inference.facts import Facts
@@ -19,8 +20,24 @@ class Choice:
 
     flow: FlowRule | None = None
     named: bool = False  # by the family, not found by fit
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)  # where it is not that none of `considered` fits
     problem: str = ""  # the field of the config that no flow can be chosen by
+    considered: Sequence[FlowRule] = ()  # where there is none: which were tried
+    asks: Mapping[str, Sequence[Any]] = field(
+        default_factory=dict
+    )  # facts that would decide, with their values
+
+
+LACKS, SPARE, UNKNOWN, OTHER, TAKES = "lacks", "spare", "unknown", "other", "takes"
+
+
+class Misfit(NamedTuple):
+    """One thing by which a flow does not fit a block."""
+
+    kind: str  # LACKS a role, leaves one SPARE, asks for an UNKNOWN fact or an OTHER value, or TAKES no such value
+    name: str  # of the role or the fact
+    allowed: tuple[Any, ...] = ()  # values of the fact that would do
+    value: Any = None  # what it is
 
 
 def choose(scope: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
@@ -52,13 +69,10 @@ def named_flows(scope: Scope, flows: Mapping[str, FlowRule], families: Families)
 
 
 def _first(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
-    choice = Choice(named=True, problem=_problem(scope, rules, facts))
-    reasons = {rule.name: list(misfits(scope, rule, facts)) for rule in rules}
-    fitting = [rule for rule in rules if not reasons[rule.name]]
+    fitting = [rule for rule in rules if not any(misfits(scope, rule, facts))]
     for rule in [rule for rule in fitting if has_its_ranks(scope, rule)] or fitting:
         return Choice(rule, named=True)
-    choice.reasons += [reason for group in reasons.values() for reason in group]
-    return choice
+    return Choice(named=True, problem=_problem(scope, rules, facts), considered=rules)
 
 
 def _most_specific(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
@@ -66,12 +80,8 @@ def _most_specific(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Cho
     fitting.sort(key=specificity, reverse=True)
     fitting = [rule for rule in fitting if has_its_ranks(scope, rule)] or fitting
     if not fitting:
-        nearest = sorted((list(misfits(scope, rule, facts)) for rule in rules), key=len)[:2]
-        return Choice(
-            reasons=[reason for reasons in nearest for reason in reasons]
-            or [f"there is no flow for {scope.topic}"],
-            problem=_problem(scope, rules, facts),
-        )
+        none = [] if rules else [f"there is no flow for {scope.topic}"]
+        return Choice(reasons=none, problem=_problem(scope, rules, facts), considered=rules)
     equal = [rule.name for rule in fitting if specificity(rule) == specificity(fitting[0])]
     if len(equal) > 1:
         return Choice(reasons=[f"{listed(equal)} fit equally; a family must say which"])
@@ -93,43 +103,30 @@ def specificity(rule: FlowRule) -> tuple[int, int, int]:
     return len(rule.when), len(rule.needs), -len(rule.options)
 
 
-def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ()) -> Iterator[str]:
+def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ()) -> Iterator[Misfit]:
     """Why a flow does not fit a block, conditions on the facts in `but` aside; nothing where it does."""
     present = scope.block.roles
-    lacking = [role for role in rule.needs if role not in present]
-    if lacking:
-        yield f"{rule.name} needs {listed(lacking)}"
-    foreign = [role for role in present if role not in rule.roles and role not in rule.unread]
-    if foreign:
-        yield f"{rule.name} has no use for {listed(foreign)}"
+    yield from (Misfit(LACKS, role) for role in rule.needs if role not in present)
+    yield from (Misfit(SPARE, role) for role in present if role not in rule.roles and role not in rule.unread)
     for name, allowed in rule.when.items():
         if name in but:
             continue
-        known = facts.get(scope, facts.full_name(scope, name))
+        full = facts.full_name(scope, name)
+        known = facts.get(scope, full)
         if known is None or known.problem:
-            yield f"{rule.name} asks for {name} = {_either(allowed)}, which is unknown"
+            yield Misfit(UNKNOWN, full, allowed)
         elif known.value not in allowed:
-            yield f"{rule.name} is for {name} = {_either(allowed)}, not {known.value!r}"
+            yield Misfit(OTHER, full, allowed, known.value)
     yield from untaken(scope, rule, facts)
 
 
-def untaken(scope: Scope, rule: FlowRule, facts: Facts) -> Iterator[str]:
+def untaken(scope: Scope, rule: FlowRule, facts: Facts) -> Iterator[Misfit]:
     """Facts with values that a flow does not take; some are known only once the sizes of its block are."""
     for name, allowed in rule.values.items():
-        known = facts.get(scope, facts.full_name(scope, name))
+        full = facts.full_name(scope, name)
+        known = facts.get(scope, full)
         if known is not None and not known.problem and not _takes(known.value, allowed):
-            yield f"{rule.name} takes {name} = {_either(allowed)}, not {known.value!r}"
-
-
-def open_conditions(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> Iterator[tuple[str, object]]:
-    """Facts, each with a value, that alone keep a flow of the block's topic from being chosen: nobody knows them."""
-    for rule in rules:
-        if rule.topic != scope.topic or rule.by_name_only:
-            continue
-        names = [name for name in rule.when if facts.get(scope, facts.full_name(scope, name)) is None]
-        if names and not any(misfits(scope, rule, facts, names)):
-            for name in names:
-                yield from ((name, value) for value in rule.when[name])
+            yield Misfit(TAKES, full, allowed, known.value)
 
 
 def _takes(value: object, allowed: Sequence[object]) -> bool:
@@ -145,7 +142,3 @@ def _problem(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> str:
             if known is not None and known.problem:
                 return known.problem
     return ""
-
-
-def _either(values: Sequence[object]) -> str:
-    return " or ".join(map(repr, values))

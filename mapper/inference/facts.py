@@ -224,15 +224,15 @@ class Facts:
         )  # what a tower holds says nothing about another
         for rule in rules:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
-                yield Known(rule.value, "name", _named(rule))
+                yield Known(rule.value, "name", _named(rule), rule=rule.place)
         for rule in rules:
             if rule.value is not UNSET and not rule.by_names:
-                yield Known(rule.value, "rule", _origin(rule))
+                yield Known(rule.value, "rule", _origin(rule), rule=rule.place)
             elif sources(rule) and (known := self._calculated(rule, scope)):
                 yield known
         for rule in rules:
             if rule.default is not UNSET:
-                yield Known(rule.default, "default", _origin(rule))
+                yield Known(rule.default, "default", _origin(rule), rule=rule.place)
 
     def _from_shapes(self, scope: Scope, name: str) -> Iterator[Known]:
         """What was settled for the block, for one around it, or alike for all blocks below one of these."""
@@ -282,8 +282,8 @@ class Facts:
             if value is not None or not rule.nullable:
                 value = checked(value, kind)
         except ValueError as error:
-            return Known(None, "config", source, f"config {found.name}: {error}")
-        return Known(value, "config", source)
+            return Known(None, "config", source, f"config {found.name}: {error}", rule=rule.place)
+        return Known(value, "config", source, rule=rule.place)
 
     def _calculated(self, rule: FactRule, scope: Scope) -> Known | None:
         values: dict[str, Any] = {}
@@ -301,7 +301,7 @@ class Facts:
             )
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
-        return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}")
+        return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}", rule=rule.place)
 
 
 def _tower_fits(wanted: Mapping[str, bool], scope: Scope) -> bool:

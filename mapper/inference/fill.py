@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from mapper.architecture import EVIDENCE, Fact, Leaf
+from mapper.architecture import EVIDENCE, Fact, Leaf, Question
 from mapper.errors import ArchitectureError, shorten
 from mapper.flows.flow import Flow
 from mapper.inference.facts import Facts, leaf_scope
 from mapper.inference.known import Known
+from mapper.inference.nearest import part_of
 from mapper.inference.needs import Needs
 from mapper.inference.scopes import TOWER_LISTS, Scope, list_totals, starred
 from mapper.inference.sizes import Sizes
+from mapper.rulebook.declared import declared
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
@@ -34,12 +37,16 @@ class Filler:
     def __init__(self, root: Scope, facts: Facts, rulebook: Rulebook):
         self.facts, self.rulebook = facts, rulebook
         self.totals = list_totals(root)
-        self.unknown: dict[tuple[str, str | None], str] = {}
+        self.unknown: dict[tuple[str, str], str | Question] = {}  # by fact and part
         self.lost: list[Fact] = []
 
     @property
     def missing(self) -> list[str]:
-        return list(self.unknown.values())
+        return list(map(str, self.unknown.values()))
+
+    @property
+    def questions(self) -> list[Question]:
+        return [item for item in self.unknown.values() if isinstance(item, Question)]
 
     def block(self, scope: Scope, flow: Flow, needs: Needs, sizes: Sizes | None) -> None:
         """Give a block every fact and size symbol that its flow uses, its leaves their constructor arguments."""
@@ -78,19 +85,18 @@ class Filler:
             raise ArchitectureError(known.problem)
         if self.facts.types.get(name) == "activation" and known.value not in self.rulebook.activations:
             text = f"{name} is {shorten(str(known.value))} ({known.source}), which vocabulary/activations.yaml does not have"
-            self.unknown.setdefault((name, None), text)
+            self.unknown.setdefault((name, ""), text)
         self.facts.use(scope, name, known)
         return known.fact(name, starred(scope.block.home, self.totals))
 
-    def ask(self, scope: Scope, name: str, candidates: object) -> None:
-        """Note an unknown fact, once for each tower, with what it could be and how to say it."""
-        tower = scope.tower.block.role if scope.tower else None
-        prefix = f"{tower}:" if tower not in (None, "tower") else ""
-        values = [json.dumps(value) for value in candidates]  # type: ignore[attr-defined]
-        could = f"; possible here: {', '.join(values)}" if values else ""
-        where = starred(scope.block.home, self.totals)
-        text = f"{name} is unknown at {where}{could}; say --set {prefix}{name}=VALUE"
-        self.unknown.setdefault((name, tower), text)
+    def ask(self, scope: Scope, name: str, candidates: Iterable[Any]) -> None:
+        """Note an unknown fact, once for each tower, with what it could be."""
+        part, among = part_of(scope), tuple(candidates)
+        kind = self.facts.types.get(name)
+        if len(among) < 2 and kind in ("flag", "text"):  # what one flow takes alone is no choice
+            among = (True, False) if kind == "flag" else tuple(declared(self.rulebook, name))
+        at = starred(scope.block.home, self.totals)
+        self.unknown.setdefault((name, part), Question(name, at, among, part))
 
     def leaf(self, scope: Scope, leaf: Leaf) -> None:
         inner = leaf_scope(scope, leaf)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mapper._collector import collection_paused
-from mapper.architecture import Architecture, Block, Leaf, Origin, Place
+from mapper.architecture import Architecture, Block, Leaf, Origin, Place, Question, Unfit
 from mapper.errors import ArchitectureError, FlowError, HintError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import link, unused_leaves
@@ -23,7 +22,7 @@ from mapper.inference.checks import (
     harmful_fields,
     unread_fields,
 )
-from mapper.inference.choice import Choice, choose, open_conditions, untaken
+from mapper.inference.choice import Choice, choose, untaken
 from mapper.inference.config import Config
 from mapper.inference.elements import differing_elements
 from mapper.inference.facts import TYPE, Facts
@@ -47,6 +46,7 @@ from mapper.inference.inputs import public_inputs
 from mapper.inference.known import Known
 from mapper.inference.matching import FamilyMatch, match_family, type_finding
 from mapper.inference.names import Names
+from mapper.inference.nearest import Open, said_of
 from mapper.inference.needs import Needs
 from mapper.inference.partial import partial
 from mapper.inference.quantised import odd_types, quantised, several_types
@@ -168,9 +168,8 @@ class _Reading:
     looked_up: set[str] = field(default_factory=set)  # fields of the config that were there
     notes: list[str] = field(default_factory=list)  # what is no doubt, but should be known
     missing: list[str] = field(default_factory=list)
-    open: dict[str, list[Any]] = field(
-        default_factory=dict
-    )  # facts that nobody knows, with what they could be
+    questions: list[Question] = field(default_factory=list)  # facts that nobody knows
+    unfit: list[Unfit] = field(default_factory=list)  # blocks without a flow
     flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
 
     def run(self) -> Architecture:
@@ -190,12 +189,13 @@ class _Reading:
         check_scopes(self.facts.given, self.root)
         self.find_gaps(read)
         self.gap(lacking_tensors(leaves))
-        complete = self.choose_flows() and self.computes(read)
+        complete = self.choose_flows(leaves) and self.computes(read)
         sizes = self.solve_sizes(complete)
         filler = Filler(self.root, self.facts, self.rulebook)
         for scope, flow, needs in self.needs():
             filler.block(scope, flow, needs, sizes.get(id(scope)))
         self.missing += filler.missing
+        self.questions += filler.questions
         if complete:
             check_config(self.facts)
             check_bounds(self.facts)
@@ -247,7 +247,8 @@ class _Reading:
             lost=filler.lost,
             rulebook=self.rulebook,
             refusal=self.refusal,
-            open=self.open,
+            questions=self.questions,
+            unfit=self.unfit,
             notes=self.notes,
         )
 
@@ -287,7 +288,7 @@ class _Reading:
                 self.gap(lacking_elements(folder, indices))
                 scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
 
-    def choose_flows(self) -> bool:
+    def choose_flows(self, leaves: list[Leaf]) -> bool:
         """Give every block its flow; whether each block that a flow calls has one."""
         if self.refusal or self.refused:
             self.missing.append(self.refusal or self.refused)
@@ -312,16 +313,15 @@ class _Reading:
             if id(scope) not in self.flows and self.is_called(scope)
         ]
         every = [self.root, *self.root.below()]
+        undecided = Open(self.root, self.facts, leaves)
         for scope in lacking:
             if choices[id(scope)].problem:
                 raise ArchitectureError(choices[id(scope)].problem)
             self.gap(lacking_roles(scope, every))
-            where = f" at '{scope.block.home}'" if scope.block.home else ""
-            self.missing.append(
-                f"no flow fits {scope.block.role}{where}: {'; '.join(choices[id(scope)].reasons[:4])}"
-            )
+            undecided.add(scope, choices[id(scope)])
         self.findings += differing_roles(every, self.families.varies())
-        self.missing += self.questions(lacking)
+        self.unfit, self.questions = undecided.unfit, undecided.questions()
+        self.missing += map(str, (*self.unfit, *self.questions))
         self.drop_uncalled()
         return not lacking
 
@@ -339,20 +339,9 @@ class _Reading:
         every = (self.root, *self.root.below())
         chosen = [(scope, self.flows[id(scope)].rule) for scope in every if id(scope) in self.flows]
         return [
-            f"{line} at '{scope.block.home}'"
+            f"{said_of(rule, fault)} at '{scope.block.home}'"
             for scope, rule in chosen
-            for line in untaken(scope, rule, self.facts)
-        ]
-
-    def questions(self, lacking: list[Scope]) -> list[str]:
-        """What a user could say so that a flow fits."""
-        for scope in lacking:
-            for name, value in open_conditions(scope, self.rulebook.flows.values(), self.facts):
-                values = self.open.setdefault(name, [])
-                values += [value] if value not in values else []
-        return [
-            f"{name} is unknown; possible here: {', '.join(map(json.dumps, values))}; say --set {name}=VALUE"
-            for name, values in self.open.items()
+            for fault in untaken(scope, rule, self.facts)
         ]
 
     def gap(self, lines: list[str]) -> None:

@@ -17,9 +17,10 @@ class Known:
     source: str
     problem: str = ""  # why the value cannot be used: then it is None
     shown: bool = False  # a shape shows it, given what else is known
+    rule: str = field(default="", compare=False)  # FILE:LINE of what says so, or where a config has it
 
     def fact(self, name: str, at: str) -> Fact:
-        return Fact(name, self.value, at, self.evidence, self.source)
+        return Fact(name, self.value, at, self.evidence, self.source, self.rule)
 
 
 @dataclass

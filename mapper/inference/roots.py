@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from mapper.errors import HintError, shorten
+from mapper.errors import HintError, listed, shorten
 from mapper.flows.references import has_role
-from mapper.inference.choice import Choice, choose, misfits, named_flows, specificity
+from mapper.inference.choice import LACKS, Choice, choose, misfits, named_flows, specificity
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
 from mapper.inference.known import Known
+from mapper.inference.nearest import why_none
 from mapper.inference.scopes import Scope, is_tower
 from mapper.rulebook.flows import FlowRule
 
@@ -50,7 +51,7 @@ def choose_root(
             return choice
         if stated:
             raise _refused(stated, choice, root, flows, facts)
-    lacking = next((reason for reason in choice.reasons if " needs " in reason), "") if task else ""
+    lacking = _lacking(root, choice.considered, facts) if task else ""
     choice = _by_heads(root, _suited(root, flows, families), families, facts)
     served = task and any(task.value in rule.when.get(TASK, ()) for rule in flows.values())
     if task and choice.flow and served and _is_bare(root, choice.flow, facts):
@@ -72,7 +73,7 @@ def _refused(
     roots = [rule for rule in flows.values() if rule.topic == "root" and rule.when.get(TASK)]
     fitting = [rule for rule in roots if not any(misfits(root, rule, facts, (TASK,)))]
     tasks = dict.fromkeys(str(task) for rule in fitting for task in rule.when[TASK])
-    why = f"possible here: {', '.join(tasks)}" if tasks else "; ".join(choice.reasons[:3])
+    why = f"possible here: {', '.join(tasks)}" if tasks else why_none(root, choice, facts)
     return HintError(f"{stated.source} does not go with the heads; {why}")
 
 
@@ -84,6 +85,15 @@ def _suited(root: Scope, flows: Mapping[str, FlowRule], families: Families) -> d
         for name, rule in flows.items()
         if name in named or not any(has_role(root.block, path) for path in rule.without)
     }
+
+
+def _lacking(root: Scope, rules: Sequence[FlowRule], facts: Facts) -> str:
+    """What the flow for the task lacks that lacks least: `root/masked_lm needs 'head'`; "" where none lacks a role."""
+    short = [
+        (rule, [fault.name for fault in misfits(root, rule, facts) if fault.kind == LACKS]) for rule in rules
+    ]
+    short = sorted((item for item in short if item[1]), key=lambda item: len(item[1]))
+    return f"{short[0][0].name} needs {listed(short[0][1])}" if short else ""
 
 
 def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
@@ -99,24 +109,16 @@ def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
 def _by_heads(root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
     named = named_flows(root, flows, families)
     rules = named or [rule for rule in flows.values() if rule.topic == "root" and not rule.by_name_only]
-    reasons = {rule.name: list(misfits(root, rule, facts, (TASK,))) for rule in rules}
-    fitting = [rule for rule in rules if not reasons[rule.name]]
+    fitting = [rule for rule in rules if not any(misfits(root, rule, facts, (TASK,)))]
     if not fitting:
-        nearest = sorted(reasons.values(), key=len)[:2]
-        return Choice(
-            reasons=[reason for group in nearest for reason in group] or ["there is no flow for a root"]
-        )
+        return Choice(considered=rules, reasons=[] if rules else ["there is no flow for a root"])
     headless = facts.config.vocabulary.headless  # a tied head is no tensor: without any, there is none
     fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
     signs = {rule.name: sum(has_role(root.block, path) for path in rule.signs) for rule in fitting}
     fitting = [rule for rule in fitting if signs[rule.name] == max(signs.values())]
     tasks = list(dict.fromkeys(str(rule.when[TASK][0]) for rule in fitting if TASK in rule.when))
     if len(tasks) > 1:
-        return Choice(
-            reasons=[
-                f"task is unknown: the heads allow {', '.join(tasks)}; say --set task={tasks[0] if tasks else '...'}"
-            ]
-        )
+        return Choice(asks={TASK: tasks}, reasons=[f"task is unknown: the heads allow {', '.join(tasks)}"])
     rule = max(fitting, key=specificity)
     if TASK in rule.when:
         heads = [role for role in root.block.roles if role in rule.roles]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,7 +24,6 @@ _WEIGHTS = (
     "scale",
     "",
 )  # names of the tensor whose shape a flow writes; "" is a bare Parameter
-_CANDIDATES = 12
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Sizes:
                 if known is not None:
                     self._settle(name, known)
                     self._propagate()
+        self._settle_certain()
         self._check()
 
     def unknown(self) -> dict[str, list[int]]:
@@ -153,16 +154,51 @@ class Sizes:
         possible = ", ".join(map(str, self._candidates(given[0])))
         return HintError(f"{text}; possible here: {possible}" if possible else text)
 
+    def _settle_certain(self) -> None:
+        """Take what the shapes leave one value for, though no equation gives it by itself."""
+        for name in self.names:
+            values = self._candidates(name) if name not in self.known else []
+            if len(values) == 1:
+                key = next(item.key for item in self.equations if _factor(item, name) is not None)
+                self._settle(name, Known(values[0], "shape", f"{key}: the only one that fits", shown=True))
+                self._propagate()
+
     def _candidates(self, name: str) -> list[int]:
-        for equation in self.equations:
-            node = equation.node
-            if (
-                name in expressions.names(node)
-                and isinstance(node, ast.BinOp)
-                and isinstance(node.op, ast.Mult)
-            ):
-                return _divisors(equation.extent)[:_CANDIDATES]
-        return []
+        """What a factor may be, so that every shape can still be made of whole numbers; empty: nothing is known of it."""
+        factors = [_factor(equation, name) for equation in self.equations]
+        extents = [extent for extent in factors if extent is not None]
+        if not extents:
+            return []
+        return [value for value in _divisors(math.gcd(*extents)) if self._can_be(name, value)]
+
+    def _can_be(self, name: str, value: int) -> bool:
+        """Whether what follows from a value, shape by shape, is whole and contradicts nothing."""
+        others = {other: known.value for other, known in self.known.items() if known.evidence != "given"}
+        values: dict[str, object] = {**others, name: value}
+        fresh = True
+        while fresh:
+            fresh = False
+            for equation in self.equations:
+                try:
+                    solution = expressions.solve(equation.node, equation.extent, values)
+                    lacking = set(expressions.names(equation.node)) - values.keys()
+                    if not lacking and expressions.evaluate(equation.node, values) != equation.extent:
+                        return False
+                except ValueError:
+                    return False
+                if solution and solution[1] < 1:
+                    return False
+                if solution:
+                    values[solution[0]] = solution[1]
+                    fresh = True
+        return True
+
+
+def _factor(equation: Equation, name: str) -> int | None:
+    """The extent, where a symbol is a factor of it."""
+    node = equation.node
+    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+    return equation.extent if is_product and name in expressions.names(node) else None
 
 
 def _evidence(known: Known) -> str:

@@ -25,12 +25,19 @@ def _lines(fact: Fact, lost: list[Fact]) -> list[str]:
     others.sort(key=lambda other: EVIDENCE.index(other.evidence))
     return [
         f"{printable(fact.name)} = {value_text(fact.value)}{where}",
-        f"  {fact.evidence}: {printable(fact.source)}",
-        *(
-            f"  lost: {value_text(other.value)}, {other.evidence}: {printable(other.source)}"
-            for other in others
-        ),
+        f"  {fact.evidence}: {_origin(fact)}",
+        *(f"  lost: {value_text(other.value)}, {other.evidence}: {_origin(other)}" for other in others),
     ]
+
+
+def _origin(fact: Fact) -> str:
+    """The source with the line of the rule: `families/bert.yaml:12 (the paper's layers)`."""
+    file = fact.rule.rpartition(":")[0]
+    if not file:
+        return printable(fact.source)
+    if fact.source.startswith(file):
+        return printable(fact.rule + fact.source[len(file) :])
+    return f"{printable(fact.source)} ({printable(fact.rule)})"
 
 
 def value_text(value: object) -> str:
@@ -39,7 +46,9 @@ def value_text(value: object) -> str:
 
 
 def _unknown(architecture: Architecture, name: str) -> str:
-    missing = [text for text in architecture.missing if name in text]
+    bare = name.rpartition(":")[2]
+    missing = [str(question) for question in architecture.questions if question.fact == bare]
+    missing += [text for text in architecture.missing if name in text]
     if missing:
         return printable(missing[0], limit=1_000)
     names = sorted({fact.name for fact in architecture.facts})

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import chain, product
 from json.encoder import encode_basestring_ascii as quote
 from typing import Any
 
-from mapper.architecture import Architecture, Block, Leaf, Place
+from mapper.architecture import Architecture, Block, Fact, Leaf, Place, Question
+from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 
 
 def as_json(architecture: Architecture) -> str:
@@ -26,6 +28,8 @@ def as_json(architecture: Architecture) -> str:
         "reading": architecture.reading,
         "tensors": len(checkpoint.tensors),
         "parameters": checkpoint.parameters,
+        "bytes": sum(map(_bytes, checkpoint.tensors.values())),
+        "dtypes": _dtypes(checkpoint.tensors.values()),
         "rules": architecture.rules,
         "inputs": architecture.inputs,
     }
@@ -33,9 +37,9 @@ def as_json(architecture: Architecture) -> str:
         "leaves": _leaves(architecture.leaves),
         "blocks": chain(_blocks(architecture.root), _norms(architecture.leaves)),
         "facts": (_dump(_fact(fact)) for fact in architecture.facts),
-        "findings": map(
-            _dump, [*architecture.findings, *architecture.missing, *checkpoint.notes, *architecture.notes]
-        ),
+        "findings": map(_dump, [*architecture.findings, *architecture.missing]),
+        "questions": (_dump(_question(item)) for item in architecture.questions),
+        "notes": map(_dump, [*checkpoint.notes, *architecture.notes]),
         "unused": (_dump({"key": key, "why": why}) for key, why in architecture.unused),
         "unmapped": map(quote, architecture.unmapped),
     }
@@ -64,20 +68,46 @@ def finite(value: Any) -> Any:
     return value
 
 
-def _fact(fact: Any) -> dict[str, Any]:
+def _fact(fact: Fact) -> dict[str, Any]:
+    file, _, line = fact.rule.rpartition(":")
     return {
         "name": fact.name,
         "value": fact.value,
         "at": fact.at,
         "evidence": fact.evidence,
         "source": fact.source,
+        "file": file or None,
+        "line": int(line) if file else None,
     }
+
+
+def _question(question: Question) -> dict[str, Any]:
+    return {
+        "fact": question.fact,
+        "at": question.at,
+        "candidates": list(question.candidates),
+        "set": question.set,
+    }
+
+
+def _dtypes(tensors: Iterable[TensorInfo]) -> dict[str, int]:
+    """How many tensors have each dtype, the most frequent first."""
+    return dict(Counter(info.dtype for info in tensors).most_common())
+
+
+def _bytes(info: TensorInfo) -> int:
+    return math.ceil(info.size * DTYPE_BYTES.get(info.dtype, 0))
 
 
 def _leaves(leaves: list[Leaf]) -> Iterator[str]:
     for leaf in leaves:
         shapes = {name: list(info.shape) for name, info in leaf.tensors.items()}
-        rest = f', "kind": {quote(leaf.kind)}, "tensors": {json.dumps(shapes)}}}'
+        dtypes = {name: info.dtype for name, info in leaf.tensors.items()}
+        size = sum(map(_bytes, leaf.tensors.values()))
+        rest = (
+            f', "kind": {quote(leaf.kind)}, "tensors": {json.dumps(shapes)}, "dtypes": {json.dumps(dtypes)}, '
+            f'"bytes": {size}}}'
+        )
         for path in leaf.place.expand():
             yield f'{{"path": {quote(path)}{rest}'
 

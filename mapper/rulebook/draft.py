@@ -120,13 +120,14 @@ def _guess(pattern: str, leaf: Leaf, known: Mapping[str, str]) -> str:
 
 def _facts(architecture: Architecture) -> Iterator[str]:
     """Facts that keep a flow from being chosen, each with the first value that would do, and the fields nobody read."""
-    if architecture.open:
+    asked = {question.fact: question.candidates for question in architecture.questions if question.candidates}
+    if asked:
         yield "facts:"
-    for name, values in architecture.open.items():
+    for name, values in asked.items():
         one = f"# guessed: one of {', '.join(map(_scalar, values))}" if len(values) > 1 else "# guessed"
         yield f"  {name}: {{value: {_scalar(values[0])}, why: say where this is written}}  {one}"
     told = [*architecture.missing, *architecture.findings]
-    for line in dict.fromkeys(line for line in told if line.split(" ", 1)[0] not in architecture.open):
+    for line in dict.fromkeys(line for line in told if line.split(" ", 1)[0] not in asked):
         yield f"# {line}"[:110]
 
 

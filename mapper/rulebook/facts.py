@@ -64,6 +64,11 @@ class FactRule:
     why: str = ""
 
     @property
+    def place(self) -> str:
+        """FILE:LINE of the definition."""
+        return f"{self.file}:{self.line}"
+
+    @property
     def by_names(self) -> bool:
         """Whether its value holds because of names, or of the kinds of leaves, that the checkpoint has."""
         return bool(self.has or self.lacks or ((self.holds or self.tower) and self.value is not UNSET))

@@ -61,7 +61,7 @@ def refusal(checkpoint: Checkpoint, key: str, value: Any) -> str:
         ("attention.heads", -3, "is not a whole number from 1"),
         ("attention.heads", "twelve", "is not a whole number from 1"),
         ("attention.heads", "null", "is not a whole number from 1"),
-        ("attention.heads", 5, "possible here: 1, 2, 4"),
+        ("attention.heads", 5, "possible here: 2, 4, 8, 16, 32, 64"),  # half as many of key and value
         ("norm.eps", "big", "is not a finite number from 0"),
         ("attention.causal", "perhaps", "is not true or false"),
     ],
@@ -124,7 +124,9 @@ def test_a_task_for_words_is_not_one_of_an_image_model(task: str) -> None:
 def test_where_nobody_says_the_task_no_image_task_is_offered_for_words() -> None:
     head = {"classifier.weight": (3, 64), "classifier.bias": (3,)}
     read = infer(changed(example("bert"), head, architectures=...), RULEBOOK)
-    assert "the heads allow sequence_classification, token_classification; say" in read.missing[0]
+    assert read.missing[0].endswith("the heads allow sequence_classification, token_classification")
+    (asked,) = read.questions
+    assert (asked.fact, asked.candidates) == ("task", ("sequence_classification", "token_classification"))
 
 
 @pytest.mark.parametrize("model_type", ["llama", "unlisted", ...])

@@ -1,0 +1,241 @@
+"""Which flows come nearest to a block that none fits, in words, and what to ask so that one does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mapper.architecture import Block, Leaf, Place, Question, Unfit
+from mapper.errors import shorten
+from mapper.inference.choice import LACKS, OTHER, SPARE, TAKES, UNKNOWN, Choice, Misfit, misfits
+from mapper.inference.facts import Facts
+from mapper.inference.scopes import Scope, list_totals, starred
+from mapper.rulebook.flows import FlowRule
+
+_SHOWN = 3  # flows for a block
+_NAMED = 3  # roles or leaves in a sentence
+_LONG = 60  # characters of what a flow is
+
+Values = dict[str, list[Any]]  # of facts that nobody knows: what would do
+
+
+@dataclass(frozen=True)
+class Near:
+    """A flow, and all by which it does not fit a block."""
+
+    rule: FlowRule
+    faults: tuple[Misfit, ...]
+    shared: int  # roles of the block that it has a use for
+
+    def of(self, *kinds: str) -> list[Misfit]:
+        return [fault for fault in self.faults if fault.kind in kinds]
+
+    @property
+    def short(self) -> int:
+        """How many roles are too few or too many."""
+        return len(self.of(LACKS, SPARE))
+
+    @property
+    def is_like(self) -> bool:
+        """Whether it is worth naming: more of its roles are there than not."""
+        return not self.short or 0 < self.short <= self.shared
+
+    @property
+    def asks(self) -> dict[str, tuple[Any, ...]]:
+        """The facts, each with its values, that alone are in the way; empty where something else is too."""
+        unknown = self.of(UNKNOWN)
+        return {fault.name: fault.allowed for fault in unknown} if len(unknown) == len(self.faults) else {}
+
+    def distance(self) -> tuple[int, int, int, int, int, str]:
+        """Roles first, then facts; of equal ones the plainest."""
+        facts = len(self.faults) - self.short
+        otherwise = facts - len(self.of(UNKNOWN))
+        return self.short, facts, otherwise, len(self.rule.when), len(self.rule.options), self.rule.name
+
+
+def nears(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> list[Near]:
+    """The flows, nearest first."""
+    roles = scope.block.roles
+    found = [
+        Near(rule, tuple(misfits(scope, rule, facts)), sum(role in rule.roles for role in roles))
+        for rule in rules
+    ]
+    return sorted(found, key=Near.distance)
+
+
+def why_none(scope: Scope, choice: Choice, facts: Facts) -> str:
+    """Why no flow was chosen for a block, in one line."""
+    return "; ".join(_sentences(scope, choice, nears(scope, choice.considered, facts), (), {}))
+
+
+class Open:
+    """The blocks that have no flow and need one: what comes near, and what to ask."""
+
+    def __init__(self, root: Scope, facts: Facts, leaves: Iterable[Leaf]):
+        self.facts, self.totals = facts, list_totals(root)
+        self.idle = [leaf for leaf in leaves if leaf.role is None and leaf.kind != "Buffer"]
+        self.unfit: list[Unfit] = []
+        self.asked: dict[
+            tuple[str, str], tuple[str, list[Any]]
+        ] = {}  # fact and part: where, and what would do
+
+    def add(self, scope: Scope, choice: Choice) -> None:
+        """Note a block without a flow; with one that is like it and lacks the same, it is one."""
+        near = nears(scope, choice.considered, self.facts)
+        asked = decisive(near, choice)
+        for name, values in asked.items():
+            self._ask(scope, name, values)
+        told = tuple(_sentences(scope, choice, near, self._idle_at(scope), asked))
+        place = str(scope.block.home)
+        for at, other in enumerate(self.unfit):
+            if (other.role, other.nearest) == (scope.block.role, told):
+                self.unfit[at] = Unfit(other.role, (*other.places, place), told)
+                return
+        self.unfit.append(Unfit(scope.block.role, (place,), told))
+
+    def questions(self) -> list[Question]:
+        return [Question(fact, at, tuple(values), part) for (fact, part), (at, values) in self.asked.items()]
+
+    def _ask(self, scope: Scope, name: str, values: Sequence[Any]) -> None:
+        _, known = self.asked.setdefault((name, part_of(scope)), (starred(scope.block.home, self.totals), []))
+        known += [value for value in values if value not in known]
+
+    def _idle_at(self, scope: Scope) -> list[str]:
+        """The leaves of a block's folder, not of one further in, that have no role: by their names there."""
+        home = scope.block.home
+        inner = [other.block.home for other in scope.below() if len(other.block.home) > len(home)]
+        found = (leaf.place for leaf in self.idle if leaf.place.within(home))
+        return [str(Place(place[len(home) :])) for place in found if not any(map(place.within, inner))]
+
+
+def part_of(scope: Scope) -> str:
+    """What `--set` narrows a fact of a block to: its tower, if that has a name."""
+    tower = scope.tower.block.role if scope.tower else "tower"
+    return "" if tower == "tower" else tower
+
+
+def decisive(near: Iterable[Near], choice: Choice) -> Values:
+    """The facts that decide between flows which nothing else keeps from fitting, with two values or more.
+
+    A flow that asks for more than another one does not add to what is asked: the answer leaves it open.
+    """
+    if choice.asks:
+        return {name: list(values) for name, values in choice.asks.items()}
+    wanted = [one.asks for one in near if one.asks]
+    fewest = [asks for asks in wanted if not any(other.keys() < asks.keys() for other in wanted)]
+    values: Values = {name: [] for asks in fewest for name in asks}
+    for asks in wanted:
+        for name in values.keys() & asks.keys():
+            values[name] += [value for value in asks[name] if value not in values[name]]
+    return {name: found for name, found in values.items() if len(found) > 1}
+
+
+def _sentences(
+    scope: Scope, choice: Choice, near: Sequence[Near], idle: Sequence[str], asked: Mapping[str, Any]
+) -> Iterator[str]:
+    """What comes near, at most three, or why there is nothing."""
+    yield from choice.reasons
+    decided = [one for one in near if one.asks and one.asks.keys() <= asked.keys()]
+    for one in decided[:_SHOWN]:
+        values = [f"{name} = {_either(values)}" for name, values in one.asks.items()]
+        yield f"{_name(one.rule)} if {_listed(values)}"
+    if len(decided) > 1:
+        return
+    open_ones = [one for one in near if one.asks]
+    like = [one for one in near if one.is_like and (one.asks or one.short or not open_ones)]
+    for one in [one for one in like if one not in decided][: _SHOWN - len(decided)]:
+        yield f"{_name(one.rule)} {', '.join(_faults(scope, one, idle, asked))}"
+    if near and not like:
+        has = f" has {_listed(list(scope.block.roles))}" if scope.block.roles else " has no role"
+        without = f", and no role for {_listed(idle)}" if idle else ""
+        yield f"none of {len(near)} is near: it{has}{without}"
+
+
+def _name(rule: FlowRule) -> str:
+    """`attention/causal (every position sees itself and those before)`."""
+    clause = rule.doc.partition(";")[0].strip()
+    words = next((text for text in (clause, clause.partition(",")[0]) if len(text) <= _LONG), "")
+    return f"{rule.name} ({words})" if words else rule.name
+
+
+def _faults(scope: Scope, near: Near, idle: Sequence[str], asked: Mapping[str, Any]) -> Iterator[str]:
+    lacks = [fault.name for fault in near.of(LACKS)]
+    if lacks:
+        yield f"lacks {_listed(lacks)}{_without_role(idle)}"
+    spare = [_with_place(scope, fault.name) for fault in near.of(SPARE)]
+    if spare:
+        yield f"has no use for {_listed(spare)}"
+    open_facts = [f"{fault.name} = {_either(fault.allowed)}" for fault in near.of(UNKNOWN)]
+    if open_facts:
+        verb = "asks for" if near.short else "would do with"
+        yield f"{verb} {_listed(open_facts)}, which nothing shows{_how_to_say(near, asked)}"
+    for fault in near.of(OTHER, TAKES):
+        yield _otherwise(fault)
+
+
+def _how_to_say(near: Near, asked: Mapping[str, Any]) -> str:
+    """The answer, where only one would do and so nothing is asked."""
+    sets = [f"--set {name}={_value(values[0])}" for name, values in near.asks.items() if name not in asked]
+    return f" (if so: {' '.join(sets)})" if sets else ""
+
+
+def said_of(rule: FlowRule, fault: Misfit) -> str:
+    """What a flow that was chosen does not take."""
+    return f"{rule.name} {_otherwise(fault)}"
+
+
+def _otherwise(fault: Misfit) -> str:
+    is_for = "takes" if fault.kind == TAKES else "is for"
+    return f"{is_for} {fault.name} = {_either(fault.allowed)}, not {_seen(fault.value)}"
+
+
+def _without_role(idle: Sequence[str]) -> str:
+    """What may be what is lacking: `: only 'wo' has no role`."""
+    if not idle:
+        return ""
+    if len(idle) > _NAMED:
+        return f": {len(idle)} modules have no role"
+    return f": only {_quoted(idle)} {'has' if len(idle) == 1 else 'have'} no role"
+
+
+def _with_place(scope: Scope, role: str) -> str:
+    """`gate (self_attn.gate_proj)`: a role with the module that has it, where that is another word."""
+    value = scope.block.roles[role]
+    first = value[0] if isinstance(value, list) else value
+    place = first.home if isinstance(first, Block) else first.place
+    name = str(Place(place[len(scope.block.home) :]))
+    return f"{role} ({cut(name)})" if name and name != role else role
+
+
+def cut(text: str, limit: int = 60) -> str:
+    """Without its middle, where it is long."""
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return _listed([f"'{cut(name)}'" for name in names])
+
+
+def _listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`, `a, b, c and 4 more`."""
+    shown = list(items[:_NAMED])
+    more = len(items) - len(shown)
+    last = f"{more} more" if more else shown.pop()
+    return f"{', '.join(shown)} and {last}" if shown else last
+
+
+def _either(values: Sequence[Any]) -> str:
+    return " or ".join(map(_value, values))
+
+
+def _seen(value: Any) -> str:
+    """As Python writes it: a config may hold anything."""
+    return "none" if value is None else shorten(value) if isinstance(value, str) else cut(repr(value))
+
+
+def _value(value: Any) -> str:
+    """As `--set` takes it."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,160 @@
+"""What is said where no flow fits: the nearest flows in words, and what to ask."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import mapper
+from mapper.architecture import Architecture, Question
+from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.errors import HintError
+from mapper.inference import infer
+from mapper.report import Report
+from mapper.rulebook.rulebook import rulebook_of
+from tests.schema import violations
+
+LAYER = {
+    "input_layernorm": (32,), "post_attention_layernorm": (32,), "self_attn.q_proj": (32, 32),
+    "self_attn.k_proj": (32, 32), "self_attn.v_proj": (32, 32), "self_attn.o_proj": (32, 32),
+    "mlp.gate_proj": (48, 32), "mlp.up_proj": (48, 32), "mlp.down_proj": (32, 48),
+}  # fmt: skip
+
+
+def read(
+    layer: dict[str, tuple[int, ...]], hints: dict[str, Any] | None = None, **config: Any
+) -> Architecture:
+    """A decoder of a type that nobody lists, with such layers."""
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens": (99, 32), "model.norm": (32,)}
+    for at in range(2):
+        shapes |= {f"model.layers.{at}.{name}": shape for name, shape in layer.items()}
+    tensors = {f"{name}.weight": TensorInfo(shape, "F32") for name, shape in shapes.items()}
+    config = {"model_type": "nobodys", "hidden_act": "silu", "rms_norm_eps": 1e-6, **config}
+    return infer(Checkpoint("nobody", "manifest", tensors, config), rulebook_of(()), hints=hints)
+
+
+def renamed(**words: str) -> dict[str, tuple[int, ...]]:
+    return {
+        ".".join(words.get(word, word) for word in name.split(".")): shape for name, shape in LAYER.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("layer", "role", "says"),
+    [
+        (
+            renamed(self_attn="mix", o_proj="wo_xyzzy"),
+            "attention",
+            "lacks output: only 'wo_xyzzy' has no role",
+        ),
+        (renamed(k_proj="xyzzy"), "attention", "lacks key: only 'xyzzy' has no role"),
+        (renamed(down_proj="xyzzy"), "feed_forward", "lacks down: only 'xyzzy' has no role"),
+    ],
+)
+def test_a_role_that_one_module_may_have_is_said_with_it(
+    layer: dict[str, tuple[int, ...]], role: str, says: str
+) -> None:
+    architecture = read(layer, num_attention_heads=4)
+    assert architecture.reading == "skeleton"
+    (unfit,) = [unfit for unfit in architecture.unfit if unfit.role == role]
+    assert 1 <= len(unfit.nearest) <= 3
+    first = unfit.nearest[0]
+    assert says in first and "(" in first.partition(" ")[2], first  # its words beside its name
+    assert str(unfit) in architecture.missing
+
+
+def test_the_nearest_is_short_of_the_fewest_roles() -> None:
+    architecture = read(renamed(o_proj="xyzzy"), num_attention_heads=4)
+    (unfit,) = [unfit for unfit in architecture.unfit if unfit.role == "attention"]
+    assert all("lacks output: " in text for text in unfit.nearest)
+
+
+def test_equal_blocks_without_a_flow_are_one_line() -> None:
+    shapes = {f"a{word}.{name}.weight": (8, 8) for word in "bc" for name in ("query", "key", "value", "zed")}
+    tensors = {name: TensorInfo(shape, "F32") for name, shape in shapes.items()}
+    architecture = infer(Checkpoint("nobody", "manifest", tensors), rulebook_of(()))
+    told = [unfit for unfit in architecture.unfit if unfit.role != "root"]
+    assert len({unfit.nearest for unfit in told}) == len(told)
+
+
+def test_what_decides_between_flows_is_asked_with_its_values() -> None:
+    architecture = read(renamed(mlp="xyzzy"), num_attention_heads=4)
+    asked = {question.fact: set(question.candidates) for question in architecture.questions}
+    assert asked["attention.causal"] == {True, False}
+    assert all(len(question.candidates) != 1 for question in architecture.questions)
+    (attention,) = [unfit for unfit in architecture.unfit if unfit.role == "attention"]
+    assert {text.rpartition(" if ")[2] for text in attention.nearest} == {
+        "attention.causal = true",
+        "attention.causal = false",
+    }
+
+
+def test_a_factor_that_shapes_leave_one_value_for_is_no_question() -> None:
+    layer = {**LAYER, "self_attn.k_proj": (1, 32), "self_attn.v_proj": (1, 32)}  # so a head has one number
+    facts = {fact.name: fact for fact in read(layer).facts}
+    assert (facts["attention.heads"].value, facts["attention.heads"].evidence) == (32, "shape")
+    assert "the only one that fits" in facts["attention.heads"].source
+    assert "attention.heads" not in [question.fact for question in read(layer).questions]
+
+
+def test_a_factor_with_two_values_is_asked_and_never_guessed() -> None:
+    layer = {**LAYER, "self_attn.k_proj": (2, 32), "self_attn.v_proj": (2, 32)}
+    (question,) = [one for one in read(layer).questions if one.fact.startswith("attention.head")]
+    assert question.candidates in ((1, 2), (16, 32))
+
+
+def test_questions_are_structured(tmp_path: Any) -> None:
+    architecture = read(LAYER)
+    document = json.loads(Report(architecture).to_json())
+    assert violations(document) == []
+    (asked,) = [item for item in document["questions"] if item["fact"] == "attention.heads"]
+    assert asked["candidates"] == [1, 2, 4, 8, 16, 32]
+    assert asked["set"] == "--set attention.heads=VALUE"
+    assert asked["at"].startswith("model.layers.")
+    told = read(LAYER, hints={"attention.heads": asked["candidates"][2]})
+    assert "attention.heads" not in [question.fact for question in told.questions]
+
+
+def test_the_answer_of_a_tower_says_which() -> None:
+    assert Question("attention.heads", "v.*", (1, 2), "vision").set == "--set vision:attention.heads=VALUE"
+
+
+def test_rules_are_named_with_their_line() -> None:
+    architecture = read(LAYER, num_attention_heads=4)
+    document = json.loads(Report(architecture).to_json())
+    facts = {fact["name"]: fact for fact in document["facts"]}
+    heads = facts["attention.heads"]
+    assert (heads["file"], heads["evidence"]) == ("vocabulary/config.yaml", "config")
+    folder = rulebook_of(()).documents("vocabulary")
+    path = next(one.path for one in folder if one.label == heads["file"])
+    assert "attention.heads:" in path.read_text("utf-8").splitlines()[heads["line"] - 1]
+    assert (facts["hidden_size"]["file"], facts["hidden_size"]["line"]) == (None, None)
+    assert f"num_attention_heads ({heads['file']}:{heads['line']})" in Report(architecture).why(
+        "attention.heads"
+    )
+
+
+def test_dtypes_bytes_and_notes_are_of_their_own() -> None:
+    tensors = {"a.weight": TensorInfo((4, 4), "BF16"), "a.bias": TensorInfo((4,), "F32")}
+    checkpoint = Checkpoint("nobody", "manifest", tensors, notes=["reconstructed"])
+    document = json.loads(Report(infer(checkpoint, rulebook_of(()))).to_json())
+    assert violations(document) == []
+    assert (document["bytes"], document["dtypes"]) == (48, {"BF16": 1, "F32": 1})
+    (leaf,) = document["leaves"]
+    assert (leaf["bytes"], leaf["dtypes"]) == (48, {"weight": "BF16", "bias": "F32"})
+    assert document["notes"] == ["reconstructed"]
+    assert "reconstructed" not in document["findings"]
+
+
+def test_a_question_is_what_why_answers_with() -> None:
+    with pytest.raises(
+        HintError, match=r"possible here: 1, 2, 4, 8, 16, 32; say --set attention\.heads=VALUE"
+    ):
+        Report(read(LAYER)).why("attention.heads")
+
+
+def test_the_public_report_has_the_questions(tmp_path: Any) -> None:
+    (tmp_path / "a.json").write_text('{"tensors": {"a.weight": {"shape": [4, 4], "dtype": "F32"}}}')
+    assert mapper.inspect(tmp_path / "a.json").architecture.questions == []
