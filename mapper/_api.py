@@ -55,6 +55,15 @@ def check_weights(architecture: Architecture) -> None:
         )
 
 
+def kept_config(architecture: Architecture, dtype: Any = None) -> dict[str, Any] | None:
+    """The config that is kept with the weights of a checkpoint, which `dtype` may have been cast to."""
+    from mapper._dtype import CASTABLE, with_dtype
+
+    config = architecture.checkpoint.config
+    is_cast = str(dtype).removeprefix("torch.") in CASTABLE.values()
+    return with_dtype(config, dtype) if config is not None and is_cast else config
+
+
 def inspect(
     source: Source,
     hints: Mapping[str, Any] | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,21 +16,25 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from mapper._dtype import as_torch
+from mapper._written import check_out
 from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError, MapperError, listed
 
 if TYPE_CHECKING:
     from mapper._api import Source
     from mapper.architecture import Architecture
+    from mapper.weights.saving.model import Written
 
 
 def build(
     source: Source,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
     device: str | torch.device = "cpu",
     hints: Mapping[str, Any] | None = None,
     *,
     out: str | Path | None = None,
+    overwrite: bool = False,
     cache: bool = False,
     hidden_states: bool = False,
     revision: str | None = None,
@@ -38,34 +43,49 @@ def build(
 ) -> nn.Module:
     """The model of a checkpoint with its weights, in eval mode.
 
-    Parameters keep the checkpoint's dtype unless `dtype` is given, and its memory-mapped bytes unless `dtype` or
-    `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
-    `load_state_dict(..., assign=True)`. `out` is where to save the model as `mapper.save` does, with the whole config.
-    `cache`, `hidden_states` and `families` are options of `generate`. Raises MapperError for what the source causes.
+    Parameters keep the checkpoint's dtype unless `dtype`, torch's or its name, is given, and its memory-mapped bytes
+    unless `dtype` or `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
+    `load_state_dict(..., assign=True)`. `out` is where to save the model as `mapper.save` does, with the whole config
+    and the files of the tokenizer and the like; a folder that is there is replaced with `overwrite` alone, and only
+    where mapper wrote all of it that would change. `cache`, `hidden_states` and `families` are options of `generate`.
+    Raises MapperError for what the source causes.
 
         model = mapper.build("distilbert-base-uncased")
         out = model(input_ids=torch.tensor([[101, 7592, 102]]))
     """
-    from mapper._api import check_weights, describe
+    from mapper._api import check_weights, describe, kept_config
 
+    wanted = as_torch(dtype)
+    if out is not None:
+        check_out(out, overwrite)
     architecture = describe(
         source, hints, purpose="weights", revision=revision, rules=rules, families=families
     )
     if out is not None:
         check_weights(architecture)
+        check_out(out, overwrite, kept_config(architecture, wanted))
     model = build_architecture(
-        architecture, dtype=dtype, device=device, cache=cache, hidden_states=hidden_states
+        architecture, dtype=wanted, device=device, cache=cache, hidden_states=hidden_states
     )
     if out is not None:
-        keep(out, model, architecture)
+        for note in keep(out, model, architecture, wanted, overwrite).notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
     return model
 
 
-def keep(out: str | Path, model: nn.Module, architecture: Architecture) -> None:
-    """Save a model that was built, with the config of its checkpoint."""
+def keep(
+    out: str | Path,
+    model: nn.Module,
+    architecture: Architecture,
+    dtype: torch.dtype | None = None,
+    overwrite: bool = False,
+) -> Written:
+    """Save a model that was built, with the config of its checkpoint and what else belongs to that."""
+    from mapper._api import kept_config
     from mapper.weights.saving.model import write_model
 
-    write_model(out, model, config=architecture.checkpoint.config)
+    checkpoint = replace(architecture.checkpoint, config=kept_config(architecture, dtype))
+    return write_model(out, model, checkpoint=checkpoint, overwrite=overwrite)
 
 
 def build_architecture(

@@ -15,28 +15,31 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from mapper._temporary import ASIDE, PARTIAL, held, put_aside, remove, remove_leftovers, temporary
 from mapper.errors import MissingSourceError, OverwriteError, SourceError
 
-# The names in an existing folder that a new content may drop; None for a folder that must stay as it is.
+# The names in an existing folder, `below/name` in one inside of it, that a new content may drop; None for a folder
+# that must stay as it is.
 Own = Callable[[Path], Collection[str] | None]
 _ATTEMPTS = 10  # another writer may take the path between a look and a rename
 _SYNCED = 8  # files at a time
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _HERE = -100  # AT_FDCWD of fcntl.h
-_MEANWHILE = "{} was made by another writer meanwhile; name another place or allow to overwrite it"
+OR_OVERWRITE = (", or replace it with --overwrite", ", or replace it with overwrite=True")
+_MEANWHILE = "{} was made by another writer meanwhile; name another place"
 
 
 @contextmanager
-def whole_file(path: Path | str, *, overwrite: bool = True) -> Iterator[Path]:
+def whole_file(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
     """A temporary path beside `path`; what the caller wrote there becomes `path` when the block ends without error.
 
     Raises OverwriteError where something is there that may not be replaced.
     """
-    target = _place(path)
-    _refuse_to_replace(target, path, overwrite)
+    target = place_of(path)
+    refuse_to_replace(target, path, overwrite)
     remove_leftovers(target)
     partial = temporary(target, PARTIAL)
     old = _status(target)
@@ -58,13 +61,16 @@ def whole_file(path: Path | str, *, overwrite: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path | str, *, own: Own | None = None, overwrite: bool = True) -> Iterator[Path]:
+def whole_folder(
+    path: str | os.PathLike[str], *, own: Own | None = None, overwrite: bool = True
+) -> Iterator[Path]:
     """A temporary folder beside `path`, which becomes `path` when the block ends without error.
 
     An empty folder is replaced, and one for which `own` names the files that may go; all others in it are carried
-    over, so that nothing of somebody's is ever lost. Otherwise, and where `overwrite` is false, OverwriteError.
+    over, those whose names are taken now as `NAME.bak`, so that nothing of somebody's is ever lost. Otherwise, and
+    where `overwrite` is false, OverwriteError.
     """
-    target = _place(path)
+    target = place_of(path)
     remove_leftovers(target)
     _settled(target, lambda: _replaceable(target, own, overwrite))
     partial = temporary(target, PARTIAL)
@@ -75,7 +81,8 @@ def whole_folder(path: Path | str, *, own: Own | None = None, overwrite: bool = 
         with held(partial):
             yield partial
             partial.chmod(mode)
-            _settled(target, lambda: _take_over(target, partial, own))
+            made = frozenset(_below(partial))
+            _settled(target, lambda: _take_over(target, partial, own, made))
             with ThreadPoolExecutor(_SYNCED) as pool:  # the file system writes its journal once for all
                 list(pool.map(_sync, [*partial.rglob("*"), partial]))
             _swap(partial, target, overwrite)
@@ -90,6 +97,22 @@ def write_text(path: Path | str, text: str, *, overwrite: bool = True) -> None:
         partial.write_text(text, encoding="utf-8", newline="")
 
 
+def put_beside(path: Path) -> Path:
+    """A second name for the file at `path`, `NAME.bak` or the first such that is free."""
+    new = spare(path)
+    _link(path, new)
+    return new
+
+
+def spare(path: Path, *others: Path) -> Path:
+    """The first of `NAME.bak`, `NAME.bak2`, ... that is free beside `path`, and under the same name beside `others`."""
+    for number in count(1):
+        name = f"{path.name}.bak{number if number > 1 else ''}"
+        if not any(os.path.lexists(each.with_name(name)) for each in (path, *others)):
+            return path.with_name(name)
+    raise AssertionError("numbers do not end")
+
+
 def standing(path: Path | str) -> Path | str:
     """Where the content of `path` is: there, or put aside by a writer that ended before its second rename."""
     if os.path.exists(path):
@@ -100,7 +123,7 @@ def standing(path: Path | str) -> Path | str:
         return path
 
 
-def _place(path: Path | str) -> Path:
+def place_of(path: str | os.PathLike[str]) -> Path:
     """Where `path` leads, in a folder that is there."""
     place = Path(os.path.realpath(path))
     if place.is_symlink():
@@ -117,14 +140,17 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _refuse_to_replace(target: Path, path: Path | str, overwrite: bool) -> None:
+def refuse_to_replace(target: Path, path: str | os.PathLike[str], overwrite: bool) -> None:
+    """Raise OverwriteError where one file may not be put in the place of what is there."""
     old = _status(target)
     if old is None:
         return
     if stat.S_ISDIR(old.st_mode):
         raise OverwriteError(f"{path} is a folder; name a file in it")
     if not overwrite:
-        raise OverwriteError(f"{path} already exists; name a new file or allow to overwrite it")
+        raise OverwriteError(
+            f"{path} already exists; name a new file{OR_OVERWRITE[0]}", options=[OR_OVERWRITE]
+        )
     if not stat.S_ISREG(old.st_mode):
         raise OverwriteError(f"{path} is not a regular file (a pipe, socket or device); name a file")
 
@@ -159,7 +185,9 @@ def _replaceable(target: Path, own: Own | None, overwrite: bool) -> Collection[s
             f"{target} already exists and is no folder; name a new folder or remove it first"
         )
     if not overwrite:
-        raise OverwriteError(f"{target} already exists; name a new folder or allow to overwrite it")
+        raise OverwriteError(
+            f"{target} already exists; name a new folder{OR_OVERWRITE[0]}", options=[OR_OVERWRITE]
+        )
     if not any(target.iterdir()):
         return ()
     names = own(target) if own is not None else None
@@ -170,19 +198,46 @@ def _replaceable(target: Path, own: Own | None, overwrite: bool) -> Collection[s
     return names
 
 
-def _take_over(target: Path, partial: Path, own: Own | None) -> None:
+def _take_over(target: Path, partial: Path, own: Own | None, made: frozenset[Path]) -> None:
     """Into `partial`: the modes of the folder at `target`, and the files in it that are not to be dropped."""
-    if _status(target) is None:
-        return
-    dropped = _replaceable(target, own, True)
-    for entry in target.iterdir():
-        new = partial / entry.name
-        if not os.path.lexists(new):
-            if entry.name not in dropped:
-                _carry(entry, new)
-        elif entry.is_file() and new.is_file():
-            _keep_mode(new, entry.stat())
-    _keep_mode(partial, target.stat())
+    for entry in _below(partial) - made:  # carried from a folder that another writer has replaced since
+        remove(entry)
+    if _status(target) is not None:
+        _merge(target, partial, frozenset(_replaceable(target, own, True)))
+
+
+def _below(folder: Path) -> set[Path]:
+    """All files and folders in a folder and those inside of it."""
+    return set(folder.rglob("*"))
+
+
+def _merge(old: Path, new: Path, dropped: frozenset[str], above: str = "") -> None:
+    """Carry from `old` into `new` all but the files named in `dropped`, each by its path from the outermost folder."""
+    for entry in old.iterdir():
+        name, place = above + entry.name, new / entry.name
+        if _is_folder(entry) and (_is_folder(place) or any(each.startswith(f"{name}/") for each in dropped)):
+            _merge_below(entry, place, dropped, f"{name}/")
+        elif not os.path.lexists(place):
+            if name not in dropped:
+                _carry(entry, place)
+        elif name not in dropped:
+            _carry(entry, spare(place, entry))
+        elif entry.is_file() and place.is_file():
+            _keep_mode(place, entry.stat())
+    _keep_mode(new, old.stat())
+
+
+def _merge_below(old: Path, new: Path, dropped: frozenset[str], above: str) -> None:
+    """`_merge` of a folder inside, which goes where nothing is left in it."""
+    made = not new.exists()
+    new.mkdir(exist_ok=True)
+    _merge(old, new, dropped, above)
+    if made and not any(new.iterdir()):
+        new.rmdir()
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _carry(entry: Path, new: Path) -> None:

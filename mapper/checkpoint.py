@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import torch
 
+    from mapper.sources.companions import Find
+
 # Names of the safetensors format, which every container's dtypes are translated to.
 DTYPE_BYTES: Mapping[str, float] = {
     "C128": 16, "F64": 8, "I64": 8, "U64": 8, "C64": 8, "C32": 4, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
@@ -82,6 +84,7 @@ class Checkpoint:
         None
     )  # of tensors whose bytes can be copied without being read
     metadata: dict[str, str] = field(default_factory=dict)  # texts in the header of a safetensors file
+    companions: Find | None = None  # looks for files of a tokenizer and the like beside the weights
     document: dict[str, Any] | None = None  # of what mapper saved: `mapper.sources.saved` says what is in it
 
     @property

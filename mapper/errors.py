@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,7 +10,38 @@ if TYPE_CHECKING:
 
 
 class MapperError(Exception):
-    """Base of every error that a user or a file can cause; the text is one line: what, where, what to do."""
+    """Base of every error that a user or a file can cause; the text is one line: what, where, what to do.
+
+    What the text names is there for programs too: a `fact`, `at` which part ("" for the whole model), the
+    `candidates` that the evidence allows, and the names of `tensors`; each is empty where there is none.
+    `options` are phrases of the text as a command line and as Python has them; `str` gives Python's.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        fact: str = "",
+        at: str = "",
+        candidates: Iterable[Any] = (),
+        tensors: Iterable[str] = (),
+        options: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        super().__init__(*args)
+        self.fact = fact
+        self.at = at
+        self.candidates = tuple(candidates)
+        self.tensors = tuple(tensors)
+        self.options = tuple(options)
+
+    def __str__(self) -> str:
+        text = self.in_command()
+        for command, python in self.options:
+            text = text.replace(command, python)
+        return text
+
+    def in_command(self) -> str:
+        """The text as the command line says it."""
+        return str(self.args[0]) if self.args else ""  # OSError's own prints an errno
 
 
 class SourceError(MapperError):
@@ -19,15 +51,9 @@ class SourceError(MapperError):
 class MissingSourceError(SourceError, FileNotFoundError):
     """Nothing is at the path, or under the name, that was given."""
 
-    def __str__(self) -> str:  # OSError's own prints an errno
-        return str(self.args[0]) if self.args else ""
-
 
 class OverwriteError(SourceError, FileExistsError):
     """Something stands where an output is to go, and may not be replaced."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
 
 
 class FormatError(MapperError, ValueError):
@@ -53,24 +79,24 @@ class ArchitectureError(MapperError):
 class StructureError(MapperError, RuntimeError):
     """Two structures do not agree: `path` is the first offender, `report` all of them, one line each in the text."""
 
-    def __init__(self, message: str, path: str = "", report: LoadReport | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, path: str = "", report: LoadReport | None = None, **named: Any) -> None:
+        super().__init__(message, **named)
         self.path = path
         self.report = report
 
     def __reduce__(self) -> Any:
-        return type(self), (*self.args, self.path, self.report)
+        return type(self), (*self.args, self.path, self.report), vars(self)
 
 
 class UnsupportedLeaf(MapperError, TypeError):
     """A value that cannot be stored; `path` says which, as in `aux['opt']['hooks'][1]`."""
 
-    def __init__(self, message: str, path: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, path: str = "", **named: Any) -> None:
+        super().__init__(message, **named)
         self.path = path
 
     def __reduce__(self) -> Any:
-        return type(self), (*self.args, self.path)
+        return type(self), (*self.args, self.path), vars(self)
 
 
 class StructureUnavailable(MapperError):

@@ -7,6 +7,9 @@ TENSORS = 2_000_000  # the largest public checkpoints have under 200,000
 NAME_CHARACTERS = 4_096  # of one tensor name
 NAME_DEPTH = 64  # words in one tensor name
 CONFIG_BYTES = 20_000_000  # config.json; label tables of 20,000 classes take under 2 MB
+COMPANION_BYTES = (
+    2**27
+)  # of a tokenizer's or another such file that is copied; the largest tokenizers have 35 MB
 CONFIG_DEPTH = 32  # nested objects in config.json
 RULE_FILE_BYTES = 1_000_000
 DIMENSIONS = 16  # of one tensor

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _failed(_usage(error))
     except MapperError as error:
-        return _failed(str(error))
+        return _failed(error.in_command())
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return INTERRUPTED

@@ -16,7 +16,6 @@ from mapper.report.text import as_text, first_line
 from mapper.report.words import in_bytes, printable
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from mapper.architecture import Architecture
@@ -34,6 +33,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 )
 @options.source
 @click.option("--out", metavar="DIR", help="Save model.py, the weights and the architecture in a folder.")
+@options.overwrite("DIR where mapper wrote it; an edited model.py is kept as model.py.bak")
 @click.option("--dtype", type=click.Choice(DTYPES), help="Cast the weights; as stored when left out.")
 @click.option(
     "--device", default="cpu", show_default=True, metavar="DEVICE", help="Such as cuda, cuda:1 or mps."
@@ -46,6 +46,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 def build(
     source: str,
     out: str | None,
+    overwrite: bool,
     dtype: str | None,
     device: str,
     hints: dict[str, str],
@@ -55,18 +56,23 @@ def build(
     quiet: bool,
 ) -> None:
     """Load the model with its weights and run it once on made-up inputs; with --out, keep it in a folder."""
-    from mapper._api import check_weights, describe
+    from mapper._api import check_weights, describe, kept_config
+    from mapper._written import check_out
 
+    if out:
+        check_out(out, overwrite)
     with working("reading"):
         architecture = describe(
             source, hints, purpose="weights", revision=revision, rules=rules, families=not without
         )
     check_weights(architecture)
+    if out:
+        check_out(out, overwrite, kept_config(architecture, dtype))
     if not quiet:
         show = paint()
         click.echo(as_text(architecture, show) if out else first_line(architecture, show))
     model, lines = _try(architecture, dtype, device)
-    lines += _keep(model, architecture, out) if out else _how_to_keep(source, dtype)
+    lines += _keep(model, architecture, out, dtype, overwrite) if out else _how_to_keep(source, dtype)
     if not quiet:
         click.echo("\n".join(["", *lines] if out else lines))
 
@@ -77,11 +83,12 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn
         import torch
 
         from mapper._build import build_architecture
+        from mapper._dtype import as_torch
         from mapper._trial import made_up_inputs, not_finite, shapes
     _check_device(device)
     start = time.perf_counter()
     with working("loading weights"):
-        model = build_architecture(architecture, dtype=torch_dtype(dtype), device=device)
+        model = build_architecture(architecture, dtype=as_torch(dtype), device=device)
     lines = [f"loaded in {time.perf_counter() - start:.2f} s on {device}"]
     if architecture.reading == "skeleton":
         lines += [f"  {printable(text, limit=400)}" for text in architecture.missing]
@@ -111,13 +118,6 @@ def _advice(architecture: Architecture) -> str:
     return of_types[0] if of_types else "mapper inspect shows on what evidence the model rests"
 
 
-def torch_dtype(name: str | None) -> torch.dtype | None:
-    import torch
-
-    found: torch.dtype | None = getattr(torch, name) if name else None
-    return found
-
-
 def _check_device(device: str) -> None:
     import torch
 
@@ -128,16 +128,21 @@ def _check_device(device: str) -> None:
         raise HintError(f"--device {shorten(device)} is not to be had here: {reason}") from None
 
 
-def _keep(model: nn.Module, architecture: Architecture, out: str) -> list[str]:
+def _keep(
+    model: nn.Module, architecture: Architecture, out: str, dtype: str | None, overwrite: bool
+) -> list[str]:
     from mapper._build import keep
+    from mapper._dtype import as_torch
 
     with working(f"writing {out}"):
-        keep(out, model, architecture)
+        written = keep(out, model, architecture, as_torch(dtype), overwrite)
     place = Path(out)
-    written = sorted(place.iterdir()) if place.is_dir() else [place]
-    sizes = ", ".join(f"{path.name} ({in_bytes(path.stat().st_size)})" for path in written)
+    files = {name: place / name if place.is_dir() else place for name in sorted(written.files)}
+    sizes = ", ".join(f"{name} ({in_bytes(path.stat().st_size)})" for name, path in files.items())
     return [
         f"wrote {out}: {sizes}",
+        *([f"carried along: {', '.join(written.carried)}"] if written.carried else []),
+        *(printable(note, limit=400) for note in written.notes),
         f"load it: import mapper; model, _ = mapper.load({out!r})",
         *(['or in that folder: from model import load; model = load(".")'] if place.is_dir() else []),
     ]

@@ -11,6 +11,7 @@ from mapper.cli import options
 from mapper.cli.options import Command
 from mapper.cli.output import paint, working
 from mapper.report.text import as_text, first_line
+from mapper.report.words import printable
 
 DIFFERS = 3  # exit code: a comparison that was asked for found a difference
 
@@ -63,6 +64,7 @@ def inspect(
 )
 @options.source
 @click.option("-o", "--output", metavar="FILE", help="Write the source there instead of printing it.")
+@options.overwrite("FILE; one that was edited is kept as FILE.bak")
 @click.option("--cache", is_flag=True, help="Give a decoder a key/value cache.")
 @options.facts
 @options.rule_folders
@@ -71,6 +73,7 @@ def inspect(
 def generate(
     source: str,
     output: str | None,
+    overwrite: bool,
     cache: bool,
     hints: dict[str, str],
     rules: tuple[str, ...],
@@ -78,13 +81,16 @@ def generate(
     revision: str | None,
 ) -> None:
     """Write the model's source: plain torch, one file, yours to edit."""
-    from mapper._files import write_text
+    from mapper._written import check_place, write_source
 
+    place = None if output == "-" else output
+    if place is not None:
+        check_place(place, None, overwrite=overwrite)
     text = mapper.generate(source, hints, cache=cache, revision=revision, rules=rules, families=not without)
-    if output is None or output == "-":
+    if place is None:
         click.echo(text, nl=False)
-    else:
-        write_text(output, text)
+    elif kept := write_source(place, text, overwrite=overwrite):
+        click.echo(printable(kept, limit=400), err=True)
 
 
 @click.command(

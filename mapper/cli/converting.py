@@ -29,7 +29,7 @@ SHOWN = 4  # files whose names are printed
 @click.option(
     "--shard-size", metavar="SIZE", help="Split a folder's weights into files of at most this, as in 5GB."
 )
-@click.option("--overwrite", is_flag=True, help="Replace OUT, or the weights and the config in that folder.")
+@options.overwrite("OUT; of a folder, what mapper wrote there")
 @options.revision
 @options.quiet
 def convert(
@@ -43,7 +43,7 @@ def convert(
 ) -> None:
     """Write the tensors of any SRC as safetensors or npz: a .safetensors or .npz file, or a folder with its config.
 
-    Nothing is at OUT before all of it is. No more than one tensor is in memory at a time.
+    A folder gets the files of the tokenizer and the like too. Nothing is at OUT before all of it is. No more than one tensor is in memory at a time.
     """
     import mapper
 
@@ -56,4 +56,6 @@ def convert(
         click.echo(printable(note, limit=400))
     more = len(done.files) - SHOWN
     files = ", ".join(done.files[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    if done.carried:
+        click.echo(f"carried along: {', '.join(done.carried)}")
     click.echo(f"wrote {done.path}: {counted(done.tensors, 'tensor')}, {in_bytes(done.size)} ({files})")

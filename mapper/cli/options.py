@@ -101,5 +101,10 @@ def without(function: Function) -> Function:
     )(function)
 
 
+def overwrite(what: str) -> Callable[[Function], Function]:
+    """`--overwrite`, which replaces `what`."""
+    return click.option("--overwrite", is_flag=True, help=f"Replace {what}.")
+
+
 def quiet(function: Function) -> Function:
     return click.option("-q", "--quiet", is_flag=True, help="Say as little as possible.")(function)

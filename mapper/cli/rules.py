@@ -118,23 +118,30 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None) -> None:
     """,
 )
 @click.argument("source", metavar="SRC")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the draft to this file.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the draft to this file."
+)
+@options.overwrite("FILE; what it held is kept as FILE.bak")
 @options.rule_folders
 @options.revision
-def new(source: str, output: Path | None, rules: tuple[str, ...], revision: str | None) -> None:
+def new(
+    source: str, output: Path | None, overwrite: bool, rules: tuple[str, ...], revision: str | None
+) -> None:
     """Write the first draft of a family file from a checkpoint that no family lists. Guesses are marked."""
-    from mapper._files import whole_file
+    from mapper._written import check_place, write_source
     from mapper.rulebook.draft import draft
     from mapper.sources import open_source
 
+    if output is not None:
+        check_place(output, None, overwrite=overwrite)
     with working("reading"):
         checkpoint = open_source(source, purpose="headers", revision=revision, catalogue=True)
         text = draft(checkpoint, _rulebook(rules))
     if output is None:
         click.echo(text, nl=False)
         return
-    with whole_file(output) as partial:
-        partial.write_text(text, encoding="utf-8")
+    if kept := write_source(output, text, overwrite=overwrite):
+        click.echo(printable(kept, limit=400), err=True)
     marked = counted(text.count("# guessed"), "line")
     click.echo(f"{output}: {marked} marked as guessed; settle them, then: mapper rules check {output}")
 

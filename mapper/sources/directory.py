@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources import safetensors, saved, sharded
+from mapper.sources.companions import within
 from mapper.sources.documents import read_config
 from mapper.sources.files import (
     LATER_SUFFIXES,
@@ -140,7 +142,9 @@ def open_directory(path: str | Path, source: str) -> Checkpoint:
         ]
     if document is not None and os.path.lexists(os.path.join(path, saved.AUX)):
         shards.append(open_shard(os.path.join(path, saved.AUX)))
-    return joined(shards, source, config, [choice.note] if choice.note else [], document)
+    checkpoint = joined(shards, source, config, [choice.note] if choice.note else [], document)
+    checkpoint.companions = partial(within, os.fspath(path), source)
+    return checkpoint
 
 
 def directory_name(path: str | Path) -> str:
@@ -160,15 +164,19 @@ def sibling_config(directory: str | Path) -> dict[str, Any] | None:
 
 def open_file(path: str | Path) -> Checkpoint:
     """The checkpoint in one file: weights with the config.json beside them, an index, or a manifest."""
-    name = base_name(path)
-    if name.endswith(INDEX_SUFFIX):
-        shards = sharded.open_index(path, open_shard)
-        return joined(shards, name, sibling_config(os.path.dirname(os.path.abspath(path))))
-    if name.endswith(MANIFEST_SUFFIXES) or _looks_like_json(path):
+    name, folder = base_name(path), os.path.dirname(os.path.abspath(path))
+    if not name.endswith(INDEX_SUFFIX) and (name.endswith(MANIFEST_SUFFIXES) or _looks_like_json(path)):
         return open_manifest(path)
-    return joined(
-        _with_others(open_shard(path)), name, sibling_config(os.path.dirname(os.path.abspath(path)))
+    config = sibling_config(folder)
+    shards = (
+        sharded.open_index(path, open_shard)
+        if name.endswith(INDEX_SUFFIX)
+        else _with_others(open_shard(path))
     )
+    checkpoint = joined(shards, name, config)
+    if config is not None:  # else nothing says that the folder is the model's
+        checkpoint.companions = partial(within, folder, name)
+    return checkpoint
 
 
 def _looks_like_json(path: str | Path) -> bool:

@@ -62,18 +62,25 @@ class Download:
         self._stop = threading.Event()
         self._progress = Transfer(f"fetching {repo}", 0)
 
-    def fetch(self, files: list[str]) -> None:
-        """Get all of `files` into the snapshot; those that are there already are not asked for."""
+    def fetch(self, files: list[str], most: int | None = None) -> dict[str, int]:
+        """Get all of `files` into the snapshot; those that are there already are not asked for.
+
+        Returns those of more than `most` bytes with their sizes, which are left where they are.
+        """
         absent = [file for file in files if not self._has(file)]
+        left: dict[str, int] = {}
         with _written():
             if absent:
                 remote = in_parallel(self._describe, absent, CONNECTIONS)
+                left = {entry.file: entry.size for entry in remote if most is not None and entry.size > most}
+                remote = [entry for entry in remote if entry.file not in left]
                 blobs = {entry.name: entry for entry in remote if not self._is_whole(entry)}
                 self._check_room(list(blobs.values()))
                 self._get(list(blobs.values()))
                 for entry in remote:
                     with _locked(self.folder.name, entry):
                         self._link(entry)
+        return left
 
     def finish(self) -> Path:
         """Let the branch or tag name the snapshot, and return its folder."""

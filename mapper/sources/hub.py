@@ -7,6 +7,7 @@ import string
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources import sharded, transfer
 from mapper.sources.cache import MAIN, find_snapshot
+from mapper.sources.companions import Companions, listed_in, too_large, within
 from mapper.sources.directory import (
     INDEX_SUFFIX,
     Choice,
@@ -146,12 +148,33 @@ def _label(name: str, revision: str | None, file: str | None) -> str:
 
 def _open_snapshot(snapshot: Path, label: str, file: str | None) -> Checkpoint:
     if file is None:
-        return open_directory(snapshot, label)
-    checkpoint = open_file(snapshot / file)
-    checkpoint.source = label
-    if checkpoint.config is None:  # of a file in a folder: the repository's
-        checkpoint.config = sibling_config(snapshot)
+        checkpoint = open_directory(snapshot, label)
+    else:
+        checkpoint = open_file(snapshot / file)
+        checkpoint.source = label
+        if checkpoint.config is None:  # of a file in a folder: the repository's
+            checkpoint.config = sibling_config(snapshot)
+    checkpoint.companions = partial(_companions, snapshot, directory_name(snapshot), label)
     return checkpoint
+
+
+def _companions(snapshot: Path, name: str, label: str) -> Companions:
+    """The tokenizer and what else belongs to the model: in the cache, and on the hub at the same commit."""
+    alone = "files of a tokenizer and the like are taken from the cache alone"
+    if reason := out_of_reach():
+        notes = [f"{alone}: {reason}"]
+    else:
+        try:
+            with _client_errors(name, snapshot.name), _quiet():
+                repo = _describe(name, snapshot.name)
+                download = Download(repo.name, snapshot.name, snapshot.name)
+                left = download.fetch(listed_in(repo.files), limits.COMPANION_BYTES)
+            notes = [f"{file} stays behind: {too_large(size)}" for file, size in left.items()]
+        except MapperError as error:
+            notes = [f"{alone}: {error.in_command()}"]
+    found = within(snapshot, label)
+    found.notes += notes
+    return found
 
 
 def _choose(repo: Repo, file: str | None) -> Choice:

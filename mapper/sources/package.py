@@ -10,6 +10,7 @@ from pathlib import Path
 from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import MissingSourceError, SourceError, listed, shorten
+from mapper.sources.companions import STEP_FOLDERS
 from mapper.sources.directory import INDEX_SUFFIX, TORCH_SUFFIXES, open_directory
 from mapper.sources.files import LATER_SUFFIXES
 
@@ -96,6 +97,7 @@ def _model_folders(root: Path) -> Iterator[Path]:
         if seen > limits.PACKAGE_ENTRIES or len(Path(folder).relative_to(root).parts) >= limits.PACKAGE_DEPTH:
             folders.clear()
         folders.sort()
+        folders[:] = [name for name in folders if name not in STEP_FOLDERS]
         if any(file.endswith(WEIGHTS) or file.lower().endswith(tuple(LATER_SUFFIXES)) for file in files):
             yield Path(folder)
 

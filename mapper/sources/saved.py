@@ -2,7 +2,7 @@
 
     {"format": "mapper", "version": [1, 0], "wrote": {"mapper": ..., "torch": ...}, "files": [names in the folder],
      "architecture": ... or null, "tied": {alias: owner}, "absent": [paths], "raw": {tensor: {"dtype", "shape"}},
-     "aux": structure, "metadata": ..., ...}
+     "digests": {name: digest}, "carried": {name: digest}, "aux": structure, "metadata": ..., ...}
 
 Unknown fields are ignored; a newer major version is refused. Tensors that belong to `aux` are read by name and are not
 part of the table; tensors stored as bytes stand in it with their own type.

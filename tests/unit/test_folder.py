@@ -131,14 +131,15 @@ def test_without_weights_nothing_is_written(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_of_mappers_is_replaced_and_one_of_somebody_elses_is_not(
+def test_a_folder_of_mappers_is_replaced_when_asked_and_one_of_somebody_elses_is_not(
     bert_folder: Path, tmp_path: Path
 ) -> None:
-    for _ in range(2):
-        mapper.build(bert_folder, out=tmp_path / "out")
+    for overwrite in (False, True):
+        mapper.build(bert_folder, out=tmp_path / "out", overwrite=overwrite)
     before = (bert_folder / "model.safetensors").read_bytes()
-    with pytest.raises(MapperError, match="already exists"):
-        mapper.build(bert_folder, out=bert_folder)
+    for overwrite in (False, True):
+        with pytest.raises(MapperError, match="already exists"):
+            mapper.build(bert_folder, out=bert_folder, overwrite=overwrite)
     assert sorted(os.listdir(bert_folder)) == ["config.json", "model.safetensors"]
     assert (bert_folder / "model.safetensors").read_bytes() == before
 

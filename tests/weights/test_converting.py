@@ -244,10 +244,9 @@ def test_a_type_that_nothing_is_cast_to_is_named(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------- whole, or not at all
-def test_nothing_is_replaced_unless_allowed(tmp_path: Path) -> None:
+def test_nothing_is_replaced_unless_allowed_and_nothing_of_somebody_elses_in_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_text("mine")
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "model.safetensors").write_text("mine")
     (tmp_path / "out" / "notes.txt").write_text("mine")
     for out in ("a.safetensors", "out"):
         with pytest.raises(FileExistsError):
@@ -255,6 +254,10 @@ def test_nothing_is_replaced_unless_allowed(tmp_path: Path) -> None:
         mapper.convert(TENSORS, tmp_path / out, overwrite=True)
         assert_same(tensors_of(tmp_path / out), TENSORS)
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+    (tmp_path / "out" / "model.safetensors").write_text("mine")
+    with pytest.raises(FileExistsError, match="did not write"):
+        mapper.convert(TENSORS, tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "model.safetensors").read_text() == "mine"
 
 
 def test_shards_of_before_go_when_a_folder_is_replaced(tmp_path: Path) -> None:

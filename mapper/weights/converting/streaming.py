@@ -9,18 +9,34 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper import limits
+from mapper._dtype import CASTABLE, dtype_word, with_dtype
 from mapper._files import whole_file, whole_folder
 from mapper._progress import Transfer, showing
 from mapper._units import in_bytes
+from mapper._written import (
+    CONFIG,
+    INDEX,
+    RECORD,
+    STEM,
+    Replacing,
+    as_record,
+    carry,
+    check_place,
+    config_text,
+    digest_of_weights,
+    digests,
+)
 from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
 from mapper.errors import FormatError, MapperError, SourceError, shorten
 from mapper.sources import FILE_SUFFIXES, open_source
+from mapper.sources.companions import none
 from mapper.weights.converting.archives import check_array, write_arrays
 from mapper.weights.converting.origins import Origins
 from mapper.weights.saving.headers import LINE, Entry, header
@@ -29,8 +45,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 SAFETENSORS, NPZ = ".safetensors", ".npz"
-STEM, INDEX, CONFIG = "model", "model.safetensors.index.json", "config.json"
-CASTABLE = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 UNNAMED = ("C128", "C32")  # types that safetensors has no name for
 UNITS = {
     "KB": 10**3,
@@ -46,13 +60,17 @@ UNITS = {
 
 @dataclass
 class Conversion:
-    """What `convert` wrote: the files by their names, how many tensors and bytes of them, and what else to know."""
+    """What `convert` wrote: the files by their names, how many tensors and bytes of them, and what else to know.
+
+    `carried` are files of the tokenizer and the like, copied as they were.
+    """
 
     path: str
     files: list[str]
     tensors: int
     size: int
     notes: list[str] = field(default_factory=list)
+    carried: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -79,26 +97,36 @@ def convert(
     """Write the tensors of any source to `out`: a .safetensors or .npz file, or a folder with model.safetensors and config.json.
 
     `shard_size`, bytes or a text such as "5GB", splits a folder's weights into files of at most that, with an index as
-    the hub has it. `dtype` casts floats of 16 bits and more; a value that overflows is an error. Raises SourceError for
-    what has no weights, FileExistsError where something stands at `out` unless `overwrite`.
+    the hub has it. `dtype`, torch's or its name, casts floats of 16 bits and more, and the config says so; a value that
+    overflows is an error. A folder gets the files of the tokenizer and the like too. Raises SourceError for what has no
+    weights, FileExistsError where something stands at `out` unless `overwrite`, and where that would change what
+    mapper did not write.
 
         mapper.convert("pytorch_model.bin", "model.safetensors")
     """
     place = os.fspath(out)
     suffix = _suffix(place)
-    largest = _shard_bytes(shard_size, place, suffix)
+    largest, word = _shard_bytes(shard_size, place, suffix), None if dtype is None else dtype_word(dtype)
+    check_place(place, None if suffix else (), overwrite=overwrite)
     checkpoint, notes = _opened(source, revision)
-    tensors = _cast(checkpoint.tensors, _dtype_name(dtype))
+    tensors = _cast(checkpoint.tensors, word)
     check = check_array if suffix == NPZ else _check_named
     for name, info in tensors.items():
         check(name, info, checkpoint.source)
     parts = _split(tensors, largest) if not suffix else [_Part(os.path.basename(place), _placed(tensors))]
     if suffix and checkpoint.config is not None:
         notes.append("the config is not in a file of tensors; name a folder to have it beside them")
-    _check_room(place, sum(part.size for part in parts))
+    size = sum(part.size for part in parts)
+    _check_room(place, size)
+    done = Conversion(place, [part.name for part in parts], len(tensors), size, notes)
     with Origins(checkpoint) as origins:
-        files = _write(place, suffix, parts, checkpoint, origins, overwrite)
-    return Conversion(place, files, len(tensors), sum(part.size for part in parts), notes)
+        if suffix:
+            _write_one(done, parts[0], checkpoint, origins, overwrite)
+        else:
+            if word is not None and checkpoint.config is not None:
+                checkpoint = replace(checkpoint, config=with_dtype(checkpoint.config, word))
+            _write_folder(done, parts, checkpoint, origins, overwrite)
+    return done
 
 
 def bytes_of(info: TensorInfo) -> int:
@@ -154,21 +182,11 @@ def _opened(source: Any, revision: str | None) -> tuple[Checkpoint, list[str]]:
     return checkpoint, notes
 
 
-def _dtype_name(dtype: Any) -> str | None:
-    """The safetensors name of a type to cast to, given as torch's or as its name."""
-    if dtype is None:
-        return None
-    word = str(dtype).removeprefix("torch.")
-    found = next((name for name, known in CASTABLE.items() if known == word), None)
-    if found is None:
-        raise MapperError(f"dtype is {shorten(word)}; tensors are cast to {', '.join(CASTABLE.values())}")
-    return found
-
-
 def _cast(tensors: Mapping[str, TensorInfo], dtype: str | None) -> dict[str, TensorInfo]:
     """The table as it will be. Floats of eight bits stay: without their scales they mean nothing."""
+    wanted = next((name for name, word in CASTABLE.items() if word == dtype), None)
     return {
-        name: TensorInfo(info.shape, dtype if dtype and info.dtype in CASTABLE else info.dtype)
+        name: TensorInfo(info.shape, wanted if wanted and info.dtype in CASTABLE else info.dtype)
         for name, info in tensors.items()
     }
 
@@ -225,44 +243,77 @@ def _check_room(place: str, needed: int) -> None:
         raise SourceError(f"{shorten(place)} needs {in_bytes(needed)}, and {in_bytes(free)} are free there")
 
 
-def _write(
-    place: str, suffix: str, parts: list[_Part], checkpoint: Checkpoint, origins: Origins, overwrite: bool
-) -> list[str]:
-    """Write all parts; the names of the files, as they stand in a folder or as the one file is called."""
-    done = Transfer(f"writing {os.path.basename(place.rstrip('/'))}", sum(part.size for part in parts))
-    origins.count = done.add
-    with showing(done.line):
-        if suffix:
-            with whole_file(place, overwrite=overwrite) as partial:
-                if suffix == NPZ:
-                    write_arrays(partial, parts[0].tensors, origins)
-                else:
-                    _write_part(partial, parts[0], checkpoint, origins)
-            return [os.path.basename(place)]
-        with whole_folder(place, own=_own if overwrite else None, overwrite=True) as folder:
-            for part in parts:
-                _write_part(folder / part.name, part, checkpoint, origins)
-            texts = _texts(parts, checkpoint.config)
-            for name, text in texts.items():
-                (folder / name).write_text(text, encoding="utf-8", newline="")
-    return [*(part.name for part in parts), *texts]
+def _write_one(
+    done: Conversion, part: _Part, checkpoint: Checkpoint, origins: Origins, overwrite: bool
+) -> None:
+    """Write the one file that `done` says."""
+    with _shown(done, origins), whole_file(done.path, overwrite=overwrite) as partial:
+        if done.path.endswith(NPZ):
+            write_arrays(partial, part.tensors, origins)
+        else:
+            _write_part(partial, part, _header(part, checkpoint), origins)
 
 
-def _write_part(path: Path, part: _Part, checkpoint: Checkpoint, origins: Origins) -> None:
-    """One safetensors file; its header has the tensors in the order of the source."""
+def _write_folder(
+    done: Conversion, parts: list[_Part], checkpoint: Checkpoint, origins: Origins, overwrite: bool
+) -> None:
+    """Write a folder: the weights, the index and the config, and what is carried along; `done` gets their names."""
+    companions = checkpoint.companions() if checkpoint.companions else none()
+    texts = _texts(parts, checkpoint.config)
+    done.files += texts
+    done.notes += companions.notes
+    own = Replacing(done.files, overwrite=overwrite, texts=texts)
+    with _shown(done, origins), whole_folder(done.path, own=own) as folder:
+        done.carried, kept = carry(companions, folder, done.path)
+        done.notes += kept
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+        for part, head in zip(
+            parts, _headers(parts, checkpoint, folder, [*texts, *done.carried]), strict=True
+        ):
+            _write_part(folder / part.name, part, head, origins)
+
+
+@contextmanager
+def _shown(done: Conversion, origins: Origins) -> Iterator[None]:
+    progress = Transfer(f"writing {os.path.basename(done.path.rstrip('/'))}", done.size)
+    origins.count = progress.add
+    with showing(progress.line):
+        yield
+
+
+def _headers(
+    parts: list[_Part], checkpoint: Checkpoint, folder: Path, others: Collection[str]
+) -> list[bytes]:
+    """The headers of all files of weights; in that of the first stands what else is in the folder, and how it was written."""
+    later = {part.name: _header(part, checkpoint) for part in parts[1:]}
+    record = digests(folder, others) | {
+        part.name: digest_of_weights(later[part.name], len(later[part.name]) + part.size)
+        for part in parts[1:]
+    }
+    return [_header(parts[0], checkpoint, {RECORD: as_record(record)}), *later.values()]
+
+
+def _header(part: _Part, checkpoint: Checkpoint, metadata: Mapping[str, str] | None = None) -> bytes:
+    """The header of one safetensors file; it has the tensors in the order of the source."""
     entries = {
         name: Entry(info.dtype, list(info.shape), bytes_of(info))
         for name in checkpoint.tensors
         if (info := part.tensors.get(name)) is not None
     }
-    text = header(entries, part.tensors, 0, {**_metadata(checkpoint), "format": "pt"})
+    text = header(entries, part.tensors, 0, {**_metadata(checkpoint), "format": "pt", **(metadata or {})})
     if len(text) - 8 > limits.HEADER_BYTES:
         raise MapperError(
             f"{part.name}: the names of {len(entries):,} tensors take {len(text) - 8:,} bytes, and {limits.HEADER_BYTES:,} may "
-            "stand in one header; split it with --shard-size"
+            "stand in one header; split it with --shard-size",
+            options=[("--shard-size", "shard_size=")],
         )
+    return text
+
+
+def _write_part(path: Path, part: _Part, head: bytes, origins: Origins) -> None:
     with open(path, "wb", buffering=0) as file:
-        file.write(text)
+        file.write(head)
         origins.copy(part.tensors, file)
 
 
@@ -279,15 +330,5 @@ def _texts(parts: list[_Part], config: dict[str, Any] | None) -> dict[str, str]:
         index = {"metadata": {"total_size": sum(part.size for part in parts)}, "weight_map": table}
         texts[INDEX] = json.dumps(index, indent=2, sort_keys=True) + "\n"
     if config is not None:
-        texts[CONFIG] = json.dumps(config, indent=2) + "\n"
+        texts[CONFIG] = config_text(config)
     return texts
-
-
-def _own(folder: Path) -> Collection[str] | None:
-    """The files in a folder that a conversion replaces."""
-    names = os.listdir(folder)
-    return [
-        name
-        for name in names
-        if name in (INDEX, CONFIG) or (name.startswith(STEM) and name.endswith(SAFETENSORS))
-    ]

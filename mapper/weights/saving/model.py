@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -13,9 +12,11 @@ import torch
 from torch import nn
 
 from mapper._files import standing, whole_file, whole_folder
+from mapper._written import CONFIG, Replacing, Saving, carried_before, carry, config_text, digests
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, SourceError, StructureUnavailable, listed, shorten
 from mapper.sources import open_source
+from mapper.sources.companions import none
 from mapper.sources.saved import (
     AUX,
     DOCUMENT,
@@ -24,7 +25,6 @@ from mapper.sources.saved import (
     SOURCE_METADATA,
     WEIGHTS,
     config_of,
-    own_files,
 )
 from mapper.weights.built.model import why_not_built
 from mapper.weights.loading.casting import overflows
@@ -47,7 +47,6 @@ from mapper.weights.saving.document import (
 from mapper.weights.saving.placement import laid_out
 
 SUFFIX = ".safetensors"
-CONFIG = "config.json"
 _ATTEMPTS = 5  # at a path that another process keeps replacing
 T = TypeVar("T")
 
@@ -75,7 +74,17 @@ def save(
 
         mapper.save("run/step_100", model, aux={"step": 100, "optimizer": optimizer.state_dict()})
     """
-    write_model(path, model, aux=aux, overwrite=overwrite, metadata=metadata)
+    written = write_model(path, model, aux=aux, overwrite=overwrite, metadata=metadata)
+    for note in written.notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+
+
+class Written(NamedTuple):
+    """The names of the files that a folder got, those of a tokenizer and the like, and what else to say."""
+
+    files: list[str]
+    carried: list[str]
+    notes: list[str]
 
 
 def write_model(
@@ -85,9 +94,12 @@ def write_model(
     aux: Mapping[Any, Any] | None = None,
     overwrite: bool = True,
     metadata: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-) -> None:
-    """`save`; a folder gets the whole `config` of a checkpoint, otherwise the fields that its reading rests on."""
+    checkpoint: Checkpoint | None = None,
+) -> Written:
+    """`save`. Of a model that was built, `checkpoint` is what from: its config and its tokenizer are kept with the model.
+
+    Then a folder is replaced only where mapper wrote all of it that would change.
+    """
     place = _path(path, "save(path, model)")
     states = states_of(model)
     tensors = tensors_of(states)
@@ -96,19 +108,31 @@ def write_model(
     document, kept = document_of(states, tensors, aux, metadata, architecture, without)
     if place.endswith(SUFFIX):
         _write_file(place, tensors | kept, _header(document, metadata, source), overwrite)
-        return
+        return Written([os.path.basename(place)], [], [])
     texts = {SOURCE: source} if source is not None else {}
-    config = config_of(architecture) if config is None else config
+    config = config_of(architecture) if checkpoint is None else checkpoint.config
     if config is not None:
-        texts[CONFIG] = json.dumps(config, indent=2) + "\n"
+        texts[CONFIG] = config_text(config)
     names = [WEIGHTS, *([AUX] if kept else []), *texts, DOCUMENT]
-    texts[DOCUMENT] = as_text({**document, "files": names}, indent=1)
-    with whole_folder(place, own=own_files, overwrite=overwrite) as folder:
+    as_text(
+        {**document, "files": names}, indent=1
+    )  # so that what it cannot hold is said before a byte is written
+    own = Saving(names) if checkpoint is None else Replacing(names, overwrite=overwrite, texts=texts)
+    find = checkpoint.companions if checkpoint is not None else None
+    companions = find() if find is not None else none()
+    with whole_folder(place, own=own, overwrite=overwrite or checkpoint is not None) as folder:
         _write(folder / WEIGHTS, tensors, _plain_header(metadata))
         if kept:
             _write(folder / AUX, kept, {})
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", newline="")
+        carried, standing = carry(companions, folder, place)
+        record = {"files": names, "digests": digests(folder, names[:-1])}
+        record["carried"] = digests(folder, carried) if checkpoint is not None else carried_before(place)
+        (folder / DOCUMENT).write_text(
+            as_text({**document, **record}, indent=1), encoding="utf-8", newline=""
+        )
+    return Written(names, carried, [*companions.notes, *standing, *own.notes])
 
 
 def save_states(
