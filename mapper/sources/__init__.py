@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.checkpoint import Checkpoint
-from mapper.errors import MissingSourceError, SourceError, shorten
+from mapper.errors import MissingSourceError, SourceError, listed, shorten
 from mapper.sources.directory import directory_name, open_directory, open_file
-from mapper.sources.files import SHOWN
+from mapper.sources.files import MARK, SHOWN
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,7 +34,7 @@ def open_source(
 
     `purpose` is "headers" (nothing but names, shapes and config is fetched) or "weights". A hub id, `name` or
     `owner/name`, optionally `@revision` and `:FILE`, is looked for in the cache, then on the hub, then, where `catalogue`
-    allows it, among the bundled headers. Raises MissingSourceError where nothing is found, SourceError
+    allows it, among the bundled headers. `#PART` at the end chooses one of several models in a file. Raises MissingSourceError where nothing is found, SourceError
     and FormatError otherwise.
 
     >>> open_source({"lm_head.weight": [50257, 768]}, purpose="headers").parameters
@@ -44,15 +44,35 @@ def open_source(
         raise ValueError(f"purpose is {purpose!r}, known are {PURPOSES}")
     if not isinstance(source, (str, os.PathLike)):
         return _open_object(source)
-    text = os.fspath(source)
-    if isinstance(source, str) and text.startswith(PACKAGE):
+    text, part = split_part(os.fspath(source))
+    checkpoint = _open_text(text, isinstance(source, str), purpose, revision, catalogue)
+    return _one_of(checkpoint, part) if part else checkpoint
+
+
+def split_part(text: str) -> tuple[str, str]:
+    """`SRC#PART` as its two parts; a path that is there stands for itself, whatever its name is."""
+    whole, mark, part = text.rpartition(MARK)
+    return (whole, part) if mark and whole and part and not _exists(text) else (text, "")
+
+
+def _one_of(checkpoint: Checkpoint, part: str) -> Checkpoint:
+    """The model `part` of several in a file. Raises MissingSourceError for no such one."""
+    if part in checkpoint.others:
+        return checkpoint.others[part]
+    there = f"it has {listed(list(checkpoint.others))}" if checkpoint.others else "it is one model"
+    raise MissingSourceError(f"{checkpoint.source}: no part {shorten(part)} in it; {there}")
+
+
+def _open_text(text: str, is_name: bool, purpose: str, revision: str | None, catalogue: bool) -> Checkpoint:
+    """The checkpoint of a path or, where it is no path, of a name."""
+    if is_name and text.startswith(PACKAGE):
         from mapper.sources.package import open_package
 
         return open_package(text.removeprefix(PACKAGE))
     place = _place(text)
     if _exists(place):
         return open_directory(place, directory_name(text)) if os.path.isdir(place) else open_file(place)
-    if not isinstance(source, str) or (_is_path(text) and not _is_file_of_hub(text)):
+    if not is_name or (_is_path(text) and not _is_file_of_hub(text)):
         raise MissingSourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
     return _open_id(text, purpose, revision, catalogue)
 

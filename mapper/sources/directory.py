@@ -191,10 +191,7 @@ def open_shard(path: str | Path) -> Shard:
     name = base_name(path)
     file, size = open_regular(path)
     with file, reading(name):
-        shard = read_table(file, size, name)
-        shard.stamp = stamp(file)
-    shard.path = os.fspath(path)
-    return shard
+        return read_table(file, size, name).opened(os.fspath(path), stamp(file))
 
 
 def _with_others(shard: Shard) -> list[Shard]:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, shorten
 
+MARK = "#"  # between a source and one of several models in it
 SHOWN = 200  # characters of a name in an error or a report
 SNIFFED = 512  # bytes that tell what a file is
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mapper import limits
 from mapper.checkpoint import Checkpoint, Span, TensorInfo
 from mapper.errors import FormatError, listed, shorten
 from mapper.sources.documents import is_printable_text
+from mapper.sources.files import MARK
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +41,15 @@ class Shard:
     beside: dict[str, list[Place]] = field(default_factory=dict)  # tensors in other files, by file; of ONNX
     foreign: list[str] = field(default_factory=list)  # as in a Checkpoint
     metadata: dict[str, Any] = field(default_factory=dict)  # of a safetensors header, unchecked
+    tables: tuple[str, ...] = ()  # as in a Checkpoint
+    model: str = ""  # what a training file calls the model that is read, where it holds several
+    others: dict[str, Shard] = field(default_factory=dict)  # and the others, by what it calls them
+
+    def opened(self, path: str, stamp: tuple[int, ...]) -> Shard:
+        """The table of a local file, with where it is."""
+        for shard in (self, *self.others.values()):
+            shard.path, shard.stamp = path, stamp
+        return self
 
 
 def check_names(keys: Collection[str], file: str) -> None:
@@ -135,6 +145,8 @@ def joined(
     checkpoint.metadata = {
         key: text for shard in shards for key, text in shard.metadata.items() if type(text) is str
     }
+    if len(shards) == 1:
+        checkpoint.tables, checkpoint.others = shards[0].tables, _others(shards[0], source, config)
     paths = [shard.path for shard in shards if shard.path is not None]
     if len(paths) == len(shards):
         checkpoint.weights = paths
@@ -144,6 +156,14 @@ def joined(
     if document is not None:
         saved.apply(checkpoint, document)
     return checkpoint
+
+
+def _others(shard: Shard, source: str, config: dict[str, Any] | None) -> dict[str, Checkpoint]:
+    """Each model of a file that holds several, also the one that is read, by what the file calls it."""
+    if not shard.others:
+        return {}
+    models = {shard.model: replace(shard, others={}, notes=[]), **shard.others}
+    return {name: joined([model], f"{source}{MARK}{name}", config) for name, model in models.items()}
 
 
 def _enter_beside(shard: Shard) -> None:

@@ -3,74 +3,86 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, listed, shorten
+from mapper.sources.files import MARK, printable
 from mapper.sources.pickles import Opaque, StoredTensor
 from mapper.sources.shards import Shard, check_name, check_shape
-
-# Under which names training code keeps the weights, the most telling first.
-WRAPPERS = (
-    "state_dict",
-    "model_state_dict",
-    "model_state",
-    "model",
-    "module",
-    "net",
-    "network",
-    "params_ema",
-    "params",
-    "weights",
-    "ema",
-)
+from mapper.sources.training import Model, find_models, is_tensor, items, without_state
 
 
-def take_tensors(value: Any, made: list[StoredTensor], shard: Shard) -> dict[str, StoredTensor]:
-    """Enter the tensors in the unpickled `value` into `shard`; returns each one's place in its storage.
+def take_tensors(
+    value: Any, made: list[StoredTensor], shard: Shard
+) -> list[tuple[Shard, dict[str, StoredTensor]]]:
+    """Enter the tensors in the unpickled `value` into `shard`, and those of other models in it into its `others`.
 
-    `made` are the tensors that the pickle makes: those that no name leads to are counted in a note.
+    Returns each of these tables with the place of every tensor in its storage. `made` are the tensors that the pickle
+    makes: those that no name leads to are counted in a note.
     """
-    inner, path = _unwrap(value)
+    models, others = find_models(value)
     found: dict[str, StoredTensor] = {}
-    for key, tensor in _walk(inner, shard.name):
+    for model in models or [Model((), value)]:
+        start = model.path if len(models) > 1 else ()
+        found |= _taken(without_state(model.table) if models else value, shard, start)
+    if not found:
+        raise FormatError(
+            f"{shard.name}: no state dict in the file{_contents(value)}; save model.state_dict()"
+        )
+    tables = [(shard, found)]
+    for model in others:
+        other = shard.others[model.name] = Shard(shard.name, shard.container, {}, size=shard.size)
+        tables.append((other, _taken(without_state(model.table), other)))
+    _tell(value, models, others, shard)
+    shard.model = models[0].name if len(models) == 1 else ""
+    shard.tables = tuple(model.name for model in models) if len(models) > 1 else ()
+    lost = len(
+        {id(tensor) for tensor in made} - {id(tensor) for _, held in tables for tensor in held.values()}
+    )
+    if lost and not any(model.path for model in models):
+        shard.notes.append(
+            f"{shard.name}: {lost} tensors are held by objects of other classes and were not read"
+        )
+    return tables
+
+
+def _taken(table: Any, shard: Shard, start: tuple[str, ...] = ()) -> dict[str, StoredTensor]:
+    """Enter the tensors below a table, under names that begin with `start`."""
+    found: dict[str, StoredTensor] = {}
+    for name, tensor in _walk(table, shard.name):
+        key = ".".join((*start, name))
         if isinstance(tensor, Opaque):
             raise FormatError(
                 f"{shard.name}: tensor {shorten(key)} {tensor.unread}; load it with torch and save "
                 "a plain tensor"
             )
         check_name(key, shard.name)
-        if key in found:
+        if key in shard.tensors:
             raise FormatError(f"{shard.name}: two tensors have the name {shorten(key)}")
         found[key] = tensor
         _enter(shard, key, tensor)
-    if not found:
-        raise FormatError(
-            f"{shard.name}: no state dict in the file{_contents(value)}; save model.state_dict()"
-        )
-    if path:
-        shard.notes.append(
-            f"{shard.name}: the tensors are those under {shorten('.'.join(path))}{_others(value, path)}"
-        )
-    lost = len({id(tensor) for tensor in made} - {id(tensor) for tensor in found.values()})
-    if lost and not path:
-        shard.notes.append(
-            f"{shard.name}: {lost} tensors are held by objects of other classes and were not read"
-        )
     return found
 
 
-def _unwrap(value: Any) -> tuple[Any, tuple[str, ...]]:
-    """The innermost table under the usual names, and the names that lead to it."""
-    path: tuple[str, ...] = ()
-    while isinstance(value, dict) and not any(isinstance(item, StoredTensor) for item in value.values()):
-        name = next((word for word in WRAPPERS if isinstance(value.get(word), dict) and value[word]), None)
-        if name is None or len(path) == limits.NAME_DEPTH:
-            break
-        value, path = value[name], (*path, name)
-    return value, path
+def _tell(value: Any, models: list[Model], others: list[Model], shard: Shard) -> None:
+    """Note what of a file is read, what is not, and how to read another model in it."""
+    tops = {model.path[0] for model in (*models, *others) if model.path}
+    left = [str(key) for key in value if str(key) not in tops] if isinstance(value, dict) and tops else []
+    if not tops and models and isinstance(value, dict):
+        left = [str(key) for key in value.keys() - without_state(value).keys()]
+    read = " and ".join(shorten(model.name) for model in models if model.path)
+    not_read = f"not read: {listed(left)}" if left else ""
+    if read or not_read:
+        told = [f"the tensors are those under {read}" if read else "", not_read]
+        shard.notes.append(f"{shard.name}: {'; '.join(filter(None, told))}")
+    if others:
+        what = "another model lies" if len(others) == 1 else f"{len(others)} other models lie"
+        names = listed([model.name for model in others])
+        how = f"{printable(shard.name)}{MARK}{printable(others[0].name)}"
+        shard.notes.append(f"{shard.name}: {what} under {names}; name it as in {how}")
 
 
 def _walk(value: Any, file: str) -> Iterator[tuple[str, StoredTensor | Opaque]]:
@@ -84,7 +96,7 @@ def _walk(value: Any, file: str) -> Iterator[tuple[str, StoredTensor | Opaque]]:
     names: Counter[int] = Counter()
     while pending:
         path, item = pending.pop()
-        if _is_tensor(item):
+        if is_tensor(item):
             names[id(item)] += 1
             if names[id(item)] > limits.PICKLE_NAMES:
                 limit = f"at most {limits.PICKLE_NAMES:,} are read"
@@ -97,7 +109,7 @@ def _walk(value: Any, file: str) -> Iterator[tuple[str, StoredTensor | Opaque]]:
                 raise FormatError(
                     f"{file}: tables nested more than {limits.NAME_DEPTH} levels deep in the pickle"
                 )
-            below = [(key, inner) for key, inner in _items(item) if _is_tensor(inner) or id(inner) in holding]
+            below = [(key, inner) for key, inner in items(item) if is_tensor(inner) or id(inner) in holding]
             pending += [((*path, _word(key)), inner) for key, inner in reversed(below)]
 
 
@@ -107,10 +119,10 @@ def _holding(value: Any) -> set[int]:
     waiting, found = [value], []
     while waiting:
         item = waiting.pop()
-        if _is_tensor(item) or not isinstance(item, (dict, list, tuple)):
+        if is_tensor(item) or not isinstance(item, (dict, list, tuple)):
             continue
-        for _, inner in _items(item):
-            if _is_tensor(inner):
+        for _, inner in items(item):
+            if is_tensor(inner):
                 found.append(id(item))
             elif isinstance(inner, (dict, list, tuple)):
                 if id(inner) not in above:
@@ -124,14 +136,6 @@ def _holding(value: Any) -> set[int]:
             holding.add(here)
             found += above[here]
     return holding
-
-
-def _is_tensor(item: Any) -> bool:
-    return isinstance(item, StoredTensor) or (isinstance(item, Opaque) and bool(item.unread))
-
-
-def _items(table: Any) -> Iterable[tuple[Any, Any]]:
-    return table.items() if isinstance(table, dict) else enumerate(table)
 
 
 def _word(key: Any) -> str:
@@ -168,8 +172,3 @@ def _contents(value: Any) -> str:
     if isinstance(value, dict):
         return f" (its entries: {listed([str(key) for key in value])})" if value else " (an empty table)"
     return " (a pickled object, perhaps a whole module)" if isinstance(value, Opaque) else ""
-
-
-def _others(value: Any, path: tuple[str, ...]) -> str:
-    others = [str(key) for key in value if key != path[0]]
-    return f"; not read: {listed(others)}" if others else ""

@@ -33,16 +33,16 @@ def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -
     if isinstance(system, dict) and system.get("little_endian") is False:
         raise FormatError(f"{name}: written by a big-endian machine; save it again with safetensors")
     shard = Shard(name, "torch", {}, size=size, foreign=foreign)
-    found = take_tensors(value, made, shard)
+    tables = take_tensors(value, made, shard)
     if offsets:
         starts = _starts(file, size, name, end, keys, made)
-        for key, tensor in found.items():
+        for table, key, tensor in [(table, *place) for table, found in tables for place in found.items()]:
             if tensor.storage.key not in starts:
                 raise FormatError(
                     f"{name}: the bytes of tensor {shorten(key)}, storage "
                     f"{shorten(tensor.storage.key)}, are missing"
                 )
-            shard.offsets[key] = starts[tensor.storage.key] + int(tensor.offset * DTYPE_BYTES[tensor.dtype])
+            table.offsets[key] = starts[tensor.storage.key] + int(tensor.offset * DTYPE_BYTES[tensor.dtype])
     return shard
 
 

@@ -27,15 +27,15 @@ def read_header(
         pickle = _content(archive, records[prefix + "data.pkl"], name, limits.HEADER_BYTES)
     value, _, made, foreign = interpret(pickle, name)
     shard = Shard(name, "torch", {}, size=size, foreign=foreign)
-    found = take_tensors(value, made, shard)
     starts: dict[str, int] = {}
-    for key, tensor in found.items():
+    places = [(table, *place) for table, found in take_tensors(value, made, shard) for place in found.items()]
+    for table, key, tensor in places:
         record = records.get(f"{prefix}data/{tensor.storage.key}")
         _check_record(record, key, tensor, name)
         if offsets and record is not None:
             if tensor.storage.key not in starts:
                 starts[tensor.storage.key] = start_of(file, record, size, name)
-            shard.offsets[key] = starts[tensor.storage.key] + int(tensor.offset * DTYPE_BYTES[tensor.dtype])
+            table.offsets[key] = starts[tensor.storage.key] + int(tensor.offset * DTYPE_BYTES[tensor.dtype])
     return shard
 
 
