@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,14 @@ EXTENTS = {
     "height": 224,
     "width": 224,
     "samples": 16_000,
-    "frames": 100,
+    "frames": 200,  # of windows of eight and of a hundred
     "images": 2,
     "packed": 32,
 }
 OTHER_EXTENT = 8
 LARGEST_SIDE = 1024  # of an image: a config may claim any size, and a forward on it must end
 FIRST_ID, IDS = 2, 8  # past the padding ids 0 and 1; every vocabulary has ten
+_SPECIAL = ("token_id", "token_ids", "token_index", "_index")  # ends of the fields that give an id a meaning
 LENGTH = 11  # odd, and longer than the padding
 PADDED = 4
 
@@ -37,51 +38,118 @@ def made_up_inputs(architecture: Architecture, model: nn.Module) -> dict[str, to
     like = next((tensor for tensor in model.parameters() if tensor.is_floating_point()), None)
     required = {name: spec for name, spec in architecture.inputs.items() if not spec.get("optional")}
     inputs = {}
+    ids = _ordinary_ids(architecture)
     for name, spec in required.items():
-        made = _made_up(spec, EXTENTS | _sizes(architecture.checkpoint.config))
+        made = _made_up(spec, EXTENTS | _sizes(architecture.checkpoint.config), ids)
         inputs[name] = made if like is None else made.to(like if made.is_floating_point() else like.device)
     return inputs
 
 
 def input_cases(
-    architecture: Architecture, model: nn.Module
+    architecture: Architecture, model: nn.Module, also: Collection[str] = ()
 ) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
-    """Inputs for a comparison: two rows, the same with the second padded on the right and on the left, one row."""
-    import torch
+    """Inputs for a comparison: two rows, the same with the second padded on the right and on the left, one row.
 
-    extents = (
-        EXTENTS
-        | _sizes(architecture.checkpoint.config)
-        | {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2}
-    )
+    Ids are such as stand for words: what the config gives another meaning to stands where it belongs, the end of a text
+    at its end and padding in padded places, and nowhere else. `also` are optional inputs that are wanted too.
+    """
     declared = architecture.inputs
-    plain = {name: _made_up(spec, extents) for name, spec in declared.items() if not spec.get("optional")}
-    if "input_ids" in plain:
-        each = declared["input_ids"]["shape"][0]  # a number: so many rows of codes for each sequence
-        rows = 2 * each if isinstance(each, int) else 2
-        plain["input_ids"] = (torch.arange(rows * LENGTH).view(rows, LENGTH) * 7 % 23) % IDS + FIRST_ID
-        plain["input_ids"][:, -1] = _last_id(architecture, int(plain["input_ids"][0, -1]))
+    extents = EXTENTS | _sizes(architecture.checkpoint.config)
+    extents |= {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2}
+    ids = _ordinary_ids(architecture)
+    wanted = {name: spec for name, spec in declared.items() if not spec.get("optional") or name in also}
     device = next(iter(model.parameters())).device
-    plain = {name: value.to(device) for name, value in plain.items()}
-    yield "plain", plain
-    if "attention_mask" in declared and "input_ids" in plain:
-        mask = torch.ones_like(plain["input_ids"][:2])
-        mask[1, -PADDED:] = 0
-        yield "right padding", {**plain, "attention_mask": mask}
-        yield "left padding", {**plain, "attention_mask": mask.flip(1)}
+    plain = {name: _made_up(spec, extents, ids).to(device) for name, spec in wanted.items()}
+    if "input_ids" in plain:
+        rows = declared["input_ids"]["shape"][0]  # a number: so many rows of codes for each sequence
+        text = _text(2 * rows if isinstance(rows, int) else 2, ids).to(device)
+        plain |= _ended(text, None, architecture)
+        yield "plain", plain
+        for case, mask in _masks() if "attention_mask" in declared else ():
+            yield case, plain | _ended(text, mask, architecture)
+    else:
+        yield "plain", plain
     in_rows = [name for name in plain if declared[name]["shape"][:1] == ["batch"]]
     if in_rows:
         yield "one row", {name: value[:1] if name in in_rows else value for name, value in plain.items()}
 
 
-def _last_id(architecture: Architecture, otherwise: int) -> int:
-    """The id that a text must end with for a model that looks for its end; else an id like the others."""
-    poolings = [fact.value for fact in architecture.facts if fact.name == "pooling"]
+def _masks() -> Iterator[tuple[str, torch.Tensor]]:
+    import torch
+
+    mask = torch.ones(2, LENGTH, dtype=torch.int64)
+    mask[1, -PADDED:] = 0
+    yield from (("right padding", mask), ("left padding", mask.flip(1)))
+
+
+def _text(rows: int, ids: Sequence[int]) -> torch.Tensor:
+    import torch
+
+    order = (torch.arange(rows * LENGTH).view(rows, LENGTH) * 7 % 23) % len(ids)
+    return torch.tensor(ids)[order]
+
+
+def _ended(
+    text: torch.Tensor, mask: torch.Tensor | None, architecture: Architecture
+) -> dict[str, torch.Tensor]:
+    """The ids with their end where the words end and padding behind or before them, and the mask that says so."""
+    text = text.clone()
+    last = _last_id(architecture)
+    if mask is None:
+        if last is not None:
+            text[:, -1] = last
+        return {"input_ids": text}
+    mask = mask.to(text.device)
+    shown = mask.repeat_interleave(len(text) // len(mask), dim=0).bool()
+    if last is not None:
+        ends = LENGTH - 1 - shown.flip(1).long().argmax(dim=1)
+        text[range(len(text)), ends] = last
+    padding = _padding_id(architecture)
+    return {
+        "input_ids": text if padding is None else text.masked_fill(~shown, padding),
+        "attention_mask": mask,
+    }
+
+
+def _ordinary_ids(architecture: Architecture) -> list[int]:
+    """Ids of words: those that the config gives no other meaning, such as a placeholder of images, where it leaves any."""
+    special = set(_special_ids(architecture.checkpoint.config or {}))
+    every = range(FIRST_ID, min(_vocab_size(architecture), FIRST_ID + IDS + len(special)))
+    return [number for number in every if number not in special][:IDS] or [*range(FIRST_ID, FIRST_ID + IDS)]
+
+
+def _special_ids(config: Mapping[str, Any], depth: int = 0) -> Iterator[int]:
+    for name, value in config.items():
+        if isinstance(value, Mapping) and depth < 4:
+            yield from _special_ids(value, depth + 1)
+        elif name.endswith(_SPECIAL):
+            yield from (item for item in (value if isinstance(value, list) else [value]) if _is_id(item))
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _padding_id(architecture: Architecture) -> int | None:
+    """What stands in padded places: the config's own, where the vocabulary has it."""
+    found = (architecture.checkpoint.config or {}).get("pad_token_id", -1)
+    return found if _is_id(found) and found < _vocab_size(architecture) else None
+
+
+def _vocab_size(architecture: Architecture) -> int:
+    sizes = [fact.value for fact in architecture.facts if fact.name == "vocab_size" and _is_id(fact.value)]
+    return min(sizes, default=FIRST_ID + IDS)
+
+
+def _last_id(architecture: Architecture) -> int | None:
+    """The id that a text must end with for a model that looks for its end, where the vocabulary has it."""
     known = {fact.name: fact.value for fact in architecture.facts if isinstance(fact.value, int)}
-    last = int(known.get("vocab_size", otherwise + 1)) - 1
-    if "end" in poolings:
-        return min(int(known.get("pool.end_id", otherwise)), last)
-    return last if "highest" in poolings else otherwise
+    poolings = [fact.value for fact in architecture.facts if fact.name == "pooling"]
+    size = _vocab_size(architecture)
+    if "highest" in poolings:
+        return size - 1
+    end = known.get("pool.end_id" if "end" in poolings else "head.end_id")
+    return end if end is not None and end < size else None
 
 
 def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
@@ -104,7 +172,7 @@ def _is_extent(value: Any, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
-def _made_up(spec: dict[str, Any], extents: Mapping[str, int]) -> torch.Tensor:
+def _made_up(spec: dict[str, Any], extents: Mapping[str, int], ids: Sequence[int]) -> torch.Tensor:
     import torch
 
     shape = [
@@ -118,7 +186,7 @@ def _made_up(spec: dict[str, Any], extents: Mapping[str, int]) -> torch.Tensor:
         return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
     if dtype == torch.bool:
         return torch.ones(shape, dtype=dtype)
-    return (torch.arange(shape[-1]) % IDS + FIRST_ID).expand(shape).to(dtype)
+    return torch.tensor(ids)[torch.arange(shape[-1]) % len(ids)].expand(shape).to(dtype)
 
 
 def shapes(value: Any, name: str = "") -> list[str]:

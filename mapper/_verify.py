@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mapper._build import build_architecture, compile_source, renamed
-from mapper._compare import Difference, Trace, compare, difference, trace
+from mapper._compare import Difference, Trace, compare, difference, is_masked, other_steps, trace
 from mapper._trial import input_cases
-from mapper.errors import MapperError, SourceError, shorten
+from mapper.errors import MapperError, SourceError, listed, shorten
 
 if TYPE_CHECKING:
     from mapper._api import Source
@@ -22,6 +24,20 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-4  # of max(1, largest value): float32 on different kernels, layers deep
 INVARIANT = 1e-5  # one model with itself: the same kernels, where what is hidden has no part in any sum
+
+
+class Failure(NamedTuple):
+    """Where outputs differ first: in order of the inputs tried, of the outputs, and of the rows."""
+
+    output: str
+    inputs: str  # "plain", "right padding", "left padding", "one row"
+    row: int | None  # index in the output's first dimension; None where the shapes differ
+    value: float
+    why: str  # "not finite in the model", or "" where it is the distance alone
+
+    def __str__(self) -> str:
+        row = "" if self.row is None else f", row {self.row}"
+        return f"{self.output}, {self.inputs}{row}: {self.why or f'{self.value:.1e}'}"
 
 
 @dataclass
@@ -32,9 +48,12 @@ class Verification:
     against: str | None
     outputs: list[Difference] = field(default_factory=list)  # largest over all inputs tried
     blocks: list[Difference] = field(default_factory=list)
+    other_steps: list[str] = field(default_factory=list)  # modules that do another step in the reference
     checks: list[tuple[str, bool, str]] = field(default_factory=list)  # name, passed, what was seen
     notes: list[str] = field(default_factory=list)
     tolerance: float = TOLERANCE
+    first_failure: Failure | None = None
+    first_departure: Difference | None = None  # the first block, in order of computation, that departs there
 
     @property
     def equal(self) -> bool | None:
@@ -47,18 +66,15 @@ class Verification:
         """Whether nothing that was asked for differs or fails."""
         return self.equal is not False and all(passed for _, passed, _ in self.checks)
 
-    @property
-    def first_departure(self) -> Difference | None:
-        """The first block, in order of computation, whose output departs from the reference's."""
-        return next((item for item in self.blocks if item.value > self.tolerance), None)
-
     def __str__(self) -> str:
         rows = [f"{self.source} against {self.against or 'nothing: no reference implementation is at hand'}"]
         rows += [
             f"  {item.name:24} {item.value:.1e}{'  ' + item.note if item.note else ''}"
             for item in self.outputs
         ]
-        if self.equal is False and self.first_departure:
+        if self.first_failure:
+            rows.append(f"  first to differ: {self.first_failure}")
+        if self.first_departure:
             rows.append(
                 f"  first block that departs: {self.first_departure.name} ({self.first_departure.value:.1e})"
             )
@@ -71,20 +87,22 @@ class Verification:
         return "\n".join(rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The document that `mapper verify --json` prints."""
-        first = self.first_departure if self.equal is False else None
+        """The document that `mapper verify --json` prints; null is a distance without end."""
+        first, departure = self.first_failure, self.first_departure
         return {
             "source": self.source, "against": self.against, "equal": self.equal, "passed": self.passed, "tolerance": self.tolerance,
             "outputs": {item.name: _finite(item.value) for item in self.outputs},
+            "first_failure": first._asdict() | {"value": _finite(first.value)} if first else None,
             "blocks": {item.name: _finite(item.value) for item in self.blocks},
-            "first_departure": first.name if first else None,
+            "other_steps": self.other_steps,
+            "first_departure": departure.name if departure else None,
             "checks": [{"name": name, "passed": passed, "seen": seen} for name, passed, seen in self.checks],
             "notes": self.notes,
         }  # fmt: skip
 
 
 def _finite(value: float) -> float | None:
-    return value if value != float("inf") else None
+    return value if math.isfinite(value) else None
 
 
 def verify(
@@ -206,13 +224,17 @@ def _from_transformers(architecture: Architecture, found: Verification) -> nn.Mo
         )
     except Exception as error:  # whatever stops the reference is a note, not our failure
         return f"transformers cannot load it: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}"
+    for config in (model.config, model.config.get_text_config(decoder=True)):
+        config.use_cache = False  # nobody goes on from here
     found.against = f"transformers {transformers.__version__} {name}"
     return model.eval()
 
 
 def _run(model: nn.Module, inputs: Mapping[str, Tensor], name: str) -> Trace:
     try:
-        return trace(model, inputs)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # of models that draw what they hide: both draw the same
+            return trace(model, inputs)
     except Exception as error:  # the model is the user's: say what failed
         raise MapperError(
             f"{name}: the forward fails: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}"
@@ -224,16 +246,116 @@ def _compare(
 ) -> None:
     outputs: dict[str, Difference] = {}
     blocks: dict[str, Difference] = {}
-    for _, inputs in input_cases(architecture, candidate):
-        other = _run(reference, inputs, str(found.against))
+    steps: dict[str, None] = {}  # in order
+    is_constant = True
+    for case, inputs in input_cases(architecture, candidate, _asked(reference)):
+        other = _of_reference(found, reference, case, inputs)
+        if other is None:
+            continue
         mine = _run(candidate, inputs, found.source)
-        for worst, items in zip(
-            (outputs, blocks), compare(mine, other, inputs.get("attention_mask")), strict=True
-        ):
+        compared = compare(mine, other, inputs.get("attention_mask"))
+        if case == "left padding" and _sees_back(architecture):
+            outputs_left = _defined(found, candidate, reference, inputs, (mine, other))
+            compared = outputs_left, compared[1] if len(outputs_left) == len(compared[0]) else []
+        is_constant = is_constant and all(_is_constant(other.outputs[item.name]) for item in compared[0])
+        others = other_steps(compared[1], found.tolerance)
+        steps |= dict.fromkeys(item.name for item in compared[1] if item.name in others)
+        if found.first_failure is None:
+            _fail(found, case, compared[0], [item for item in compared[1] if item.name not in others])
+        for worst, items in zip((outputs, blocks), compared, strict=True):
             for item in items:
                 if item.name not in worst or worst[item.name].value < item.value:
                     worst[item.name] = item
-    found.outputs, found.blocks = list(outputs.values()), list(blocks.values())
+    found.outputs = list(outputs.values())
+    if found.equal:  # what departs in an equal model can only be another step
+        steps |= dict.fromkeys(name for name, item in blocks.items() if item.value > found.tolerance)
+    found.blocks = [item for name, item in blocks.items() if name not in steps]
+    found.other_steps = list(steps)
+    if found.outputs and is_constant:
+        found.notes.append("every output is one number throughout, so equal values show little")
+    if not found.outputs:
+        found.notes.append("the reference returns no output that the model has")
+
+
+def _asked(reference: nn.Module) -> list[str]:
+    """The inputs without which the reference does not run."""
+    parameters = inspect.signature(reference.forward).parameters.values()
+    return [item.name for item in parameters if item.default is item.empty]
+
+
+def _of_reference(
+    found: Verification, reference: nn.Module, case: str, inputs: Mapping[str, Tensor]
+) -> Trace | None:
+    """What the reference computes; None and a note where it does not take what it need not take."""
+    try:
+        return _run(reference, inputs, str(found.against))
+    except MapperError as error:
+        if case == "plain":
+            raise
+        found.notes.append(f"not compared with {case}: {error}")
+        return None
+
+
+def _sees_back(architecture: Architecture) -> bool:
+    return any(fact.name == "attention.causal" and fact.value is True for fact in architecture.facts)
+
+
+def _defined(
+    found: Verification,
+    candidate: nn.Module,
+    reference: nn.Module,
+    inputs: Mapping[str, Tensor],
+    traces: tuple[Trace, Trace],
+) -> list[Difference]:
+    """The outputs but those that both models take out of padded places before the first word, which see nothing.
+
+    What an attention over nothing gives is nobody's business: a text is pooled there only if its end is not in it.
+    """
+    mask = inputs["attention_mask"]
+    items = compare(*traces, mask)[0]
+    loose = [
+        item
+        for item in items
+        if item.value > found.tolerance and not is_masked(traces[0].outputs[item.name], mask)
+    ]
+    if not loose:
+        return items
+    changed = {**inputs, "input_ids": _other_padding(inputs["input_ids"], mask)}
+    runs = _run(candidate, changed, found.source), _run(reference, changed, str(found.against))
+    left = {
+        item.name
+        for item in loose
+        if all(
+            difference(item.name, before.outputs[item.name], after.outputs[item.name]).value > INVARIANT
+            for before, after in zip(traces, runs, strict=True)
+        )
+    }
+    if left:
+        found.notes.append(
+            f"not compared with left padding: {listed(sorted(left))}, taken from padded places, which see nothing"
+        )
+    return [item for item in items if item.name not in left]
+
+
+def _other_padding(ids: Tensor, mask: Tensor) -> Tensor:
+    """The same words with another one's id in padded places."""
+    shown = mask.repeat_interleave(len(ids) // len(mask), dim=0).bool()
+    return torch.where(shown, ids, ids[:, 5:6])
+
+
+def _is_constant(value: Tensor) -> bool:
+    return value.numel() > 1 and bool((value == value.flatten()[0]).all())
+
+
+def _fail(found: Verification, case: str, outputs: list[Difference], blocks: list[Difference]) -> None:
+    """Keeps the first output of these inputs that differs, its first such row, and the first block that departs."""
+    for item in outputs:
+        if item.value > found.tolerance:
+            row = next((at for at, apart in enumerate(item.rows) if apart > found.tolerance), None)
+            apart = item.value if row is None else item.rows[row]
+            found.first_failure = Failure(item.name, case, row, apart, item.note)
+            found.first_departure = next((block for block in blocks if block.value > found.tolerance), None)
+            return
 
 
 def _check(found: Verification, candidate: nn.Module, architecture: Architecture) -> None:
@@ -242,7 +364,13 @@ def _check(found: Verification, candidate: nn.Module, architecture: Architecture
     cases = dict(input_cases(architecture, candidate))
     plain = cases["plain"]
     result = _run(candidate, plain, found.source)
-    wrong = [name for name, value in result.outputs.items() if not torch.isfinite(value).all()]
+    wrong = [
+        f"{name} (row {int((~value.isfinite()).reshape(len(value), -1).any(1).int().argmax())})"
+        if value.dim()
+        else name
+        for name, value in result.outputs.items()
+        if not torch.isfinite(value).all()
+    ]
     found.checks.append(("outputs are finite", not wrong, ", ".join(wrong) or ", ".join(result.outputs)))
     if "right padding" in cases:
         _check_padding(found, candidate, cases["right padding"])

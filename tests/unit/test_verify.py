@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,9 +13,10 @@ from torch import Tensor, nn
 
 import mapper
 from mapper._build import build_architecture, compile_source
-from mapper._compare import Trace, compare, difference, tensors, trace
+from mapper._compare import Difference, Trace, compare, difference, other_steps, tensors, trace
+from mapper._trial import input_cases
 from mapper._verify import Verification, _check
-from mapper.architecture import Architecture
+from mapper.architecture import Architecture, Fact
 from mapper.emission import emit
 from mapper.errors import MapperError, SourceError
 from mapper.inference import infer
@@ -64,9 +67,27 @@ def test_a_value_that_is_not_finite_on_one_side_differs_without_bound(value: flo
     assert difference("x", torch.ones(2), torch.tensor([1.0, value])).value == math.inf
 
 
-def test_a_value_that_is_not_finite_on_both_sides_is_no_difference() -> None:
-    nan = torch.tensor([1.0, math.nan])
-    assert difference("x", nan, nan.clone()).value == 0
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_on_both_sides_is_never_equal(value: float) -> None:
+    both = torch.tensor([1.0, value])
+    found = difference("x", both, both.clone())
+    assert (found.value, found.note) == (math.inf, "not finite in the model and in the reference")
+    assert found.rows == (0.0, math.inf)
+
+
+def test_values_that_are_not_finite_in_padded_places_are_not_compared() -> None:
+    mine, mask = torch.zeros(2, 3, 4), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    mine[1, 2] = math.nan
+    assert difference("x", mine, mine.clone(), mask).value == 0
+
+
+def test_several_rows_of_one_sequence_share_its_mask() -> None:
+    mine, mask = torch.zeros(4, 3, 5), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    other = mine.clone()
+    other[2:, 2] = 9.0
+    assert difference("x", mine, other, mask).value == 0
+    other[1, 2] = 0.5
+    assert difference("x", mine, other, mask).rows == (0, 0.5, 0, 0)
 
 
 def test_padded_places_are_not_compared() -> None:
@@ -142,6 +163,108 @@ def test_a_change_within_one_layer_is_found_there(bert: Path) -> None:
 def test_a_mask_that_is_dropped_shows_in_padded_inputs_alone(bert: Path) -> None:
     file = edited(bert, "mask = padding_mask(attention_mask)", "mask = None")
     assert mapper.verify(file, against=str(bert / "model.py")).equal is False
+
+
+def test_the_first_to_differ_is_named_with_its_inputs_and_row(bert: Path) -> None:
+    file = edited(bert, "mask = padding_mask(attention_mask)", "mask = None")
+    found = mapper.verify(file, against=str(bert / "model.py"))
+    assert found.first_failure is not None
+    assert found.first_failure[:3] == ("last_hidden_state", "right padding", 1)  # the row that is padded
+    assert "first to differ: last_hidden_state, right padding, row 1: " in str(found)
+    document = found.to_json()["first_failure"]
+    assert (document["inputs"], document["row"], document["why"]) == ("right padding", 1, "")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "first"),
+    [
+        ("pooler.dense.bias", math.nan, ("pooler_output", "plain", 0)),
+        ("encoder.layer.1.output.dense.bias", math.inf, ("last_hidden_state", "plain", 0)),
+        (
+            "embeddings.word_embeddings.weight",
+            math.nan,
+            ("last_hidden_state", "right padding", 1),
+        ),  # the pad's
+    ],
+)
+def test_a_model_with_values_that_are_not_finite_is_not_equal_to_itself(
+    bert: Path, key: str, value: float, first: tuple[str, str, int]
+) -> None:
+    config = json.loads((bert / "config.json").read_text())
+    (bert / "config.json").write_text(json.dumps({**config, "pad_token_id": 0}))
+    stored = load_file(bert / "model.safetensors")
+    stored[key][0] = value
+    save_file(stored, bert / "model.safetensors")
+    found = mapper.verify(bert, against=str(bert / "model.py"))
+    assert found.equal is False and not found.passed
+    assert found.first_failure is not None
+    assert found.first_failure[:3] == first
+    assert found.first_failure.why == "not finite in the model and in the reference"
+    document = found.to_json()
+    assert document["outputs"][first[0]] is None and document["first_failure"]["value"] is None
+    json.dumps(document, allow_nan=False)
+
+
+def test_outputs_that_are_one_number_are_noted(bert: Path) -> None:
+    stored = load_file(bert / "model.safetensors")
+    save_file({key: torch.zeros_like(value) for key, value in stored.items()}, bert / "model.safetensors")
+    found = mapper.verify(bert, against=str(bert / "model.py"))
+    assert found.equal is True
+    assert found.notes == ["every output is one number throughout, so equal values show little"]
+
+
+def test_a_block_that_departs_is_another_step_where_a_later_one_agrees() -> None:
+    def block(name: str, value: float, fed: float | None) -> Difference:
+        return Difference(name, value, fed=fed)
+
+    blocks = [
+        block("model.embed", 0.9, None),  # scales inside
+        block("model.layers.0.query", 0, 0),
+        block("model.layers.0.attention", 0.9, 0),  # holds the norm
+        block("model.layers.0.up", 0, 0),
+        block("model.layers.1.query", 0.5, 0.5),
+        block("model.layers.1.position", 0, 0.5),  # gives the same whatever it takes
+        block("model.layers.1.attention", 0.5, 0.5),
+        block("decoder.layers.0.query", 0, 0),
+    ]
+    assert other_steps(blocks, 1e-4) == {"model.embed", "model.layers.0.attention"}
+
+
+def with_config(name: str, **config: Any) -> tuple[Architecture, nn.Module]:
+    architecture, model = example(name)
+    known = {**(architecture.checkpoint.config or {}), **config}
+    return infer(replace(architecture.checkpoint, config=known), RULEBOOK), model
+
+
+def test_ids_with_a_meaning_stand_for_no_word() -> None:
+    special = {
+        "pad_token_id": 3,
+        "eos_token_id": [4, 5],
+        "image_token_index": 6,
+        "text_config": {"boi_token_id": 7},
+    }
+    cases = dict(input_cases(*with_config("bert", **special)))
+    words = cases["plain"]["input_ids"]
+    assert not set(words.flatten().tolist()) & {3, 4, 5, 6, 7}
+    assert (cases["right padding"]["input_ids"][1, -4:] == 3).all()
+    assert (cases["left padding"]["input_ids"][1, :4] == 3).all()
+    assert torch.equal(cases["right padding"]["input_ids"][0], words[0])
+
+
+def test_a_padding_id_outside_the_vocabulary_is_not_made_up() -> None:
+    cases = dict(input_cases(*with_config("bert", pad_token_id=10**6)))
+    assert torch.equal(cases["right padding"]["input_ids"], cases["plain"]["input_ids"])
+
+
+def test_a_text_ends_with_its_end_before_the_padding() -> None:
+    architecture, model = example("bart")
+    end = next(fact.value for fact in architecture.facts if fact.name == "vocab_size") - 1
+    fact = Fact("head.end_id", end, "*", "config", "eos_token_id")
+    architecture.facts = [item for item in architecture.facts if item.name != "head.end_id"] + [fact]
+    cases = dict(input_cases(architecture, model))
+    assert (cases["plain"]["input_ids"][:, -1] == end).all()
+    assert cases["right padding"]["input_ids"][1, -5] == end
+    assert cases["left padding"]["input_ids"][1, -1] == end
 
 
 def test_a_wider_tolerance_is_the_callers(bert: Path) -> None:
