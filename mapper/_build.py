@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import linecache
 import sys
 import warnings
@@ -17,6 +18,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from mapper._dtype import as_torch
+from mapper._pickling import let_travel
 from mapper._written import check_out
 from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError, MapperError, listed
@@ -190,14 +192,20 @@ def renamed(key: str, renames: Mapping[str, str]) -> str:
 
 def compile_source(text: str, name: str) -> ModuleType:
     """The generated file as a module. Its source stays readable to `inspect`, tracebacks and torch.compile."""
-    label = f"mapper_generated_{abs(hash(text)):x}"
-    file = f"<mapper: {name}>"
+    label = label_of(text)
+    file = f"<mapper: {name}, {label[-8:]}>"
     module = ModuleType(label)
     module.__file__ = file
     sys.modules[label] = module  # dataclasses look their module up there
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(compile(text, file, "exec"), module.__dict__)
+    let_travel(module, text, name)
     return module
+
+
+def label_of(text: str) -> str:
+    """What the module of a generated file is called, in every process."""
+    return f"mapper_generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _same_keys(model: nn.Module, keys: Mapping[str, str]) -> None:
