@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapper.errors import SourceError
+from mapper.errors import ArchitectureError, SourceError
 
 if TYPE_CHECKING:
     from torch import nn
 
     from mapper.architecture import Architecture
+    from mapper.checkpoint import Checkpoint
     from mapper.report import Report
+    from mapper.rulebook.rulebook import Rulebook
 
     Source = str | Path | Mapping[str, Any] | nn.Module
 
@@ -25,25 +27,81 @@ def describe(
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
     families: bool = True,
+    follow_links: bool = False,
+    several: bool = False,
 ) -> Architecture:
     """The architecture of a source: the one way to it for every command.
 
-    `purpose` is "headers" or "weights"; without weights the bundled catalogue may answer for the hub.
+    `purpose` is "headers" or "weights"; without weights the bundled catalogue may answer for the hub. A source of
+    several models is refused unless `several`: then the architecture has its `parts`, and no blocks of its own.
     """
-    from mapper.inference import infer
     from mapper.rulebook.rulebook import rulebook_of
     from mapper.sources import open_source
-    from mapper.sources.scaled import unscaled
+    from mapper.sources.parts import parts_of, refuse_whole
 
     rules = [rules] if isinstance(rules, (str, Path)) else rules
-    checkpoint = open_source(source, purpose=purpose, revision=revision, catalogue=purpose == "headers")
+    checkpoint = open_source(
+        source,
+        purpose=purpose,
+        revision=revision,
+        catalogue=purpose == "headers",
+        follow_links=follow_links,
+        rules=rules,
+    )
+    rulebook = rulebook_of(rules)
+    parts = parts_of(checkpoint, rulebook)
+    if not parts:
+        return _read(checkpoint, hints, rulebook, families)
+    if not several or hints:
+        refuse_whole(checkpoint, parts, rulebook)
+    return read_parts(checkpoint, parts, rulebook, families)
+
+
+def read_parts(
+    checkpoint: Checkpoint, parts: Mapping[str, Checkpoint], rulebook: Rulebook, families: bool = True
+) -> Architecture:
+    """Several models, each with its own reading; one that contradicts itself is there too, and says how."""
+    from mapper.architecture import Architecture, Block, Place
+    from mapper.sources.parts import outside
+
+    root = Block("other", "root", Place(()))
+    whole = Architecture(checkpoint, [], root, reading="", rules=rulebook.digest, rulebook=rulebook)
+    whole.what = f"{len(parts)} models"
+    whole.parts = {name: _part(part, rulebook, families) for name, part in parts.items()}
+    whole.notes = [note] if (note := outside(checkpoint, parts)) else []
+    return whole
+
+
+def _part(checkpoint: Checkpoint, rulebook: Rulebook, families: bool) -> Architecture:
+    """The reading of one of several models: a skeleton that says so where it contradicts itself."""
+    try:
+        return _read(checkpoint, None, rulebook, families)
+    except ArchitectureError as error:
+        from dataclasses import replace
+
+        refused = replace(checkpoint, lacking=str(error))
+        return _read(refused, None, rulebook, families)
+
+
+def _read(
+    checkpoint: Checkpoint, hints: Mapping[str, Any] | None, rulebook: Rulebook, families: bool
+) -> Architecture:
+    """The architecture of one model."""
+    from mapper.inference import infer
+    from mapper.sources.ggml import lacking
+    from mapper.sources.scaled import unscaled
+
     checkpoint = unscaled(checkpoint)
     if checkpoint.document is not None:
         from mapper.weights.built.as_read import as_read
 
         checkpoint, origin = as_read(checkpoint)
         hints, families = {**origin.hints, **(hints or {})}, families and origin.families
-    return infer(checkpoint, rulebook_of(rules), hints=hints, use_families=families)
+    architecture = infer(checkpoint, rulebook, hints=hints, use_families=families)
+    architecture.notes += (
+        [note] if (note := lacking(dtype for dtype, _ in checkpoint.packed.values())) else []
+    )
+    return architecture
 
 
 def check_weights(architecture: Architecture) -> None:
@@ -71,16 +129,28 @@ def inspect(
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
     families: bool = True,
+    follow_links: bool = False,
 ) -> Report:
     """What a checkpoint is and how that is known, from its headers alone.
 
-    `hints` gives facts by name, `{"attention.heads": 12}`; `rules` names folders with rule files of your own.
+    `hints` gives facts by name, `{"attention.heads": 12}`; `rules` names folders with rule files of your own. A source
+    of several models has a reading of each, in `parts`. `follow_links` allows links that lead out of a folder.
 
         print(mapper.inspect("distilbert-base-uncased"))
     """
     from mapper.report import Report
 
-    return Report(describe(source, hints, revision=revision, rules=rules, families=families))
+    return Report(
+        describe(
+            source,
+            hints,
+            revision=revision,
+            rules=rules,
+            families=families,
+            follow_links=follow_links,
+            several=True,
+        )
+    )
 
 
 def generate(
@@ -92,6 +162,7 @@ def generate(
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
     families: bool = True,
+    follow_links: bool = False,
 ) -> str:
     """The source of a checkpoint's model: one file of plain torch with a `load(path)` at its end.
 
@@ -103,7 +174,7 @@ def generate(
     from mapper.emission import emit
 
     return emit(
-        describe(source, hints, revision=revision, rules=rules, families=families),
+        describe(source, hints, revision=revision, rules=rules, families=families, follow_links=follow_links),
         cache=cache,
         hidden_states=hidden_states,
     )

@@ -42,6 +42,7 @@ def build(
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
     families: bool = True,
+    follow_links: bool = False,
 ) -> nn.Module:
     """The model of a checkpoint with its weights, in eval mode.
 
@@ -49,8 +50,8 @@ def build(
     unless `dtype` or `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
     `load_state_dict(..., assign=True)`. `out` is where to save the model as `mapper.save` does, with the whole config
     and the files of the tokenizer and the like; a folder that is there is replaced with `overwrite` alone, and only
-    where mapper wrote all of it that would change. `cache`, `hidden_states` and `families` are options of `generate`.
-    Raises MapperError for what the source causes.
+    where mapper wrote all of it that would change. `cache`, `hidden_states` and `families` are options of `generate`,
+    `follow_links` is one of `inspect`. Raises MapperError for what the source causes.
 
         model = mapper.build("distilbert-base-uncased")
         out = model(input_ids=torch.tensor([[101, 7592, 102]]))
@@ -61,7 +62,13 @@ def build(
     if out is not None:
         check_out(out, overwrite)
     architecture = describe(
-        source, hints, purpose="weights", revision=revision, rules=rules, families=families
+        source,
+        hints,
+        purpose="weights",
+        revision=revision,
+        rules=rules,
+        families=families,
+        follow_links=follow_links,
     )
     if out is not None:
         check_weights(architecture)

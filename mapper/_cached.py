@@ -20,7 +20,7 @@ from mapper.sources.files import printable
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
 
-_FORMAT = 1  # raised when the layout of what is remembered changes
+_FORMAT = 2  # raised when the layout of what is remembered changes
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class CachedModel:
     parameters: int | None = None
     tensors: int | None = None
     container: str | None = None
+    what: str | None = None  # in words, where its names, its file or its settings say so: "5 models"
     problem: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -164,18 +165,22 @@ def _unused(files: dict[str, os.stat_result]) -> Iterator[None]:
 
 def _read(snapshot: Path, name: str, repository: Path, rulebook: Rulebook) -> dict[str, Any]:
     """What the model in a snapshot is, or why that cannot be said."""
+    from mapper._api import read_parts
     from mapper.inference import infer
+    from mapper.sources.parts import parts_of
 
     try:
         checkpoint = open_directory(snapshot, name)
-        architecture = infer(checkpoint, rulebook)
+        parts = parts_of(checkpoint, rulebook)
+        architecture = read_parts(checkpoint, parts, rulebook) if parts else infer(checkpoint, rulebook)
     except (MapperError, OSError) as error:
         return {"problem": _cut_short(repository) or _reason(error, name)}
     except Exception as error:  # one model must not keep the others from being listed
         return {"problem": f"this is a bug: {type(error).__name__}: {error}; see mapper inspect {name}"}
     return {
         "family": architecture.family,
-        "reading": architecture.reading,
+        "reading": architecture.reading or None,
+        "what": architecture.what or None,
         "parameters": checkpoint.parameters,
         "tensors": len(checkpoint.tensors),
         "container": checkpoint.container,
@@ -247,7 +252,7 @@ class _Memory:
             write_text(self._path, json.dumps(self._new, separators=(",", ":")))
 
 
-_REMEMBERED = {"family", "reading", "parameters", "tensors", "container"}
+_REMEMBERED = {"what", "family", "reading", "parameters", "tensors", "container"}
 
 
 def _code_stamp() -> int:

@@ -114,6 +114,7 @@ def verify(
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
     tolerance: float = TOLERANCE,
+    follow_links: bool = False,
 ) -> Verification:
     """Compares a model with a reference on made-up inputs: plain, padded on either side, one row.
 
@@ -127,7 +128,9 @@ def verify(
 
     file = Path(source) if isinstance(source, (str, Path)) and str(source).endswith(".py") else None
     place = source if file is None else weights if weights is not None else file.parent
-    architecture = describe(place, hints, purpose="weights", revision=revision, rules=rules)
+    architecture = describe(
+        place, hints, purpose="weights", revision=revision, rules=rules, follow_links=follow_links
+    )
     _refuse_what_cannot_run(architecture, file is None)
     candidate = (
         build_architecture(architecture, dtype=torch.float32)

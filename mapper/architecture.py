@@ -249,3 +249,7 @@ class Architecture:
     unheard: dict[str, str] = field(
         default_factory=dict, repr=False, compare=False
     )  # hints that nothing in the model rests on, as they were written, each with its name
+    what: str = ""  # what it is in words, whatever else is known: "a diffusion U-Net", "shard 1 of 7"
+    parts: dict[str, Architecture] = field(
+        default_factory=dict
+    )  # of several models in one source: each by its name; the whole then has no blocks of its own

@@ -90,8 +90,29 @@ class Checkpoint:
     others: dict[str, Checkpoint] = field(
         default_factory=dict
     )  # of a training file with several models, of which one is read: each by what the file calls it
+    packed: dict[str, tuple[str, int]] = field(
+        default_factory=dict
+    )  # of tensors that are stored otherwise than `tensors` gives them: the type there, and its bytes
+    what: str = ""  # what the source itself says that it is, where that is no whole model: "shard 1 of 7"
+    lacking: str = ""  # why no model can be made of it alone, with what to do
+    adapter: dict[str, Any] | None = None  # adapter_config.json
+    parts: dict[str, Checkpoint] = field(default_factory=dict)  # of a pipeline: its models by name
+    part: str = ""  # which of several models it is
+    prefix: str = ""  # what its names begin with in the file, where several models share one
+    class_name: str = ""  # the class that the source says it is of, beside what its config says
 
     @property
     def parameters(self) -> int:
         """Number of elements in all tensors."""
         return sum(info.size for info in self.tensors.values())
+
+    def stored(self) -> dict[str, tuple[int, int]]:
+        """Elements and bytes of each type as the file has it, the type of most elements first."""
+        found: dict[str, tuple[float, float]] = {}
+        for name, info in self.tensors.items():
+            given = info.dtype, info.size * DTYPE_BYTES.get(info.dtype, 0)
+            dtype, size = self.packed.get(name, given)
+            elements, taken = found.get(dtype, (0, 0))
+            found[dtype] = elements + info.size, taken + size
+        ordered = sorted(found.items(), key=lambda item: -item[1][0])
+        return {dtype: (int(elements), int(taken)) for dtype, (elements, taken) in ordered}

@@ -35,6 +35,7 @@ GGUF_ALIGNMENT = 2**20
 STACKED = 4_096  # tensors that one is taken apart into: the experts of a layer
 WIRE_FIELDS = 2_000_000  # of a protocol buffer; the largest exported graphs have some 100,000 nodes
 MSGPACK_ITEMS = 5_000_000  # names, numbers and tables of a Flax file
+MEMBERS = 100  # of a pipeline; the largest have about ten
 SHARDS = 20_000  # the largest public checkpoints have a few hundred
 PACKAGE_DEPTH = 6  # folders below an installed package where models are looked for
 PACKAGE_ENTRIES = 50_000  # files and folders looked at there

@@ -44,8 +44,9 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's err
 def app() -> None:
     """What a pretrained checkpoint is, the model that runs it, and its source.
 
-    SRC is a hub id (optionally @revision and :FILE), a folder, one file (.safetensors .bin .pt .pth .npz .gguf .onnx .msgpack), a manifest .json,
-    or package:NAME, a model inside an installed Python package.
+    SRC is a hub id (optionally @revision and :FILE) or the address of its page, a folder, one file (.safetensors .bin .pt .pth .npz .gguf .onnx
+    .msgpack), a manifest .json, or package:NAME (optionally :FILE), a model inside an installed Python package. SRC#PART is one of several models:
+    of a pipeline's folder, or of one file.
     """
 
 

@@ -42,6 +42,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 @options.rule_folders
 @options.without
 @options.revision
+@options.follow_links
 @options.quiet
 def build(
     source: str,
@@ -53,6 +54,7 @@ def build(
     rules: tuple[str, ...],
     without: tuple[str, ...],
     revision: str | None,
+    follow_links: bool,
     quiet: bool,
 ) -> None:
     """Load the model with its weights and run it once on made-up inputs; with --out, keep it in a folder."""
@@ -63,7 +65,13 @@ def build(
         check_out(out, overwrite)
     with working("reading"):
         architecture = describe(
-            source, hints, purpose="weights", revision=revision, rules=rules, families=not without
+            source,
+            hints,
+            purpose="weights",
+            revision=revision,
+            rules=rules,
+            families=not without,
+            follow_links=follow_links,
         )
     check_weights(architecture)
     if out:

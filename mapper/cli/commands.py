@@ -32,6 +32,7 @@ DIFFERS = 3  # exit code: a comparison that was asked for found a difference
 @options.rule_folders
 @options.without
 @options.revision
+@options.follow_links
 @options.quiet
 def inspect(
     source: str,
@@ -41,11 +42,14 @@ def inspect(
     rules: tuple[str, ...],
     without: tuple[str, ...],
     revision: str | None,
+    follow_links: bool,
     quiet: bool,
 ) -> None:
     """Say what a checkpoint is and how that is known. Reads headers only."""
     with working("reading"):
-        report = mapper.inspect(source, hints, revision=revision, rules=rules, families=not without)
+        report = mapper.inspect(
+            source, hints, revision=revision, rules=rules, families=not without, follow_links=follow_links
+        )
     if why:
         click.echo(report.why(why))
     elif as_json:
@@ -70,6 +74,7 @@ def inspect(
 @options.rule_folders
 @options.without
 @options.revision
+@options.follow_links
 def generate(
     source: str,
     output: str | None,
@@ -79,6 +84,7 @@ def generate(
     rules: tuple[str, ...],
     without: tuple[str, ...],
     revision: str | None,
+    follow_links: bool,
 ) -> None:
     """Write the model's source: plain torch, one file, yours to edit."""
     from mapper._written import check_place, write_source
@@ -86,7 +92,15 @@ def generate(
     place = None if output == "-" else output
     if place is not None:
         check_place(place, None, overwrite=overwrite)
-    text = mapper.generate(source, hints, cache=cache, revision=revision, rules=rules, families=not without)
+    text = mapper.generate(
+        source,
+        hints,
+        cache=cache,
+        revision=revision,
+        rules=rules,
+        families=not without,
+        follow_links=follow_links,
+    )
     if place is None:
         click.echo(text, nl=False)
     elif kept := write_source(place, text, overwrite=overwrite):
@@ -114,6 +128,7 @@ def generate(
 @options.facts
 @options.rule_folders
 @options.revision
+@options.follow_links
 @options.quiet
 def verify(
     source: str,
@@ -123,6 +138,7 @@ def verify(
     hints: dict[str, str],
     rules: tuple[str, ...],
     revision: str | None,
+    follow_links: bool,
     quiet: bool,
 ) -> int:
     """Compare a model, block by block, with a reference implementation. Exit code 3 where they differ.
@@ -131,7 +147,15 @@ def verify(
     checks run: loading, finiteness, causality, padding.
     """
     with working("comparing"):
-        found = mapper.verify(source, against, hints, weights=weights, revision=revision, rules=rules)
+        found = mapper.verify(
+            source,
+            against,
+            hints,
+            weights=weights,
+            revision=revision,
+            rules=rules,
+            follow_links=follow_links,
+        )
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     elif not quiet:

@@ -31,6 +31,7 @@ SHOWN = 4  # files whose names are printed
 )
 @options.overwrite("OUT; of a folder, what mapper wrote there")
 @options.revision
+@options.follow_links
 @options.quiet
 def convert(
     source: str,
@@ -39,6 +40,7 @@ def convert(
     shard_size: str | None,
     overwrite: bool,
     revision: str | None,
+    follow_links: bool,
     quiet: bool,
 ) -> None:
     """Write the tensors of any SRC as safetensors or npz: a .safetensors or .npz file, or a folder with its config.
@@ -48,7 +50,13 @@ def convert(
     import mapper
 
     done = mapper.convert(
-        source, out, dtype=dtype, shard_size=shard_size, overwrite=overwrite, revision=revision
+        source,
+        out,
+        dtype=dtype,
+        shard_size=shard_size,
+        overwrite=overwrite,
+        revision=revision,
+        follow_links=follow_links,
     )
     if quiet:
         return

@@ -33,7 +33,8 @@ from mapper.cli.output import paint, working
     help="Red, green and yellow; auto: on a terminal that wants them.",
 )
 @click.option("--exit-code", is_flag=True, help="End with 3 if a tensor differs, as scripts like it.")
-def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: bool) -> int:
+@options.follow_links
+def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: bool, follow_links: bool) -> int:
     """Compare two checkpoints: what the models have that differs, then the tensors. Reads headers only.
 
     A and B are each any SRC. A line starts with - for what only A has, + for what only B has, and ~ for what both
@@ -42,7 +43,7 @@ def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: boo
     import mapper
 
     with working("comparing"):
-        found = mapper.diff(a, b, values=values)
+        found = mapper.diff(a, b, values=values, follow_links=follow_links)
         text = json.dumps(found.as_dict(), allow_nan=False) if as_json else _text(found, color)
     # whether there are colours is settled: click would take them out of a pipe, also where they are forced
     click.echo(text, color=True)

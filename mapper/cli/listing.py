@@ -73,7 +73,7 @@ def _line(model: CachedModel, width: int, show: Paint) -> str:
     if model.problem is not None:
         return f"{name:<{width}}  {show('bad', 'unreadable')}: {printable(model.problem, limit=300)}"
     cells = [
-        printable(model.family or "-"),
+        printable(model.family or model.what or "-", limit=COLUMNS[0][1]),
         model.reading or "-",
         rounded(model.parameters or 0),
         in_bytes(model.bytes),

@@ -76,6 +76,14 @@ def facts(function: Function) -> Function:
     )(function)
 
 
+def follow_links(function: Function) -> Function:
+    return click.option(
+        "--follow-links",
+        is_flag=True,
+        help="Read what links in a folder lead to outside of it: only where the links are yours.",
+    )(function)
+
+
 def revision(function: Function) -> Function:
     return click.option("--revision", metavar="REV", help="Branch, tag or commit of a hub id.")(function)
 

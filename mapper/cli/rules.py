@@ -14,8 +14,10 @@ from mapper.cli.options import Command, Group
 from mapper.cli.output import paint, working
 from mapper.errors import RuleError
 from mapper.report.words import counted, printable
+from mapper.sources.files import MARK
 
 if TYPE_CHECKING:
+    from mapper.checkpoint import Checkpoint
     from mapper.report.style import Paint
     from mapper.rulebook.explain import FamilyExplanation, FlowExplanation, LeafExplanation
     from mapper.rulebook.rulebook import Rulebook
@@ -87,7 +89,8 @@ def check(files: tuple[Path, ...], no_run: bool, rules: tuple[str, ...], quiet: 
 @click.argument("subject", metavar="KEY|SRC")
 @options.rule_folders
 @options.revision
-def explain(subject: str, rules: tuple[str, ...], revision: str | None) -> None:
+@options.follow_links
+def explain(subject: str, rules: tuple[str, ...], revision: str | None, follow_links: bool) -> None:
     """Say which line of which rule decided, and what lost. A name with a dot that is no file is a KEY."""
     rulebook, show = _rulebook(rules), paint()
     if _is_key(subject):
@@ -96,12 +99,9 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None) -> None:
         click.echo("\n".join(_leaf_lines([explain_key(subject, rulebook)], show)))
         return
     from mapper.rulebook.explain import explain_checkpoint
-    from mapper.sources import open_source
 
     with working("reading"):
-        found = explain_checkpoint(
-            open_source(subject, purpose="headers", revision=revision, catalogue=True), rulebook
-        )
+        found = explain_checkpoint(_one_model(subject, rules, revision, follow_links), rulebook)
     parts = [
         _leaf_lines(found.leaves, show),
         _family_lines(found.families, show),
@@ -124,18 +124,23 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None) -> None:
 @options.overwrite("FILE; what it held is kept as FILE.bak")
 @options.rule_folders
 @options.revision
+@options.follow_links
 def new(
-    source: str, output: Path | None, overwrite: bool, rules: tuple[str, ...], revision: str | None
+    source: str,
+    output: Path | None,
+    overwrite: bool,
+    rules: tuple[str, ...],
+    revision: str | None,
+    follow_links: bool,
 ) -> None:
     """Write the first draft of a family file from a checkpoint that no family lists. Guesses are marked."""
     from mapper._written import check_place, write_source
     from mapper.rulebook.draft import draft
-    from mapper.sources import open_source
 
     if output is not None:
         check_place(output, None, overwrite=overwrite)
     with working("reading"):
-        checkpoint = open_source(source, purpose="headers", revision=revision, catalogue=True)
+        checkpoint = _one_model(source, rules, revision, follow_links)
         text = draft(checkpoint, _rulebook(rules))
     if output is None:
         click.echo(text, nl=False)
@@ -165,8 +170,24 @@ def _rulebook(folders: Iterable[str]) -> Rulebook:
     return Rulebook(folders)
 
 
+def _one_model(source: str, rules: tuple[str, ...], revision: str | None, follow_links: bool) -> Checkpoint:
+    """The checkpoint of a source. Raises SourceError for one of several models: each is read by itself."""
+    from mapper.sources import open_source
+    from mapper.sources.parts import parts_of, refuse_whole
+
+    checkpoint = open_source(
+        source, purpose="headers", revision=revision, catalogue=True, follow_links=follow_links, rules=rules
+    )
+    rulebook = _rulebook(rules)
+    if parts := parts_of(checkpoint, rulebook):
+        refuse_whole(checkpoint, parts, rulebook)
+    return checkpoint
+
+
 def _is_key(subject: str) -> bool:
-    return "." in subject and "/" not in subject and ":" not in subject and not os.path.exists(subject)
+    if os.path.exists(subject) or any(mark in subject for mark in ("/", ":", MARK)):
+        return False
+    return "." in subject
 
 
 def _leaf_lines(leaves: Iterable[LeafExplanation], show: Paint) -> Iterator[str]:

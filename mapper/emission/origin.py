@@ -34,6 +34,7 @@ class Told:
     options: dict[str, bool] = field(default_factory=dict)  # those of `emit` that are on
     source: str = ""  # the checkpoint's name
     notes: tuple[str, ...] = ()
+    prefix: str = ""  # of the names in a file of several models
     types: dict[str, list[str]] = field(
         default_factory=dict
     )  # dtype -> folded names that do not have the main one
@@ -68,7 +69,7 @@ def told_by(text: str) -> Told | None:
         origin = Origin(said.get("config"), said.get("hints", {}), said.get("families", True))
         options = {name: bool(said.get(name)) for name in ("cache", "hidden_states")}
         source, notes = said.get("source", header[1]), tuple(said.get("notes", ()))
-        return Told(origin, options, source, notes, said.get("types", {}))
+        return Told(origin, options, source, notes, said.get("prefix", ""), said.get("types", {}))
     except (ValueError, AttributeError, TypeError, RecursionError):
         return None
 
@@ -89,6 +90,7 @@ def _document(architecture: Architecture, options: Mapping[str, bool]) -> dict[s
     if comment(checkpoint.source) != checkpoint.source:
         said["source"] = checkpoint.source
     said |= {"types": types} if (types := _types(architecture)) else {}
+    said |= {"prefix": checkpoint.prefix} if checkpoint.prefix else {}
     return said | ({"notes": list(checkpoint.notes)} if checkpoint.notes else {})
 
 

@@ -299,7 +299,8 @@ class _Writer:
         program = self.file.program
         pairs = tied_leaves(program) if program else []
         untied = untied_text(pairs) if pairs else ""
-        text = _load_text(self.file.classes[-1].takes_config, bool(self.file.renames), untied)
+        prefix = self.file.architecture.checkpoint.prefix
+        text = _load_text(self.file.classes[-1].takes_config, bool(self.file.renames), untied, prefix)
         paths = Paths(self.file.root, self.file.renames)
         return f"{tie_text(pairs, paths)}\n\n\n{text}" if pairs else text
 
@@ -348,7 +349,7 @@ def _wrapped(text: str, width: int = WIDTH) -> list[str]:
     return rows
 
 
-def _load_text(has_config: bool, renamed: bool, untied: str) -> str:
+def _load_text(has_config: bool, renamed: bool, untied: str, prefix: str) -> str:
     signature = (
         "def load(path: str | Path, config: Config = Config()) -> Model:"
         if has_config
@@ -357,6 +358,7 @@ def _load_text(has_config: bool, renamed: bool, untied: str) -> str:
     model = "Model(config)" if has_config else "Model()"
     tensors = "_renamed(tensors)" if renamed else "tensors"
     tie = "\n    tie(model)" if untied else ""
+    part = _part_text(prefix) if prefix else ""
     text = f'''{signature}
     """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
     from safetensors.torch import load_file
@@ -370,7 +372,7 @@ def _load_text(has_config: bool, renamed: bool, untied: str) -> str:
         for name, tensor in load_file(file).items()
         if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
     }}
-{untied}    with torch.device("meta"):
+{part}{untied}    with torch.device("meta"):
         model = {model}
     model.load_state_dict({tensors}, strict=True, assign=True){tie}
     return model.eval()'''
@@ -382,6 +384,16 @@ def _load_text(has_config: bool, renamed: bool, untied: str) -> str:
         for name, tensor in tensors.items()
     }"""
     return f"{helper}\n\n\n{text}"
+
+
+def _part_text(prefix: str) -> str:
+    """What takes one model out of a file of several, where the file given is that one."""
+    return f"""    prefix = {quoted(prefix)}
+    if any(name.startswith(prefix) for name in tensors):  # a file of several models, this one among them
+        tensors = {{
+            name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)
+        }}
+"""
 
 
 def _version() -> str:

@@ -14,6 +14,7 @@ from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import link, unused_leaves
 from mapper.flows.references import has_role
 from mapper.inference.aside import why_unread, why_unused
+from mapper.inference.called import called_by
 from mapper.inference.checks import (
     check_bounds,
     check_config,
@@ -48,7 +49,7 @@ from mapper.inference.matching import FamilyMatch, match_family, type_finding
 from mapper.inference.names import Names
 from mapper.inference.nearest import Open, said_of
 from mapper.inference.needs import Needs
-from mapper.inference.partial import partial
+from mapper.inference.partial import holds_only, what_part
 from mapper.inference.quantised import odd_types, quantised, several_types
 from mapper.inference.roots import choose_root
 from mapper.inference.scopes import TOWER_LISTS, Scope, add_parts, is_tower, scopes
@@ -109,6 +110,9 @@ def _infer(
 
     looked_up: set[str] = set()  # in every attempt: the last one may be what it is because of the others
 
+    held = holds_only(checkpoint, config)
+    what = what_part(checkpoint, config, held) or called_by(tree, rulebook)
+
     def read(match: FamilyMatch | None, refused: str = "", refusal: str = "") -> Architecture:
         kin = gather(match, config, rulebook, names) if use_families else Families()
         return _Reading(
@@ -123,9 +127,12 @@ def _infer(
             refusal=refusal,
             use_families=use_families,
             looked_up=looked_up,
+            what=what,
         ).run()
 
-    refusal = quantised(config, names) or partial(config, checkpoint.tensors)
+    refusal = (
+        checkpoint.lacking or quantised(config, names) or (f"the file holds only {held}" if held else "")
+    )
     if refusal:
         return read(None, refusal=refusal)
     lacking = "" if match and match.by_type else lacking_recognition(families, names, model_type)
@@ -165,6 +172,7 @@ class _Reading:
     findings: list[str] = field(default_factory=list)
     refusal: str = ""  # why there must be no model of it at all
     use_families: bool = True
+    what: str = ""
     looked_up: set[str] = field(default_factory=set)  # fields of the config that were there
     notes: list[str] = field(default_factory=list)  # what is no doubt, but should be known
     missing: list[str] = field(default_factory=list)
@@ -250,6 +258,7 @@ class _Reading:
             questions=self.questions,
             unfit=self.unfit,
             notes=self.notes,
+            what=self.what,
         )
 
     def place(self, leaves: list[Leaf], vocabulary: Vocabulary) -> None:

@@ -25,7 +25,8 @@ def as_json(architecture: Architecture) -> str:
         "source": checkpoint.source,
         "family": architecture.family,
         "towers": architecture.towers,
-        "reading": architecture.reading,
+        "reading": architecture.reading or None,
+        "what": architecture.what or None,
         "tensors": len(checkpoint.tensors),
         "parameters": checkpoint.parameters,
         "bytes": sum(map(_bytes, checkpoint.tensors.values())),
@@ -42,6 +43,10 @@ def as_json(architecture: Architecture) -> str:
         "notes": map(_dump, [*checkpoint.notes, *architecture.notes]),
         "unused": (_dump({"key": key, "why": why}) for key, why in architecture.unused),
         "unmapped": map(quote, architecture.unmapped),
+        "parts": (
+            f'{{"part": {quote(name)}, "report": {as_json(part).rstrip()}}}'
+            for name, part in architecture.parts.items()
+        ),
     }
     fields = [f'"{name}": {_dump(value)}' for name, value in head.items()]
     fields += [_list(name, items) for name, items in lists.items()]

@@ -26,6 +26,8 @@ class Report:
 
     def __repr__(self) -> str:
         known = self.architecture
+        if known.parts:
+            return f"Report({known.checkpoint.source!r}, parts={list(known.parts)})"
         return f"Report({known.checkpoint.source!r}, family={known.family!r}, reading={known.reading!r})"
 
     def to_json(self) -> str:
@@ -33,6 +35,11 @@ class Report:
         from mapper.report.document import as_json
 
         return as_json(self.architecture)
+
+    @property
+    def parts(self) -> dict[str, Report]:
+        """The report on each of several models, by name; empty for one model. `inspect(f"{source}#{name}")` gives it alone."""
+        return {name: Report(part) for name, part in self.architecture.parts.items()}
 
     def why(self, fact: str) -> str:
         """The evidence for the facts of this name, strongest first, with what was considered and lost."""

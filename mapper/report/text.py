@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from mapper.architecture import Architecture, Fact
-from mapper.checkpoint import DTYPE_BYTES, Checkpoint
+from mapper.checkpoint import Checkpoint
 from mapper.report.chain import value_text
 from mapper.report.style import Paint, plain
 from mapper.report.tree import tree
@@ -25,6 +23,10 @@ _FACT_WIDTH = 44
 
 def as_text(architecture: Architecture, paint: Paint = plain) -> str:
     """The whole report; ends without a newline."""
+    if architecture.parts:
+        from mapper.report.parts import part_lines
+
+        return f"{_head(architecture, paint)}\n\n{_section('parts', list(part_lines(architecture, paint)), paint)}"
     parts = [
         _head(architecture, paint),
         tree(architecture, paint),
@@ -43,12 +45,15 @@ def first_line(architecture: Architecture, paint: Paint = plain) -> str:
 
 
 def what_it_is(architecture: Architecture, paint: Paint = plain) -> str:
-    """The family and how far to trust the reading."""
+    """What it is in words, the family, and how far to trust the reading."""
+    if architecture.parts:
+        return printable(architecture.what)
     family = printable(architecture.family) if architecture.family else "no known family"
     if architecture.towers:
         family += " (" + ", ".join(f"{tower}: {name}" for tower, name in architecture.towers.items()) + ")"
     reading = paint(STYLE.get(architecture.reading, "name"), architecture.reading)
-    return f"{family}, {reading}"
+    what = f"{printable(architecture.what, limit=400)}; " if architecture.what else ""
+    return f"{what}{family}, {reading}"
 
 
 def _head(architecture: Architecture, paint: Paint) -> str:
@@ -56,7 +61,7 @@ def _head(architecture: Architecture, paint: Paint) -> str:
     lines = [
         first_line(architecture, paint),
         f"{stored(checkpoint)}, {checkpoint.container}",
-        f"{architecture.reading}: {_meaning(architecture)}",
+        *([] if architecture.parts else [f"{architecture.reading}: {_meaning(architecture)}"]),
         *(f"note: {printable(note, limit=400)}" for note in [*checkpoint.notes, *architecture.notes]),
     ]
     if architecture.rules:
@@ -66,13 +71,11 @@ def _head(architecture: Architecture, paint: Paint) -> str:
 
 def stored(checkpoint: Checkpoint) -> str:
     """`104 tensors, 22.7 million parameters (F32, I64, 90.9 MB)`."""
-    elements = Counter[str]()
-    for info in checkpoint.tensors.values():
-        elements[info.dtype] += info.size
-    size = in_bytes(sum(count * DTYPE_BYTES.get(dtype, 0) for dtype, count in elements.items()))
-    dtypes = ", ".join(dtype for dtype, _ in elements.most_common(3))
+    types = checkpoint.stored()
+    size = in_bytes(sum(taken for _, taken in types.values()))
+    dtypes = ", ".join(list(types)[:3])
     return f"{counted(len(checkpoint.tensors), 'tensor')}, {rounded(checkpoint.parameters)} parameters" + (
-        f" ({dtypes}, {size})" if elements else ""
+        f" ({dtypes}, {size})" if types else ""
     )
 
 

@@ -115,7 +115,13 @@ class _Checker:
             else:
                 read_vocabulary(document)
                 rules = self.rulebook
-                _ = rules.vocabulary, rules.config_vocabulary, rules.inputs, rules.activations
+                _ = (
+                    rules.vocabulary,
+                    rules.config_vocabulary,
+                    rules.inputs,
+                    rules.activations,
+                    rules.composites,
+                )
         except MapperError as error:
             found.problems.append(str(error))
         return found

@@ -105,6 +105,9 @@ class ConfigVocabulary:
     partial: dict[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # what a file holds that is no model -> words of which each of its names has one
+    ranks: dict[str, int] = field(
+        default_factory=dict
+    )  # word of an adapter's names -> the axis that is its rank
     unpacked: tuple[str, ...] = ()  # methods whose weights flows unpack as they compute
 
 
@@ -219,6 +222,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         _merge(found.harmless, fields.choices("harmless"))
         _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
         _merge(found.partial, fields.choices("partial"))
+        _merge(found.ranks, _axes(fields))
         quantised_fields.update(dict.fromkeys(fields.words("quantised_fields")))
         unpacked.update(dict.fromkeys(fields.words("unpacked")))
         _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
@@ -230,6 +234,14 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         quantised_fields=tuple(quantised_fields),
         unpacked=tuple(unpacked),
     )
+
+
+def _axes(fields: Fields) -> dict[str, int]:
+    axes = fields.mapping("ranks")
+    for word, axis in axes.items():
+        if type(axis) is not int or axis < 0:
+            fields.fail("expected the number of an axis, from 0", "ranks", word)
+    return axes
 
 
 def read_inputs(documents: Iterable[Document]) -> dict[str, InputRule]:

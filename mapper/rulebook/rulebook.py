@@ -14,6 +14,7 @@ from mapper.rulebook.strict import Document, parse_yaml, read_text
 
 if TYPE_CHECKING:
     from mapper.flows.flow import Flow
+    from mapper.rulebook.composites import Composites
     from mapper.rulebook.facts import ActivationRule, ConfigVocabulary, InputRule
     from mapper.rulebook.families import Family
     from mapper.rulebook.flows import FlowRule
@@ -146,6 +147,13 @@ class Rulebook:
         from mapper.rulebook.facts import read_activations
 
         return read_activations(self.documents("vocabulary"))
+
+    @cached_property
+    def composites(self) -> Composites:
+        """Files of several models, and what models are called by their names."""
+        from mapper.rulebook.composites import read_composites
+
+        return read_composites(self.documents("vocabulary"))
 
     @cached_property
     def families(self) -> list[Family]:

@@ -12,7 +12,12 @@ from mapper.rulebook.strict import Document, KeyPath
 
 SCOPES = ("any", "layer", "tower", "root", "whole")  # "whole": the root, even inside of a tower's folder
 SECTIONS = ("roles", "blocks", "lists", "numbered", "towers", "kinds")  # what a pattern can decide
-OTHER_FILES = ("config", "inputs", "activations")  # files of this folder with a schema of their own
+OTHER_FILES = (
+    "config",
+    "inputs",
+    "activations",
+    "composites",
+)  # files of this folder with a schema of their own
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.checkpoint import Checkpoint
-from mapper.errors import MissingSourceError, SourceError, listed, shorten
+from mapper.errors import MissingSourceError, SourceError, shorten
 from mapper.sources.directory import directory_name, open_directory, open_file
 from mapper.sources.files import MARK, SHOWN
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PURPOSES = ("headers", "weights")
 PACKAGE = "package:"
+ADDRESS = ("https://", "http://")
 FILE_SUFFIXES = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".json", ".gz", ".onnx", ".npz", ".npy", ".gguf", ".msgpack",
     ".h5",
@@ -29,13 +30,16 @@ def open_source(
     purpose: str,
     revision: str | None = None,
     catalogue: bool = False,
+    follow_links: bool = False,
+    rules: Sequence[str | Path] = (),
 ) -> Checkpoint:
     """The checkpoint that `source` names: a path, `package:NAME`, a hub id, a manifest, tensors, or a module.
 
     `purpose` is "headers" (nothing but names, shapes and config is fetched) or "weights". A hub id, `name` or
-    `owner/name`, optionally `@revision` and `:FILE`, is looked for in the cache, then on the hub, then, where `catalogue`
-    allows it, among the bundled headers. `#PART` at the end chooses one of several models in a file. Raises MissingSourceError where nothing is found, SourceError
-    and FormatError otherwise.
+    `owner/name`, optionally `@revision` and `:FILE`, or the address of its page, is looked for in the cache, then on the
+    hub, then, where `catalogue` allows it, among the bundled headers. `#PART` at the end chooses one of several models;
+    `rules` names folders that may say which those of a file are. `follow_links` allows links out of a folder. Raises
+    MissingSourceError where nothing is found, SourceError and FormatError otherwise.
 
     >>> open_source({"lm_head.weight": [50257, 768]}, purpose="headers").parameters
     38597376
@@ -45,8 +49,43 @@ def open_source(
     if not isinstance(source, (str, os.PathLike)):
         return _open_object(source)
     text, part = split_part(os.fspath(source))
-    checkpoint = _open_text(text, isinstance(source, str), purpose, revision, catalogue)
-    return _one_of(checkpoint, part) if part else checkpoint
+    if isinstance(source, str) and text.lower().startswith(ADDRESS):
+        from mapper.sources.pages import page_of
+
+        page = page_of(text)
+        text, part = page.name, part or page.folder
+        checkpoint = _open_id(text, purpose, revision, catalogue, part)
+    else:
+        asked = _Asked(purpose, revision, catalogue, follow_links)
+        checkpoint = _open_text(text, part, isinstance(source, str), asked)
+    if part == checkpoint.part and not (checkpoint.parts and purpose == "weights"):
+        return checkpoint
+    return _one_of(checkpoint, part, rules)
+
+
+class _Asked(NamedTuple):
+    """How a source is to be opened."""
+
+    purpose: str
+    revision: str | None
+    catalogue: bool
+    follow_links: bool
+
+
+def _open_text(text: str, part: str, is_name: bool, asked: _Asked) -> Checkpoint:
+    """The checkpoint of a path or, where it is no path, of a name."""
+    if is_name and text.startswith(PACKAGE):
+        from mapper.sources.package import open_package
+
+        return open_package(text.removeprefix(PACKAGE), asked.follow_links)
+    place = _place(text)
+    if _exists(place):
+        if os.path.isdir(place):
+            return open_directory(place, directory_name(text), asked.follow_links, part)
+        return open_file(place, asked.follow_links)
+    if not is_name or (_is_path(text) and not _is_file_of_hub(text)):
+        raise MissingSourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
+    return _open_id(text, asked.purpose, asked.revision, asked.catalogue, part)
 
 
 def split_part(text: str) -> tuple[str, str]:
@@ -55,26 +94,15 @@ def split_part(text: str) -> tuple[str, str]:
     return (whole, part) if mark and whole and part and not _exists(text) else (text, "")
 
 
-def _one_of(checkpoint: Checkpoint, part: str) -> Checkpoint:
-    """The model `part` of several in a file. Raises MissingSourceError for no such one."""
-    if part in checkpoint.others:
-        return checkpoint.others[part]
-    there = f"it has {listed(list(checkpoint.others))}" if checkpoint.others else "it is one model"
-    raise MissingSourceError(f"{checkpoint.source}: no part {shorten(part)} in it; {there}")
+def _one_of(checkpoint: Checkpoint, part: str, rules: Sequence[str | Path]) -> Checkpoint:
+    """The model `part` of several. Raises SourceError where none is named and one is needed."""
+    from mapper.rulebook.rulebook import rulebook_of
+    from mapper.sources.parts import choose_part, refuse_whole
 
-
-def _open_text(text: str, is_name: bool, purpose: str, revision: str | None, catalogue: bool) -> Checkpoint:
-    """The checkpoint of a path or, where it is no path, of a name."""
-    if is_name and text.startswith(PACKAGE):
-        from mapper.sources.package import open_package
-
-        return open_package(text.removeprefix(PACKAGE))
-    place = _place(text)
-    if _exists(place):
-        return open_directory(place, directory_name(text)) if os.path.isdir(place) else open_file(place)
-    if not is_name or (_is_path(text) and not _is_file_of_hub(text)):
-        raise MissingSourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
-    return _open_id(text, purpose, revision, catalogue)
+    rulebook = rulebook_of(rules)
+    if not part:
+        refuse_whole(checkpoint, checkpoint.parts, rulebook)
+    return choose_part(checkpoint, part, rulebook)
 
 
 def _open_object(source: Any) -> Checkpoint:
@@ -121,7 +149,7 @@ def _is_file_of_hub(text: str) -> bool:
     return split_file(text) is not None
 
 
-def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool) -> Checkpoint:
+def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool, part: str = "") -> Checkpoint:
     from mapper.sources import hub
 
     repo, file = hub.split_file(text) or (text, None)
@@ -138,16 +166,25 @@ def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool) -> 
             "hub (owner/name)"
         )
     try:
-        return hub.open_hub(name, purpose, revision, file)
-    except SourceError:
+        return hub.open_hub(name, purpose, revision, file, part)
+    except SourceError as error:
         bundled = (
             _bundled(name)
             if catalogue and revision is None and file is None and purpose == "headers"
             else None
         )
-        if bundled is None:
+        if bundled is not None:
+            return bundled
+        near = _neighbours(name) if isinstance(error, MissingSourceError) else ""
+        if not near:
             raise
-        return bundled
+        raise MissingSourceError(f"{error}{near}") from error
+
+
+def _neighbours(name: str) -> str:
+    from mapper.sources.pages import neighbours
+
+    return neighbours(name)
 
 
 def _bundled(name: str) -> Checkpoint | None:

@@ -58,24 +58,26 @@ def none() -> Companions:
     return Companions()
 
 
-def within(folder: str | os.PathLike[str], source: str) -> Companions:
+def within(folder: str | os.PathLike[str], source: str, follow_links: bool = False) -> Companions:
     """The files of the closed list that are in `folder`."""
     found = Companions()
     for name in NAMES:
         path = Path(folder, name)
         if not os.path.lexists(path):
             continue
-        if why := _why_not(path, folder, name, source):
+        if why := _why_not(path, folder, name, source, follow_links):
             found.notes.append(f"{name} stays behind: {why}")
         else:
             found.files[name] = path
     return found
 
 
-def _why_not(path: Path, folder: str | os.PathLike[str], name: str, source: str) -> str:
+def _why_not(
+    path: Path, folder: str | os.PathLike[str], name: str, source: str, follow_links: bool
+) -> str:
     """Why a file is not copied; "" where it is."""
     try:
-        refuse_escape(os.fspath(folder), name, source)
+        refuse_escape(os.fspath(folder), name, source, follow_links)
         file, size = open_regular(path)
         file.close()
     except MapperError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -31,6 +31,19 @@ TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 ARRAY_SUFFIX = ".npy"
 MANIFEST_SUFFIXES = (".json", ".json.gz")
 INDEX_SUFFIX = ".index.json"
+PIPELINE = "model_index.json"  # names the models of a folder, each in a folder of its own
+ADAPTER = "adapter_config.json"
+ADAPTER_STEM = "adapter_model."  # how the weights that belong to it are called
+# The suffixes of each format, and what a file of a whole model is called there, the usual name first.
+FORMATS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    ((".safetensors",), ("model.safetensors", "diffusion_pytorch_model.safetensors")),
+    (TORCH_SUFFIXES, ("pytorch_model.bin", "diffusion_pytorch_model.bin")),
+    ((".msgpack",), ("flax_model.msgpack", "diffusion_flax_model.msgpack")),
+    ((".npz",), ("model.npz",)),
+    ((".gguf",), ("model.gguf",)),
+    ((".onnx",), ("model.onnx",)),
+)
+WHOLE = tuple(name for _, names in FORMATS for name in names)  # a file of such a name is the whole model
 # Files of a training run that stand beside a model and hold no part of it.
 BESIDE = (
     "training_args.bin",
@@ -41,6 +54,10 @@ BESIDE = (
     "rng_state.pth",
     "random_states_0.pkl",
 )
+
+
+class NoWeights(MissingSourceError):
+    """A folder has no weights: that of a tokenizer, say."""
 
 
 class Choice(NamedTuple):
@@ -58,18 +75,13 @@ def choose(names: Iterable[str], source: str) -> Choice:
         for name in names
         if "/" not in name and name.isprintable() and not name.startswith(".") and name not in BESIDE
     )
-    for suffixes, standard in (
-        ((".safetensors",), "model.safetensors"),
-        (TORCH_SUFFIXES, "pytorch_model.bin"),
-        ((".msgpack",), "flax_model.msgpack"),
-        ((".npz",), "model.npz"),
-        ((".gguf",), "model.gguf"),
-        ((".onnx",), "model.onnx"),
-    ):
+    for suffixes, standards in FORMATS:
         files = [name for name in present if name.endswith(suffixes)]
         indices = [
             name for name in present if name.endswith(tuple(suffix + INDEX_SUFFIX for suffix in suffixes))
         ]
+        there = {*files, *indices}
+        standard = next((name for name in standards if {name, name + INDEX_SUFFIX} & there), standards[0])
         choice = _choose_one_format(files, indices, standard, source)
         if choice is not None:
             return choice
@@ -88,7 +100,7 @@ def choose(names: Iterable[str], source: str) -> Choice:
         if "config.json" in present
         else "expected model.safetensors"
     )
-    raise MissingSourceError(
+    raise NoWeights(
         f"{source}: no weights ({hint}); give a directory with .safetensors, .bin, .pt, .pth or .npz files"
     )
 
@@ -113,14 +125,25 @@ def _choose_one_format(files: list[str], indices: list[str], standard: str, sour
     return Choice(parts)
 
 
-def open_directory(path: str | Path, source: str) -> Checkpoint:
-    """The checkpoint in the directory at `path`, with its config.json if it has one."""
+def open_directory(path: str | Path, source: str, follow_links: bool = False, part: str = "") -> Checkpoint:
+    """The checkpoint in the directory at `path`, with its config.json if it has one.
+
+    A pipeline's is that of all its models, or of the `part` of it.
+    """
     try:
         names = os.listdir(path)
     except FileNotFoundError:
         raise MissingSourceError(f"{source}: no such directory; check the path") from None
     except OSError as error:
         raise SourceError(f"{source}: the directory cannot be read: {str(error.strerror).lower()}") from error
+    if PIPELINE in names:
+        sharded.refuse_escape(os.fspath(path), PIPELINE, source, follow_links)
+        index = read_config(os.path.join(path, PIPELINE))
+        from mapper.sources.pipeline import open_members
+
+        return open_members(
+            index, source, part, lambda folder: _open_member(os.fspath(path), folder, source, follow_links)
+        )
     document = saved.read_folder_document(path, source)
     if document is not None:
         names = [name for name in names if name != saved.AUX]
@@ -129,21 +152,22 @@ def open_directory(path: str | Path, source: str) -> Checkpoint:
         *choice.files,
         *([choice.listing] if choice.listing else []),
         "config.json",
+        ADAPTER,
         saved.DOCUMENT,
         saved.AUX,
     ]:
-        sharded.refuse_escape(os.fspath(path), name, source)
+        sharded.refuse_escape(os.fspath(path), name, source, follow_links)
     config = sibling_config(path)
     if choice.listing is not None:
-        shards = sharded.open_index(os.path.join(path, choice.listing), open_shard)
+        shards = sharded.open_index(os.path.join(path, choice.listing), open_shard, follow_links)
     else:
-        shards = [
-            shard for name in choice.files for shard in with_beside(open_shard(os.path.join(path, name)))
-        ]
+        opened = [open_shard(os.path.join(path, name)) for name in choice.files]
+        shards = [part for shard in opened for part in with_beside(shard, follow_links)]
     if document is not None and os.path.lexists(os.path.join(path, saved.AUX)):
         shards.append(open_shard(os.path.join(path, saved.AUX)))
     checkpoint = joined(shards, source, config, [choice.note] if choice.note else [], document)
-    checkpoint.companions = partial(within, os.fspath(path), source)
+    checkpoint.companions = partial(within, os.fspath(path), source, follow_links)
+    checkpoint.adapter = _adapter_config(path)
     return checkpoint
 
 
@@ -162,21 +186,56 @@ def sibling_config(directory: str | Path) -> dict[str, Any] | None:
     return read_config(path) if os.path.lexists(path) else None
 
 
-def open_file(path: str | Path) -> Checkpoint:
+def _open_member(path: str, folder: str, source: str, follow_links: bool) -> Checkpoint:
+    """The model in one folder of a pipeline."""
+    inner = os.path.join(path, folder)
+    if not os.path.isdir(inner):
+        raise NoWeights(f"{source}: no folder {shorten(folder)} in it; download it")
+    sharded.refuse_escape(path, folder, source, follow_links)
+    return open_directory(inner, f"{source}/{folder}", follow_links)
+
+
+def _adapter_config(directory: str | Path) -> dict[str, Any] | None:
+    """The adapter_config.json in `directory`, or None where there is none."""
+    path = os.path.join(directory, ADAPTER)
+    return read_config(path) if os.path.lexists(path) else None
+
+
+def open_file(path: str | Path, follow_links: bool = False) -> Checkpoint:
     """The checkpoint in one file: weights with the config.json beside them, an index, or a manifest."""
     name, folder = base_name(path), os.path.dirname(os.path.abspath(path))
     if not name.endswith(INDEX_SUFFIX) and (name.endswith(MANIFEST_SUFFIXES) or _looks_like_json(path)):
         return open_manifest(path)
     config = sibling_config(folder)
     shards = (
-        sharded.open_index(path, open_shard)
+        sharded.open_index(path, open_shard, follow_links)
         if name.endswith(INDEX_SUFFIX)
-        else _with_others(open_shard(path))
+        else _with_others(open_shard(path), follow_links)
     )
     checkpoint = joined(shards, name, config)
     if config is not None:  # else nothing says that the folder is the model's
-        checkpoint.companions = partial(within, folder, name)
+        checkpoint.companions = partial(within, folder, name, follow_links)
+    if name.startswith(ADAPTER_STEM):
+        checkpoint.adapter = _adapter_config(folder)
+    if len(shards) == 1:
+        say_which_shard(checkpoint, os.path.basename(path), os.listdir(folder))
     return checkpoint
+
+
+def say_which_shard(checkpoint: Checkpoint, name: str, beside: Collection[str]) -> None:
+    """Note that a file is one of several that are a checkpoint together, and which of them stand `beside` it."""
+    found = sharded.position(name)
+    if found is None or len(found[1]) == 1:
+        return
+    number, parts = found
+    absent = [part for part in parts if part not in beside]
+    remedy = (
+        f"beside it {listed(absent, 3)} {'is' if len(absent) == 1 else 'are'} missing"
+        if absent
+        else "the others stand beside it: give the whole"
+    )
+    checkpoint.what = f"shard {number} of {len(parts)}"
+    checkpoint.lacking = f"the file is {checkpoint.what} of a checkpoint; {remedy}"
 
 
 def _looks_like_json(path: str | Path) -> bool:
@@ -194,12 +253,12 @@ def open_shard(path: str | Path) -> Shard:
         return read_table(file, size, name).opened(os.fspath(path), stamp(file))
 
 
-def _with_others(shard: Shard) -> list[Shard]:
+def _with_others(shard: Shard, follow_links: bool) -> list[Shard]:
     """One weight file with what it says belongs to it: the other parts of a GGUF file, files with tensors of it."""
     from mapper.sources.gguf import is_part
 
     if not is_part(shard):
-        return with_beside(shard)
+        return with_beside(shard, follow_links)
     folder, own = os.path.split(os.path.abspath(str(shard.path)))
     prefix, suffix = own.rpartition("-of-")[0].rpartition("-")[0], os.path.splitext(own)[1]
     names = [name for name in os.listdir(folder) if name.startswith(f"{prefix}-") and name.endswith(suffix)]
@@ -208,17 +267,20 @@ def _with_others(shard: Shard) -> list[Shard]:
         raise SourceError(
             f"{shard.name}: a part of a model, and its name is not one of parts (x-00001-of-00003); give the folder"
         )
+    for name in parts:
+        if name != own:  # which the user named
+            sharded.refuse_escape(folder, name, shard.name, follow_links)
     return [open_shard(os.path.join(folder, name)) for name in parts]
 
 
-def with_beside(shard: Shard) -> list[Shard]:
+def with_beside(shard: Shard, follow_links: bool = False) -> list[Shard]:
     """A weight file and those beside it that hold tensors of it."""
     from mapper.sources.onnx import beside
 
     assert shard.path is not None
     folder, shards = os.path.dirname(os.path.abspath(shard.path)), [shard]
     for location in shard.beside:
-        sharded.refuse_outside(folder, location, shard.name)
+        sharded.refuse_outside(folder, location, shard.name, follow_links)
         path = os.path.join(folder, location)
         file, size = open_regular(path)
         with file:

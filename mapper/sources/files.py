@@ -13,6 +13,7 @@ from mapper.errors import FormatError, MapperError, MissingSourceError, SourceEr
 
 MARK = "#"  # between a source and one of several models in it
 SHOWN = 200  # characters of a name in an error or a report
+MARK = "#"  # between a source and one of several models in it
 SNIFFED = 512  # bytes that tell what a file is
 
 # Containers that have a name but no reader yet, by their first bytes and by suffix.

@@ -6,7 +6,9 @@ https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.errors import FormatError, SourceError, shorten
@@ -55,6 +57,15 @@ class Stored(NamedTuple):
         """One of the tensors that are stacked in this one."""
         one = self._replace(shape=self.shape[1:])
         return one._replace(start=self.start + number * one.size)
+
+
+def lacking(kinds: Iterable[str]) -> str:
+    """What is to be installed before tensors of these types can be read; "" where nothing is."""
+    blocks = {kind.name for kind in TYPES.values() if not kind.dtype}.intersection(kinds)
+    if not blocks or importlib.util.find_spec("gguf") is not None:
+        return ""
+    kept = ", ".join(sorted(blocks))
+    return f"the weights cannot be read here: the package gguf, which unpacks {kept}, is not installed; pip install '{PACKAGE}'"
 
 
 def type_of(number: int, key: str, name: str) -> Type:

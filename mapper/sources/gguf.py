@@ -95,6 +95,8 @@ def _enter(shard: Shard, one: Named[Stored], dtype: str) -> None:
     given = (dtype or kind.dtype or "F32") if is_float(kind) else kind.dtype
     check_name(one.name, shard.name)
     shard.tensors[one.name] = TensorInfo(one.shape, given)
+    if given != kind.dtype:
+        shard.packed[one.name] = kind.name, one.stored.size
     if given == kind.dtype and not one.arrange:
         shard.offsets[one.name] = one.stored.start
     else:

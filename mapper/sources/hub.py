@@ -14,11 +14,15 @@ from typing import Any, NamedTuple
 from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, listed, shorten
-from mapper.sources import sharded, transfer
+from mapper.sources import pipeline, sharded, transfer
 from mapper.sources.cache import MAIN, find_snapshot
 from mapper.sources.companions import Companions, listed_in, too_large, within
 from mapper.sources.directory import (
+    ADAPTER,
+    ADAPTER_STEM,
     INDEX_SUFFIX,
+    PIPELINE,
+    WHOLE,
     Choice,
     choose,
     directory_name,
@@ -26,6 +30,7 @@ from mapper.sources.directory import (
     open_file,
     open_shard,
     read_table,
+    say_which_shard,
     sibling_config,
 )
 from mapper.sources.documents import check_config, parse
@@ -39,10 +44,6 @@ from mapper.sources.shards import Shard, joined
 
 PUNCTUATION = "-_."
 CONFIG = "config.json"
-# A file of such a name is the whole model, whatever else there is.
-WHOLE = (
-    "model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "model.npz", "model.gguf", "model.onnx",
-)  # fmt: skip
 UNNAMED = "name the one to read"  # how `choose` ends where it cannot
 ENTRY_BYTES = 90  # that a tensor takes in a header beside its name, rounded up
 TITLE_BYTES = 200  # that a header has besides its tensors; one that is longer takes a second request
@@ -87,14 +88,21 @@ def split_file(text: str) -> tuple[str, str] | None:
     return (name, file) if colon and owned and sharded.is_inside(file) else None
 
 
-def open_hub(name: str, purpose: str, revision: str | None, file: str | None = None) -> Checkpoint:
+def open_hub(
+    name: str, purpose: str, revision: str | None, file: str | None = None, part: str = ""
+) -> Checkpoint:
     """The checkpoint of the model `name`: from the cache if its weights are there, else from the hub.
 
-    With `file` that file of the repository holds the weights, else those that `choose` picks.
+    With `file` that file of the repository holds the weights, else those that `choose` picks; of a pipeline all models
+    together, by their headers alone, or the `part` of it.
     """
     snapshot = find_snapshot(name, revision)
-    cached = None if snapshot is None else _open_cached(snapshot, name, revision, file)
-    if snapshot is not None and cached is not None and (file is not None or _is_surely_whole(snapshot)):
+    cached = None if snapshot is None else _open_cached(snapshot, name, revision, file, part)
+    if (
+        snapshot is not None
+        and cached is not None
+        and (file is not None or _is_surely_whole(snapshot, cached))
+    ):
         return cached
     with _client_errors(name, revision), _quiet():
         try:
@@ -108,7 +116,10 @@ def open_hub(name: str, purpose: str, revision: str | None, file: str | None = N
                 "from the cache, which may not have all files of the model: the hub did not say"
             )
             return cached
-        choice, label = _choose(repo, file), _label(repo.name, revision, file)
+        label = _label(repo.name, revision, file)
+        if file is None and PIPELINE in repo.files:
+            return _open_pipeline(repo, purpose, label, part)
+        choice = _choose(repo, file)
         if cached is not None and snapshot is not None and _holds(snapshot, repo, choice):
             return cached
         if purpose == "weights":
@@ -116,15 +127,31 @@ def open_hub(name: str, purpose: str, revision: str | None, file: str | None = N
         return _headers(repo, choice, label)
 
 
+def _open_pipeline(repo: Repo, purpose: str, label: str, part: str) -> Checkpoint:
+    """The models of a pipeline together, by their headers, or one of them: then its weights where they are wanted."""
+    index = _document(repo, PIPELINE, limits.CONFIG_BYTES)
+    check_config(index, PIPELINE)
+
+    def open_member(folder: str) -> Checkpoint:
+        choice = _choose(repo, None, f"{folder}/")
+        if purpose == "weights" and part:
+            return open_directory(_download(repo, choice, f"{folder}/") / folder, label)
+        return _headers(repo, choice, label, f"{folder}/")
+
+    return pipeline.open_members(index, label, part, open_member)
+
+
 def _holds(snapshot: Path, repo: Repo, choice: Choice) -> bool:
     """Whether the snapshot is what the hub has now."""
     return snapshot.name == repo.commit and choose(os.listdir(snapshot), "") == choice
 
 
-def _open_cached(snapshot: Path, name: str, revision: str | None, file: str | None) -> Checkpoint | None:
+def _open_cached(
+    snapshot: Path, name: str, revision: str | None, file: str | None, part: str
+) -> Checkpoint | None:
     """The checkpoint in the cache; None where its weights are not there, or not all of them."""
     try:
-        return _open_snapshot(snapshot, _label(directory_name(snapshot), revision, file), file)
+        return _open_snapshot(snapshot, _label(directory_name(snapshot), revision, file), file, part)
     except SourceError:  # the cache may hold a part, such as the config alone
         return None
     except FormatError as error:
@@ -132,12 +159,14 @@ def _open_cached(snapshot: Path, name: str, revision: str | None, file: str | No
         raise FormatError(f"{name}: {error}; {remedy}") from error
 
 
-def _is_surely_whole(snapshot: Path) -> bool:
+def _is_surely_whole(snapshot: Path, cached: Checkpoint) -> bool:
     """Whether the names of the files show that none is missing.
 
     One file by another name than the usual may be one of several, and arrays are as many as there are.
     """
-    choice = choose(os.listdir(snapshot), "")
+    if cached.parts:
+        return False
+    choice = choose(os.listdir(snapshot / cached.part), "")
     return choice.listing is not None or choice.files[0] in WHOLE or bool(sharded.numbered(choice.files))
 
 
@@ -146,9 +175,11 @@ def _label(name: str, revision: str | None, file: str | None) -> str:
     return name + (f"@{revision}" if revision else "") + (f":{file}" if file else "")
 
 
-def _open_snapshot(snapshot: Path, label: str, file: str | None) -> Checkpoint:
+def _open_snapshot(snapshot: Path, label: str, file: str | None, part: str = "") -> Checkpoint:
     if file is None:
-        checkpoint = open_directory(snapshot, label)
+        checkpoint = open_directory(snapshot, label, part=part)
+        if checkpoint.parts or checkpoint.part:  # what lies at the top belongs to the whole
+            return checkpoint
     else:
         checkpoint = open_file(snapshot / file)
         checkpoint.source = label
@@ -177,14 +208,18 @@ def _companions(snapshot: Path, name: str, label: str) -> Companions:
     return found
 
 
-def _choose(repo: Repo, file: str | None) -> Choice:
+def _choose(repo: Repo, file: str | None, folder: str = "") -> Choice:
+    """The files of the model in a folder of the repository, "" for its top, or the `file` of it."""
     if file is None:
         try:
-            return choose(repo.files, repo.name)
+            names = [name[len(folder) :] for name in repo.files if name.startswith(folder)]
+            found = choose(names, f"{repo.name}/{folder}".removesuffix("/"))
         except SourceError as error:
             if str(error).endswith(UNNAMED):
-                raise SourceError(f"{error}, as in {repo.name}:FILE") from None
+                raise SourceError(f"{error}, as in {repo.name}:{folder}FILE") from None
             raise
+        listing = None if found.listing is None else folder + found.listing
+        return Choice([folder + name for name in found.files], listing, found.note)
     if file not in repo.files:
         similar = [name for name in repo.files if name.endswith(os.path.splitext(file)[1])]
         hint = f"of that kind it has {listed(similar)}" if similar else "nor one of that kind"
@@ -297,10 +332,11 @@ def _describe(name: str, revision: str | None) -> Repo:
         ) from error
 
 
-def _download(repo: Repo, choice: Choice) -> Path:
-    """The folder of the cache that has the files of `choice`, those they name, and the config."""
+def _download(repo: Repo, choice: Choice, folder: str = "") -> Path:
+    """The folder of the cache that has the files of `choice`, those they name, and the config beside them."""
     download = Download(repo.name, repo.commit, repo.revision)
-    small = [CONFIG] if CONFIG in repo.files else []
+    wanted = [folder + CONFIG, *([PIPELINE] if folder else []), *_adapter_config(choice)]
+    small = [name for name in wanted if name in repo.files]
     if choice.listing is not None:
         small.append(choice.listing)
     download.fetch(small)
@@ -341,14 +377,23 @@ def _folder(file: str) -> str:
     return file[: file.rfind("/") + 1]
 
 
-def _headers(repo: Repo, choice: Choice, label: str) -> Checkpoint:
+def _adapter_config(choice: Choice) -> list[str]:
+    """The name of the settings that belong to the weights of an adapter."""
+    return [
+        _folder(file) + ADAPTER
+        for file in choice.files
+        if file[len(_folder(file)) :].startswith(ADAPTER_STEM)
+    ]
+
+
+def _headers(repo: Repo, choice: Choice, label: str, folder: str = "") -> Checkpoint:
     """The checkpoint without its weights: the config, and the first bytes of each weight file.
 
     Nothing of it is written: the cache holds what was downloaded, and may be one that cannot be written.
     """
     config = None
-    if CONFIG in repo.files:
-        config = _document(repo, CONFIG, limits.CONFIG_BYTES)
+    if folder + CONFIG in repo.files:
+        config = _document(repo, folder + CONFIG, limits.CONFIG_BYTES)
         check_config(config, CONFIG)
     parts: dict[str, list[str]] = {file: [] for file in choice.files}
     if choice.listing is not None:
@@ -360,7 +405,16 @@ def _headers(repo: Repo, choice: Choice, label: str) -> Checkpoint:
             sharded.check_against_index(shard, keys, choice.listing)
     for shard in shards:
         _beside(repo, shard, shard.name)
-    return joined(shards, label, config, [choice.note] if choice.note else [])
+    checkpoint = joined(shards, label, config, [choice.note] if choice.note else [])
+    for name in _adapter_config(choice):
+        if name in repo.files:
+            checkpoint.adapter = _document(repo, name, limits.CONFIG_BYTES)
+            check_config(checkpoint.adapter, name)
+    if len(shards) == 1 and choice.listing is None:
+        place = _folder(shards[0].name)
+        beside = [name[len(place) :] for name in repo.files if _folder(name) == place]
+        say_which_shard(checkpoint, shards[0].name[len(place) :], beside)
+    return checkpoint
 
 
 def _address(repo: Repo, file: str) -> tuple[str, dict[str, str]]:

@@ -61,6 +61,7 @@ def _enter(shard: Shard, file: BinaryIO, record: zipfile.ZipInfo, key: str) -> b
         npy.place(shard, key, header, at)
     else:
         shard.decoded[key] = _inflated(record, at, header, key, shard.name)
+        shard.packed[key] = shard.tensors[key].dtype, record.compress_size
     return True
 
 

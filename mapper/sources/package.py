@@ -10,27 +10,34 @@ from pathlib import Path
 from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import MissingSourceError, SourceError, listed, shorten
+from mapper.sources import sharded
 from mapper.sources.companions import STEP_FOLDERS
-from mapper.sources.directory import INDEX_SUFFIX, TORCH_SUFFIXES, open_directory
+from mapper.sources.directory import INDEX_SUFFIX, TORCH_SUFFIXES, open_directory, open_file
 from mapper.sources.files import LATER_SUFFIXES
 
 PREFIX = "package:"
 WEIGHTS = (".safetensors", *TORCH_SUFFIXES, INDEX_SUFFIX, ".npz", ".gguf", ".onnx", ".msgpack")
 
 
-def open_package(name: str) -> Checkpoint:
-    """The checkpoint in the package `name`, or in a folder of it: `package.folder`, `package/folder`."""
+def open_package(name: str, follow_links: bool = False) -> Checkpoint:
+    """The checkpoint in the package `name`, or in a folder of it: `package.folder`, `package/folder`.
+
+    `name:FILE` is one weight file, of the package's folder of that name or of the only one with models.
+    """
+    name, colon, file = name.partition(":")
     words = name.replace("/", ".").split(".")
     if not all(word.replace("-", "_").isidentifier() for word in words):
         raise MissingSourceError(
-            f"{PREFIX}{shorten(name)[1:-1]}: not the name of a package; expected package:NAME or "
-            "package:NAME.FOLDER"
+            f"{PREFIX}{shorten(name)[1:-1]}: not the name of a package; expected package:NAME, "
+            "package:NAME.FOLDER or package:NAME:FILE"
         )
     roots = _roots(words)
     if not roots:
         remedy = f"install it with `pip install {words[0].replace('_', '-')}`"
         raise MissingSourceError(f"{PREFIX}{name}: no installed package has this name; {remedy}")
     found = [folder for root in roots for folder in _model_folders(root)]
+    if colon:
+        return _open_file(name, file, [*roots, *found], follow_links)
     if not found:
         raise MissingSourceError(
             f"{PREFIX}{name}: the package has no folder with weights ({', '.join(WEIGHTS[:4])})"
@@ -41,7 +48,35 @@ def open_package(name: str) -> Checkpoint:
         raise SourceError(
             f"{PREFIX}{name}: the package has {len(complete)} models; name one: {listed(choices)}"
         )
-    return open_directory(complete[0], PREFIX + name)
+    return open_directory(complete[0], PREFIX + name, follow_links)
+
+
+def _open_file(name: str, file: str, folders: list[Path], follow_links: bool) -> Checkpoint:
+    """The checkpoint in one file of a package, by its path below one of these folders."""
+    source = f"{PREFIX}{name}:{file}"
+    places = [folder for folder in folders if sharded.is_inside(file) and (folder / file).is_file()]
+    places = list(dict.fromkeys(places))
+    if not places:
+        there = [_shown(entry, folders[0]) for folder in folders[1:] for entry in _weight_files(folder)]
+        hint = f"it has {listed(list(dict.fromkeys(there)))}" if there else "nor any other file of weights"
+        raise MissingSourceError(f"{PREFIX}{name}: the package has no file {shorten(file)}; {hint}")
+    if len(places) > 1:
+        choices = [_shown(folder / file, folders[0]) for folder in places]
+        raise SourceError(
+            f"{source}: the package has {len(places)} files of this name; name one: {listed(choices)}"
+        )
+    sharded.refuse_escape(os.fspath(places[0]), file, source, follow_links)
+    checkpoint = open_file(places[0] / file, follow_links)
+    checkpoint.source = source
+    return checkpoint
+
+
+def _weight_files(folder: Path) -> Iterator[Path]:
+    return (folder / name for name in sorted(os.listdir(folder)) if name.endswith(WEIGHTS))
+
+
+def _shown(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
 def _roots(words: list[str]) -> list[Path]:

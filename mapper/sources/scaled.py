@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
 from mapper.errors import FormatError, listed, shorten
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def unscaled(checkpoint: Checkpoint) -> Checkpoint:
     config = checkpoint.config
     if config is not None and not any(info.dtype in SMALL for info in tensors.values()):
         config = {key: value for key, value in config.items() if key != QUANTISATION}
-    plain = replace(checkpoint, tensors=tensors, notes=notes, config=config)
+    packed = {**checkpoint.packed, **{name: _stored(checkpoint, part) for name, part in found.items()}}
+    plain = replace(checkpoint, tensors=tensors, notes=notes, config=config, packed=packed)
     if checkpoint.read is not None:
         plain.read = lambda names: _read(checkpoint, found, dtype, names)
     return plain
@@ -67,6 +68,13 @@ def _scaled(checkpoint: Checkpoint) -> Iterable[Scaled]:
         scale = next((name + word for word in SCALES if name + word in checkpoint.tensors), None)
         if scale is not None:
             yield Scaled(name, scale, _block(checkpoint, name, scale))
+
+
+def _stored(checkpoint: Checkpoint, part: Scaled) -> tuple[str, int]:
+    """The type of a weight in the file, and its bytes with those of its scale."""
+    weight, scale = checkpoint.tensors[part.weight], checkpoint.tensors[part.scale]
+    sizes = (info.size * DTYPE_BYTES[info.dtype] for info in (weight, scale))
+    return weight.dtype, int(sum(sizes))
 
 
 def _block(checkpoint: Checkpoint, name: str, scale: str) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mapper import limits
 from mapper.errors import FormatError, MissingSourceError, listed, shorten
@@ -47,7 +47,9 @@ def read_index(path: str | Path) -> dict[str, list[str]]:
     return shard_names(read_document(path, limits.HEADER_BYTES), base_name(path))
 
 
-def open_index(path: str | Path, open_shard: Callable[[str], Shard]) -> list[Shard]:
+def open_index(
+    path: str | Path, open_shard: Callable[[str], Shard], follow_links: bool = False
+) -> list[Shard]:
     """The shards that the index at `path` lists, each checked against it."""
     name = base_name(path)
     directory = os.path.dirname(os.path.abspath(path))
@@ -60,7 +62,7 @@ def open_index(path: str | Path, open_shard: Callable[[str], Shard]) -> list[Sha
         )
     shards = []
     for file, keys in files.items():
-        refuse_escape(directory, file, name)
+        refuse_escape(directory, file, name, follow_links)
         shard = open_shard(os.path.join(directory, file))
         check_against_index(shard, keys, name)
         shards.append(shard)
@@ -82,15 +84,20 @@ def check_against_index(shard: Shard, keys: list[str], index: str) -> None:
         shard.notes.append(f"{shard.name} has {extra} tensors that {index} does not list: {listed(extras)}")
 
 
-def refuse_outside(directory: str, file: str, source: str) -> None:
+def refuse_outside(directory: str, file: str, source: str, follow_links: bool = False) -> None:
     """Raise FormatError unless `file` names something below `directory`, and is no link out of it."""
     if not is_inside(file):
         raise FormatError(f"{source}: {shorten(file)} is no file beside it")
-    refuse_escape(directory, file, source)
+    refuse_escape(directory, file, source, follow_links)
 
 
-def refuse_escape(directory: str, file: str, index: str) -> None:
-    """Raise FormatError if `file` links out of `directory`; the links of a hub cache to its blobs do not."""
+def refuse_escape(directory: str, file: str, index: str, follow_links: bool = False) -> None:
+    """Raise FormatError if `file` links out of `directory`; the links of a hub cache to its blobs do not.
+
+    With `follow_links` the user has said that the links in this folder are theirs: nothing is refused.
+    """
+    if follow_links:
+        return
     real = os.path.realpath(os.path.join(directory, file))
     allowed = [os.path.realpath(directory)]
     for parent in Path(allowed[0]).parents:
@@ -99,8 +106,38 @@ def refuse_escape(directory: str, file: str, index: str) -> None:
             break
     if not any(os.path.commonpath([real, place]) == place for place in allowed):
         raise FormatError(
-            f"{index}: {shorten(file)} is a link out of its directory; put the file itself there"
+            f"{index}: {shorten(file)} is a link out of its directory; put the file itself there, or, if the links "
+            "are yours, say --follow-links (follow_links=True)"
         )
+
+
+def position(name: str) -> tuple[int, list[str]] | None:
+    """Which of several shards a file of this name is, counted from 1, and the names of all of them in order."""
+    found = _counted(name)
+    if found is None or not 0 < int(found.number) <= int(found.last) <= limits.SHARDS:
+        return None
+    return int(found.number), [found.part(at) for at in range(1, int(found.last) + 1)]
+
+
+class _Counted(NamedTuple):
+    """The pieces of `x-00001-of-0000N.suffix`."""
+
+    prefix: str
+    number: str
+    last: str
+    suffix: str
+
+    def part(self, number: int) -> str:
+        return f"{self.prefix}-{number:0{len(self.number)}}-of-{self.last}{self.suffix}"
+
+
+def _counted(name: str) -> _Counted | None:
+    stem, suffix = os.path.splitext(name)
+    head, dash, last = stem.rpartition("-of-")
+    prefix, _, number = head.rpartition("-")
+    if not dash or not (number.isdecimal() and last.isdecimal() and len(number) < 10 and len(last) < 10):
+        return None
+    return _Counted(prefix, number, last, suffix)
 
 
 def numbered(names: list[str]) -> list[str] | None:
@@ -109,22 +146,20 @@ def numbered(names: list[str]) -> list[str] | None:
     Raises MissingSourceError if they are parts of one but some are missing.
     """
     parts: dict[int, str] = {}
-    kinds = set()
+    kinds: dict[tuple[str, str, int, str], _Counted] = {}
     for name in names:
-        stem, suffix = os.path.splitext(name)
-        head, dash, last = stem.rpartition("-of-")
-        prefix, _, number = head.rpartition("-")
-        if not dash or not (number.isdecimal() and last.isdecimal() and len(number) < 10 and len(last) < 10):
+        found = _counted(name)
+        if found is None:
             return None
-        kinds.add((prefix, suffix, len(number), last))
-        parts[int(number)] = name
+        kinds[found.prefix, found.suffix, len(found.number), found.last] = found
+        parts[int(found.number)] = name
     if len(kinds) != 1 or len(parts) != len(names):
         return None
-    prefix, suffix, width, last = kinds.pop()
-    wanted = range(1, int(last) + 1)
+    (one,) = kinds.values()
+    wanted = range(1, int(one.last) + 1)
     if not 0 < len(wanted) <= limits.SHARDS or not parts.keys() <= set(wanted):
         return None
-    absent = [f"{prefix}-{number:0{width}}-of-{last}{suffix}" for number in wanted if number not in parts]
+    absent = [one.part(number) for number in wanted if number not in parts]
     if absent:
         raise MissingSourceError(
             f"{len(absent)} of {len(wanted)} shards are missing: {listed(absent)}; download them again"

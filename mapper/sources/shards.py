@@ -44,6 +44,7 @@ class Shard:
     tables: tuple[str, ...] = ()  # as in a Checkpoint
     model: str = ""  # what a training file calls the model that is read, where it holds several
     others: dict[str, Shard] = field(default_factory=dict)  # and the others, by what it calls them
+    packed: dict[str, tuple[str, int]] = field(default_factory=dict)  # as in a Checkpoint
 
     def opened(self, path: str, stamp: tuple[int, ...]) -> Shard:
         """The table of a local file, with where it is."""
@@ -147,6 +148,7 @@ def joined(
     }
     if len(shards) == 1:
         checkpoint.tables, checkpoint.others = shards[0].tables, _others(shards[0], source, config)
+    checkpoint.packed = {name: packed for shard in shards for name, packed in shard.packed.items()}
     paths = [shard.path for shard in shards if shard.path is not None]
     if len(paths) == len(shards):
         checkpoint.weights = paths

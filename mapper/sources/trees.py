@@ -85,6 +85,8 @@ def _move(shard: Shard, key: str, new: str, info: TensorInfo, channels_last: boo
         shard.strides[new] = strides
     if decode is not None:
         shard.decoded[new] = decode
+    if key in shard.packed:
+        shard.packed[new] = shard.packed.pop(key)
     shard.tensors[new] = info
     if not channels_last or len(shape) < 2:
         return

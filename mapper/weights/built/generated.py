@@ -82,4 +82,6 @@ def _checkpoint(model: nn.Module, told: Told) -> Checkpoint:
     for dtype, places in told.types.items():
         for key in {key for place in places for key in expand(place)} & tensors.keys():
             tensors[key] = tensors[key]._replace(dtype=dtype)
-    return replace(checkpoint, config=told.origin.config, notes=list(told.notes), read=None)
+    return replace(
+        checkpoint, config=told.origin.config, notes=list(told.notes), prefix=told.prefix, read=None
+    )

@@ -93,17 +93,18 @@ class Diff:
         return f"Diff({self.a!r}, {self.b!r}, common={self.common}, {counts})"
 
 
-def diff(a: Any, b: Any, *, values: bool = False) -> Diff:
+def diff(a: Any, b: Any, *, values: bool = False, follow_links: bool = False) -> Diff:
     """Compare two checkpoints, models or trees, by path: names, shapes and dtypes, and with `values` every number.
 
     Each side is any source of the tool, a module, or a tree of arrays. A tensor that one side ties to another of its
     tensors is not missed where the other side stores the tie once. Raises what opening the sides raises; with
-    `values` also SourceError for a side without weights.
+    `values` also SourceError for a side without weights. `follow_links` allows links out of a checkpoint's folder.
 
         mapper.diff("old.safetensors", model).only_a
     """
     with collection_paused():  # a hundred thousand entries, all of them kept
-        return _compared(open_side(a, values), open_side(b, values), values)
+        left, right = (open_side(source, values, follow_links) for source in (a, b))
+        return _compared(left, right, values)
 
 
 def _compared(left: Side, right: Side, values: bool) -> Diff:

@@ -86,18 +86,23 @@ class Side:
             return None
 
 
-def open_side(source: Any, values: bool) -> Side:
+def open_side(source: Any, values: bool, follow_links: bool = False) -> Side:
     """The side that `source` is, with a way to its weights where `values` are wanted."""
-    side = _opened(source, values)
+    side = _opened(source, values, follow_links)
     if values and side.checkpoint.read is None:
         raise SourceError(f"{side.checkpoint.source} is a manifest without weights; compare headers alone")
     return side
 
 
-def _opened(source: Any, values: bool) -> Side:
+def _opened(source: Any, values: bool, follow_links: bool) -> Side:
     if isinstance(source, (str, os.PathLike)):
         name = source if isinstance(source, str) else Path(source)
-        checkpoint = open_source(name, purpose="weights" if values else "headers", catalogue=not values)
+        checkpoint = open_source(
+            name,
+            purpose="weights" if values else "headers",
+            catalogue=not values,
+            follow_links=follow_links,
+        )
         document = checkpoint.document or {}
         return Side(str(name), checkpoint, document.get("tied", {}), lambda: _saved(document))
     if isinstance(source, Mapping) and _is_manifest(source):

@@ -93,6 +93,7 @@ def convert(
     shard_size: int | str | None = None,
     overwrite: bool = False,
     revision: str | None = None,
+    follow_links: bool = False,
 ) -> Conversion:
     """Write the tensors of any source to `out`: a .safetensors or .npz file, or a folder with model.safetensors and config.json.
 
@@ -108,7 +109,7 @@ def convert(
     suffix = _suffix(place)
     largest, word = _shard_bytes(shard_size, place, suffix), None if dtype is None else dtype_word(dtype)
     check_place(place, None if suffix else (), overwrite=overwrite)
-    checkpoint, notes = _opened(source, revision)
+    checkpoint, notes = _opened(source, revision, follow_links)
     tensors = _cast(checkpoint.tensors, word)
     check = check_array if suffix == NPZ else _check_named
     for name, info in tensors.items():
@@ -165,9 +166,9 @@ def _shard_bytes(given: int | str | None, place: str, suffix: str) -> int | None
     return size
 
 
-def _opened(source: Any, revision: str | None) -> tuple[Checkpoint, list[str]]:
+def _opened(source: Any, revision: str | None, follow_links: bool) -> tuple[Checkpoint, list[str]]:
     """The source with all its names, and notes on what stays behind."""
-    checkpoint = open_source(source, purpose="weights", revision=revision)
+    checkpoint = open_source(source, purpose="weights", revision=revision, follow_links=follow_links)
     if checkpoint.read is None:
         raise SourceError(
             f"{checkpoint.source} is a manifest without weights; name a checkpoint that has them"

@@ -104,13 +104,13 @@ class Source:
         return moved
 
 
-def read_source(source: Any) -> Source:
+def read_source(source: Any, follow_links: bool = False) -> Source:
     """The table of a module, a container, or a checkpoint by path, `package:NAME` or hub id.
 
     Each leaf is taken once. Raises TypeError for other objects, StructureError where a path is a leaf and a branch.
     """
     if isinstance(source, (str, os.PathLike, Checkpoint)):
-        return _from_checkpoint(source)
+        return _from_checkpoint(source, follow_links)
     if not isinstance(source, nn.Module) and not is_container(source):
         raise TypeError(
             f"weights come from a module, a tree or a path, not from a {type(source).__name__}{_instead(source)}"
@@ -256,12 +256,16 @@ def _check_branches(table: Source) -> None:
             raise StructureError(f"{shorten(path)} is both a leaf and a branch of the source", path)
 
 
-def _from_checkpoint(source: Any) -> Source:
+def _from_checkpoint(source: Any, follow_links: bool) -> Source:
     """The table of a checkpoint's header. Nothing is read yet."""
     from mapper.sources import open_source
     from mapper.sources.storage import torch_dtype
 
-    checkpoint = source if isinstance(source, Checkpoint) else open_source(source, purpose="weights")
+    checkpoint = (
+        source
+        if isinstance(source, Checkpoint)
+        else open_source(source, purpose="weights", follow_links=follow_links)
+    )
     if checkpoint.foreign:
         raise FormatError(
             f"{checkpoint.source}: holds objects of other classes, {listed(checkpoint.foreign)}, which only code could "

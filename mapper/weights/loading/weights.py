@@ -43,6 +43,7 @@ def load_weights(
     rename: Mapping[str, str] | Callable[[str], str] | None = None,
     filter: Callable[[str, Any], bool] | None = None,
     by: str = "name",
+    follow_links: bool = False,
 ) -> LoadReport:
     """Put the weights of `src` into `model`: all that was asked for, or nothing at all.
 
@@ -51,7 +52,7 @@ def load_weights(
     that raise StructureError: True is all of "missing", "unexpected" and "mismatched"; with False what fits is
     written. `casting` has NumPy's meaning; `assign` takes the source's tensors instead of copying them; `device` is
     for parameters on meta. `prefix`, then `rename` change the source's paths; `filter(path, node)` leaves subtrees out
-    on both sides; `by="order"` pairs modules by position.
+    on both sides; `by="order"` pairs modules by position. `follow_links` allows links out of a checkpoint's folder.
 
         mapper.load_weights(model, "encoder.safetensors", prefix="bert.")
     """
@@ -61,7 +62,7 @@ def load_weights(
     states = states_of(model)
     if src is None:
         return _nothing(states)
-    given = read_source(src)
+    given = read_source(src, follow_links)
     source = _prepared(given, states, prefix, rename, by)
     plan = Matcher(states, source, casting, assign).run(_kept(states, source, filter))
     _check(plan.report, states, source, fatal, "" if source.leaves or not prefix else _unbegun(prefix, given))

@@ -1,0 +1,31 @@
+"""Several models of one source: a short block for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mapper.architecture import Architecture
+from mapper.report.style import Paint
+from mapper.report.text import stored, what_it_is
+from mapper.report.words import printable
+
+_WIDTH = 20  # of the column of names; a longer one pushes its own line only
+
+
+def part_lines(architecture: Architecture, paint: Paint) -> Iterator[str]:
+    """What each model is, and how large; then how to have one of them by itself."""
+    width = min(max(map(len, architecture.parts)), _WIDTH)
+    for name, part in architecture.parts.items():
+        shown = f"{printable(name, _WIDTH):{width}}"
+        yield f"{paint('name', shown)}  {what_it_is(part, paint)}{_class(part)}"
+        yield f"{'':{width}}  {stored(part.checkpoint)}, {part.checkpoint.container}"
+        if part.refusal:
+            yield f"{'':{width}}  {printable(part.refusal, limit=400)}"
+    yield f"one by itself: SRC#{printable(next(iter(architecture.parts)))}, in every command"
+
+
+def _class(part: Architecture) -> str:
+    """The class that the source says it is of."""
+    config = part.checkpoint.config or {}
+    named = part.checkpoint.class_name or config.get("_class_name")
+    return f" ({printable(named)})" if isinstance(named, str) and named else ""

@@ -1,0 +1,118 @@
+"""Addresses of the hub's pages, and names that were nearly right."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from mapper.errors import SourceError, shorten
+from mapper.sources.cache import MAIN, PREFIX, cache_folder
+from mapper.sources.files import SHOWN
+from mapper.sources.reach import endpoint
+
+HUB = "https://huggingface.co"
+HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")  # of the public hub
+FILE_PAGES = ("blob", "resolve", "raw", "edit")  # /owner/name/blob/REVISION/FILE
+FOLDER_PAGE = "tree"  # /owner/name/tree/REVISION[/FOLDER]
+# First words of addresses below which no models are.
+OTHERS = {
+    "datasets": "a data set", "spaces": "a space", "docs": "documentation", "papers": "a paper", "collections": "a collection",
+    "blog": "an article", "organizations": "an organisation", "models": "a list of models", "api": "the hub's interface",
+}  # fmt: skip
+NEAR = 0.75  # how alike a name must be to be offered; 1 is the same
+WORSE = 0.08  # how much less alike than the best the others offered may be
+
+
+class Page(NamedTuple):
+    """What the address of a page stands for: an id with `@revision` and `:FILE`, and the folder that is shown."""
+
+    name: str
+    folder: str = ""
+
+
+def page_of(text: str) -> Page:
+    """The model that a page of the hub is about. Raises SourceError for any other address."""
+    words = _words(text)
+    if not words or words[0] in OTHERS:
+        kind = OTHERS[words[0]] if words else "the hub itself"
+        raise SourceError(
+            f"{_shown(text)}: the address of {kind}, not of a model; give that of a model's page"
+        )
+    single = len(words) == 1 or words[1] in (*FILE_PAGES, FOLDER_PAGE)  # old models have no owner
+    name, rest = "/".join(words[: 1 if single else 2]), words[1 if single else 2 :]
+    if not rest:
+        return Page(name)
+    kind, *below = rest
+    if kind not in (*FILE_PAGES, FOLDER_PAGE) or not below:  # discussions, commits: pages about the model
+        return Page(name)
+    revision, path = below[0], "/".join(below[1:])
+    name += f"@{revision}" if revision != MAIN else ""
+    if kind == FOLDER_PAGE:
+        return Page(name, path)
+    return Page(f"{name}:{path}" if path else name)
+
+
+def _words(text: str) -> list[str]:
+    """The parts of the path of an address below the hub's own."""
+    try:
+        url, own = urlsplit(text), urlsplit(endpoint())
+        hosts = (*HOSTS, own.netloc.lower())
+        is_hub = url.netloc.lower() in hosts
+    except ValueError:
+        is_hub = False
+    if not is_hub:
+        raise SourceError(
+            f"{_shown(text)}: not an address of the hub ({endpoint()}); download the file and give its path, or set "
+            "HF_ENDPOINT if it is a mirror"
+        )
+    path = url.path
+    if own.netloc.lower() == url.netloc.lower():
+        path = path.removeprefix(own.path)
+    return [unquote(word) for word in path.split("/") if word]
+
+
+def _shown(text: str) -> str:
+    return shorten(text, SHOWN)[1:-1]
+
+
+def neighbours(name: str) -> str:
+    """What a name that nothing is found under may have been meant for, as the end of a sentence; "" for nothing near."""
+    from mapper.catalogue import names
+
+    near = _near(name, [*names(), *_cached()])
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """At most three of the known ids, the most alike first: by the whole id, or by its last part alone."""
+    wanted = name.lower()
+    by_text: dict[str, list[str]] = {}
+    for repo in dict.fromkeys(known):
+        text = repo.lower() if "/" in wanted else repo.lower().rpartition("/")[2]
+        by_text.setdefault(text, []).append(repo)
+    if wanted in by_text and "/" in wanted:  # the name is right: something else is wrong
+        return []
+    found = get_close_matches(wanted, by_text, n=3, cutoff=NEAR)
+    if found:
+        least = _alike(wanted, found[0]) - WORSE
+        found = [text for text in found if _alike(wanted, text) >= least]
+    if "/" in wanted and not found:  # right but for its owner
+        last = wanted.rpartition("/")[2]
+        found = [text for text in by_text if text.rpartition("/")[2] == last]
+    return [repo for text in found for repo in by_text[text]][:3]
+
+
+def _alike(one: str, other: str) -> float:
+    return SequenceMatcher(None, other, one).ratio()
+
+
+def _cached() -> list[str]:
+    """The ids of the models in the hub's cache."""
+    try:
+        entries = os.listdir(cache_folder())
+    except OSError:
+        return []
+    return [entry.removeprefix(PREFIX).replace("--", "/") for entry in entries if entry.startswith(PREFIX)]
