@@ -62,11 +62,11 @@ def read_parts(
 ) -> Architecture:
     """Several models, each with its own reading; one that contradicts itself is there too, and says how."""
     from mapper.architecture import Architecture, Block, Place
-    from mapper.sources.parts import outside
+    from mapper.sources.parts import count, outside
 
     root = Block("other", "root", Place(()))
     whole = Architecture(checkpoint, [], root, reading="", rules=rulebook.digest, rulebook=rulebook)
-    whole.what = f"{len(parts)} models"
+    whole.what = count(parts)
     whole.parts = {name: _part(part, rulebook, families) for name, part in parts.items()}
     whole.notes = [note] if (note := outside(checkpoint, parts)) else []
     return whole

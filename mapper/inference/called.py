@@ -22,7 +22,9 @@ def called(tensors: Mapping[str, TensorInfo], rulebook: Rulebook) -> str:
 def called_by(tree: Node, rulebook: Rulebook) -> str:
     """The same for the tree of the names. They are looked for at its top: what a part is, the whole need not be."""
     tops = [tree]
-    while tops[-1].info is None and len(tops[-1].children) == 1:  # below `module.`, or `model.diffusion_model.`
+    while (
+        tops[-1].info is None and len(tops[-1].children) == 1
+    ):  # below `module.`, or `model.diffusion_model.`
         tops += tops[-1].children.values()
     rules = rulebook.composites.called
     return next((rule.what for rule in rules if any(_fits(rule, top) for top in tops)), "")

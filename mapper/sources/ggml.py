@@ -62,10 +62,15 @@ class Stored(NamedTuple):
 def lacking(kinds: Iterable[str]) -> str:
     """What is to be installed before tensors of these types can be read; "" where nothing is."""
     blocks = {kind.name for kind in TYPES.values() if not kind.dtype}.intersection(kinds)
-    if not blocks or importlib.util.find_spec("gguf") is not None:
+    if not blocks or is_installed():
         return ""
     kept = ", ".join(sorted(blocks))
     return f"the weights cannot be read here: the package gguf, which unpacks {kept}, is not installed; pip install '{PACKAGE}'"
+
+
+def is_installed() -> bool:
+    """Whether the package that dequantises is there; it is not imported."""
+    return importlib.util.find_spec("gguf") is not None
 
 
 def type_of(number: int, key: str, name: str) -> Type:

@@ -51,9 +51,14 @@ def refuse_whole(checkpoint: Checkpoint, parts: Mapping[str, Checkpoint], rulebo
     """Raise SourceError for several models where one is needed."""
     first = next(iter(parts))
     raise SourceError(
-        f"{checkpoint.source}: {len(parts)} models, {words_for(parts, rulebook)}; name one, as in "
+        f"{checkpoint.source}: {count(parts)}, {words_for(parts, rulebook)}; name one, as in "
         f"{checkpoint.source}{MARK}{first}"
     )
+
+
+def count(parts: Mapping[str, Checkpoint]) -> str:
+    """`3 models`."""
+    return f"{len(parts)} model{'s' if len(parts) > 1 else ''}"
 
 
 def words_for(parts: Mapping[str, Checkpoint], rulebook: Rulebook) -> str:
@@ -173,4 +178,5 @@ def outside(checkpoint: Checkpoint, parts: Mapping[str, Checkpoint]) -> str:
     if not all(beginnings):  # folders: each is a part or has no weights
         return ""
     others = [name for name in checkpoint.tensors if not name.startswith(beginnings)]
-    return f"{len(others)} tensors are in none of its parts: {listed(others, 3)}" if others else ""
+    noun = "tensor" if len(others) == 1 else "tensors"
+    return f"{len(others)} {noun} in none of its parts: {listed(others, 3)}" if others else ""
