@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -108,11 +109,10 @@ class Checkpoint:
 
     def stored(self) -> dict[str, tuple[int, int]]:
         """Elements and bytes of each type as the file has it, the type of most elements first."""
-        found: dict[str, tuple[float, float]] = {}
+        found: dict[str, tuple[int, int]] = {}
         for name, info in self.tensors.items():
-            given = info.dtype, info.size * DTYPE_BYTES.get(info.dtype, 0)
+            given = info.dtype, math.ceil(info.size * DTYPE_BYTES.get(info.dtype, 0))
             dtype, size = self.packed.get(name, given)
             elements, taken = found.get(dtype, (0, 0))
             found[dtype] = elements + info.size, taken + size
-        ordered = sorted(found.items(), key=lambda item: -item[1][0])
-        return {dtype: (int(elements), int(taken)) for dtype, (elements, taken) in ordered}
+        return dict(sorted(found.items(), key=lambda item: -item[1][0]))

@@ -15,7 +15,7 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place, Question
-from mapper.checkpoint import DTYPE_BYTES, TensorInfo
+from mapper.checkpoint import TensorInfo
 
 
 def as_json(architecture: Architecture) -> str:
@@ -29,7 +29,7 @@ def as_json(architecture: Architecture) -> str:
         "what": architecture.what or None,
         "tensors": len(checkpoint.tensors),
         "parameters": checkpoint.parameters,
-        "bytes": sum(map(_bytes, checkpoint.tensors.values())),
+        "bytes": sum(size for _, size in checkpoint.stored().values()),
         "dtypes": _dtypes(checkpoint.tensors.values()),
         "rules": architecture.rules,
         "inputs": architecture.inputs,
@@ -98,10 +98,6 @@ def _question(question: Question) -> dict[str, Any]:
 def _dtypes(tensors: Iterable[TensorInfo]) -> dict[str, int]:
     """How many tensors have each dtype, the most frequent first."""
     return dict(Counter(info.dtype for info in tensors).most_common())
-
-
-def _bytes(info: TensorInfo) -> int:
-    return math.ceil(info.size * DTYPE_BYTES.get(info.dtype, 0))
 
 
 def _leaves(leaves: list[Leaf]) -> Iterator[str]:

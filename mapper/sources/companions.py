@@ -72,9 +72,7 @@ def within(folder: str | os.PathLike[str], source: str, follow_links: bool = Fal
     return found
 
 
-def _why_not(
-    path: Path, folder: str | os.PathLike[str], name: str, source: str, follow_links: bool
-) -> str:
+def _why_not(path: Path, folder: str | os.PathLike[str], name: str, source: str, follow_links: bool) -> str:
     """Why a file is not copied; "" where it is."""
     try:
         refuse_escape(os.fspath(folder), name, source, follow_links)

@@ -146,7 +146,9 @@ def test_sizes_are_those_that_are_stored(tmp_path: Path) -> None:
     checkpoint = open_source(quantised(tmp_path / "x.gguf"), purpose="headers")
     blocks = 64 * 64 // 32 * 20
     assert checkpoint.stored() == {"Q4_1": (4096, blocks), "F32": (64, 256)}
-    assert "4,160 parameters (Q4_1, F32, 2.8 kB)" in str(mapper.inspect(tmp_path / "x.gguf"))
+    report = mapper.inspect(tmp_path / "x.gguf")
+    assert "4,160 parameters (Q4_1, F32, 2.8 kB)" in str(report)
+    assert json.loads(report.to_json())["bytes"] == blocks + 256
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros((1000, 100), np.float32))
     (size,) = open_source(tmp_path / "x.npz", purpose="headers").stored().values()
     assert size[0] == 100_000 and size[1] < 10_000
