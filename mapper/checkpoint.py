@@ -42,6 +42,11 @@ class TensorInfo(NamedTuple):
         return count
 
     @property
+    def bytes(self) -> int:
+        """Bytes of that many numbers of the dtype."""
+        return math.ceil(self.size * DTYPE_BYTES.get(self.dtype, 0))
+
+    @property
     def torch_shape(self) -> tuple[int, ...]:
         """The shape as torch holds it: two numbers of four bits are one element."""
         pairs = self.dtype == "F4" and self.shape
@@ -111,8 +116,7 @@ class Checkpoint:
         """Elements and bytes of each type as the file has it, the type of most elements first."""
         found: dict[str, tuple[int, int]] = {}
         for name, info in self.tensors.items():
-            given = info.dtype, math.ceil(info.size * DTYPE_BYTES.get(info.dtype, 0))
-            dtype, size = self.packed.get(name, given)
+            dtype, size = self.packed.get(name) or (info.dtype, info.bytes)
             elements, taken = found.get(dtype, (0, 0))
             found[dtype] = elements + info.size, taken + size
         return dict(sorted(found.items(), key=lambda item: -item[1][0]))

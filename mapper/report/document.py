@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, product
 from json.encoder import encode_basestring_ascii as quote
 from typing import Any
@@ -35,7 +35,7 @@ def as_json(architecture: Architecture) -> str:
         "inputs": architecture.inputs,
     }
     lists = {
-        "leaves": _leaves(architecture.leaves),
+        "leaves": _leaves(architecture.leaves, checkpoint.packed),
         "blocks": chain(_blocks(architecture.root), _norms(architecture.leaves)),
         "facts": (_dump(_fact(fact)) for fact in architecture.facts),
         "findings": map(_dump, [*architecture.findings, *architecture.missing]),
@@ -100,17 +100,23 @@ def _dtypes(tensors: Iterable[TensorInfo]) -> dict[str, int]:
     return dict(Counter(info.dtype for info in tensors).most_common())
 
 
-def _leaves(leaves: list[Leaf]) -> Iterator[str]:
+def _leaves(leaves: list[Leaf], packed: Mapping[str, tuple[str, int]]) -> Iterator[str]:
     for leaf in leaves:
         shapes = {name: list(info.shape) for name, info in leaf.tensors.items()}
         dtypes = {name: info.dtype for name, info in leaf.tensors.items()}
-        size = sum(map(_bytes, leaf.tensors.values()))
-        rest = (
-            f', "kind": {quote(leaf.kind)}, "tensors": {json.dumps(shapes)}, "dtypes": {json.dumps(dtypes)}, '
-            f'"bytes": {size}}}'
-        )
+        rest = f'"kind": {quote(leaf.kind)}, "tensors": {json.dumps(shapes)}, "dtypes": {json.dumps(dtypes)}'
+        size = sum(info.bytes for info in leaf.tensors.values())
         for path in leaf.place.expand():
-            yield f'{{"path": {quote(path)}{rest}'
+            size = _stored(leaf, path, packed) if packed else size
+            yield f'{{"path": {quote(path)}, {rest}, "bytes": {size}}}'
+
+
+def _stored(leaf: Leaf, path: str, packed: Mapping[str, tuple[str, int]]) -> int:
+    """Bytes of the tensors of one instance of a leaf, as they are stored."""
+    keys = {
+        f"{path}.{name}" if name and leaf.place else name or path: info for name, info in leaf.tensors.items()
+    }
+    return sum(packed[key][1] if key in packed else info.bytes for key, info in keys.items())
 
 
 def _blocks(block: Block, layer: Place | None = None) -> Iterator[str]:

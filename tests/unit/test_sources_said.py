@@ -148,7 +148,9 @@ def test_sizes_are_those_that_are_stored(tmp_path: Path) -> None:
     assert checkpoint.stored() == {"Q4_1": (4096, blocks), "F32": (64, 256)}
     report = mapper.inspect(tmp_path / "x.gguf")
     assert "4,160 parameters (Q4_1, F32, 2.8 kB)" in str(report)
-    assert json.loads(report.to_json())["bytes"] == blocks + 256
+    document = json.loads(report.to_json())
+    assert document["bytes"] == blocks + 256
+    assert sorted(leaf["bytes"] for leaf in document["leaves"]) == [256, blocks]
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros((1000, 100), np.float32))
     (size,) = open_source(tmp_path / "x.npz", purpose="headers").stored().values()
     assert size[0] == 100_000 and size[1] < 10_000
