@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 493a929abcc1.
+"""kyutai/mimi: written by mapper 0.1.0, rules 97edac18de72.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -570,4 +570,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b42572665286df25
+# sha256 of all above: 3fcef6b2868a473b

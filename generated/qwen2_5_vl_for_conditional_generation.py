@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 493a929abcc1.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 97edac18de72.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -637,4 +637,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112}, "vocab_size": 151936}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 9a93f91debc3c807
+# sha256 of all above: f8092cbe227a5b79

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 493a929abcc1.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 97edac18de72.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -527,4 +527,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_embedding_type": "sine"}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled", "about this
 # header: the transformers docstring names this repository, but the defaults differ in num_queries"]}
-# sha256 of all above: 637d5308890f77ee
+# sha256 of all above: 5eab779ba9abf5d3
