@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapper.errors import ArchitectureError, SourceError
+from mapper.errors import ArchitectureError, HintError, SourceError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,11 +29,14 @@ def describe(
     families: bool = True,
     follow_links: bool = False,
     several: bool = False,
+    adapter: Source | None = None,
+    merge: bool = False,
 ) -> Architecture:
     """The architecture of a source: the one way to it for every command.
 
     `purpose` is "headers" or "weights"; without weights the bundled catalogue may answer for the hub. A source of
     several models is refused unless `several`: then the architecture has its `parts`, and no blocks of its own.
+    `adapter` is a LoRA of the source, whose updates stand beside the weights, or are in them with `merge`.
     """
     from mapper.rulebook.rulebook import rulebook_of
     from mapper.sources import open_source
@@ -51,10 +54,28 @@ def describe(
     rulebook = rulebook_of(rules)
     parts = parts_of(checkpoint, rulebook)
     if not parts:
-        return _read(checkpoint, hints, rulebook, families)
+        architecture = _read(checkpoint, hints, rulebook, families)
+        if adapter is not None:
+            beside = open_source(adapter, purpose=purpose, follow_links=follow_links)
+            return _with_adapter(architecture, beside, merge)
+        if merge:
+            raise HintError("merge is for an adapter: name one, or leave merge out")
+        return architecture
     if not several or hints:
         refuse_whole(checkpoint, parts, rulebook)
     return read_parts(checkpoint, parts, rulebook, families)
+
+
+def _with_adapter(base: Architecture, adapter: Checkpoint, merge: bool) -> Architecture:
+    """The architecture of a base with a LoRA of it."""
+    from mapper._adapted import adapted, check_ties, task_of
+
+    joined = adapted(base, adapter, merge)
+    hints = {**task_of(adapter, base.checkpoint, joined), **base.origin.hints}
+    architecture = _read(joined, hints, base.rulebook, base.origin.families)
+    if merge:
+        check_ties(architecture, adapter)
+    return architecture
 
 
 def read_parts(
@@ -163,18 +184,30 @@ def generate(
     rules: Sequence[str | Path] = (),
     families: bool = True,
     follow_links: bool = False,
+    adapter: Source | None = None,
+    merge: bool = False,
 ) -> str:
     """The source of a checkpoint's model: one file of plain torch with a `load(path)` at its end.
 
     `cache` adds a key/value cache to decoders: the forward takes `past`, which `new_cache` of the model makes, and
-    `start`, how many positions are in it. Without `families` the vocabulary and the flows alone are read.
+    `start`, how many positions are in it. Without `families` the vocabulary and the flows alone are read. `adapter` is
+    a LoRA of the source: its modules are written, or none with `merge`.
 
         Path("model.py").write_text(mapper.generate("distilbert-base-uncased"))
     """
     from mapper.emission import emit
 
     return emit(
-        describe(source, hints, revision=revision, rules=rules, families=families, follow_links=follow_links),
+        describe(
+            source,
+            hints,
+            revision=revision,
+            rules=rules,
+            families=families,
+            follow_links=follow_links,
+            adapter=adapter,
+            merge=merge,
+        ),
         cache=cache,
         hidden_states=hidden_states,
     )

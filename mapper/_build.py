@@ -43,6 +43,8 @@ def build(
     rules: Sequence[str | Path] = (),
     families: bool = True,
     follow_links: bool = False,
+    adapter: Source | None = None,
+    merge: bool = False,
 ) -> nn.Module:
     """The model of a checkpoint with its weights, in eval mode.
 
@@ -50,8 +52,9 @@ def build(
     unless `dtype` or `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
     `load_state_dict(..., assign=True)`. `out` is where to save the model as `mapper.save` does, with the whole config
     and the files of the tokenizer and the like; a folder that is there is replaced with `overwrite` alone, and only
-    where mapper wrote all of it that would change. `cache`, `hidden_states` and `families` are options of `generate`,
-    `follow_links` is one of `inspect`. Raises MapperError for what the source causes.
+    where mapper wrote all of it that would change. `cache`, `hidden_states`, `families` and `adapter` are options of
+    `generate`; with `merge` an adapter's updates are added to the weights, and the model is one without. `follow_links`
+    is one of `inspect`. Raises MapperError for what the source causes.
 
         model = mapper.build("distilbert-base-uncased")
         out = model(input_ids=torch.tensor([[101, 7592, 102]]))
@@ -69,6 +72,8 @@ def build(
         rules=rules,
         families=families,
         follow_links=follow_links,
+        adapter=adapter,
+        merge=merge,
     )
     if out is not None:
         check_weights(architecture)

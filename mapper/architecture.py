@@ -157,6 +157,13 @@ class Leaf:
         int, ...
     ] = ()  # positions in `place` of numbers that are names, as in `layer.0.convolution`: no lists
 
+    @property
+    def is_transposed(self) -> bool:
+        """Whether a map's weight is [in, out]: a family says so, or the bias has the length of the second extent alone."""
+        shape = self.tensors["weight"].shape if "weight" in self.tensors else ()
+        bias = self.tensors.get("bias")
+        return self.form == "transposed" or (bias is not None and bias.shape == shape[1:] != shape[:1])
+
     def keys(self) -> Iterator[str]:
         """Checkpoint keys of every instance."""
         for path in self.place.expand():

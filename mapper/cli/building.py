@@ -38,6 +38,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 @click.option(
     "--device", default="cpu", show_default=True, metavar="DEVICE", help="Such as cuda, cuda:1 or mps."
 )
+@options.adapter
 @options.facts
 @options.rule_folders
 @options.without
@@ -56,6 +57,8 @@ def build(
     revision: str | None,
     follow_links: bool,
     quiet: bool,
+    adapter: str | None,
+    merge: bool,
 ) -> None:
     """Load the model with its weights and run it once on made-up inputs; with --out, keep it in a folder."""
     from mapper._api import check_weights, describe, kept_config
@@ -72,6 +75,8 @@ def build(
             rules=rules,
             families=not without,
             follow_links=follow_links,
+            adapter=adapter,
+            merge=merge,
         )
     check_weights(architecture)
     if out:

@@ -70,6 +70,7 @@ def inspect(
 @click.option("-o", "--output", metavar="FILE", help="Write the source there instead of printing it.")
 @options.overwrite("FILE; one that was edited is kept as FILE.bak")
 @click.option("--cache", is_flag=True, help="Give a decoder a key/value cache.")
+@options.adapter
 @options.facts
 @options.rule_folders
 @options.without
@@ -85,6 +86,8 @@ def generate(
     without: tuple[str, ...],
     revision: str | None,
     follow_links: bool,
+    adapter: str | None,
+    merge: bool,
 ) -> None:
     """Write the model's source: plain torch, one file, yours to edit."""
     from mapper._written import check_place, write_source
@@ -100,6 +103,8 @@ def generate(
         rules=rules,
         families=not without,
         follow_links=follow_links,
+        adapter=adapter,
+        merge=merge,
     )
     if place is None:
         click.echo(text, nl=False)

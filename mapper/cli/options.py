@@ -114,5 +114,15 @@ def overwrite(what: str) -> Callable[[Function], Function]:
     return click.option("--overwrite", is_flag=True, help=f"Replace {what}.")
 
 
+def adapter(function: Function) -> Function:
+    """`--adapter LORA` and `--merge`."""
+    merged = click.option("--merge", is_flag=True, help="Add the adapter's updates to the weights.")(function)
+    return click.option(
+        "--adapter",
+        metavar="LORA",
+        help="A LoRA of SRC: a folder, a file or a hub id, with its adapter_config.json.",
+    )(merged)
+
+
 def quiet(function: Function) -> Function:
     return click.option("-q", "--quiet", is_flag=True, help="Say as little as possible.")(function)

@@ -19,6 +19,7 @@ from mapper.flows.language import copied, dotted, is_fact, is_given, is_optional
 from mapper.flows.program import Piece, Program, loop_items
 from mapper.flows.references import Item, Reference, chain, element_indices, refer
 from mapper.limits import FLOW_CALLS
+from mapper.naming.members import UPDATED
 
 Activation = Callable[[str, ast.expr], ast.expr]
 
@@ -230,6 +231,8 @@ class _Spell(ast.NodeTransformer):
 
     def value(self, reference: Reference, beyond: bool = False) -> str:
         beyond = beyond or bool(reference.rest)
+        if "weight" in reference.rest:
+            _check_updates(reference)
         text = self.body.sequence(reference) if reference.is_list else self.body.spell(reference, beyond)
         return ".".join([text, *reference.rest])
 
@@ -301,6 +304,15 @@ class _Spell(ast.NodeTransformer):
         value = _Given(places).visit(copied(node.value))
         spelled = _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(value)
         return _Given({f"\0{name}": argument for name, argument in given.items()}).visit(spelled)
+
+
+def _check_updates(reference: Reference) -> None:
+    """A map's weight that is read by itself must be all of it; a tied head has a table's own, without its update."""
+    for item in reference.items:
+        if isinstance(item, Leaf) and item.kind == "Linear" and not set(UPDATED).isdisjoint(item.tensors):
+            raise FlowError(
+                f"the weight of {item.place} is read by itself, without its update; merge them (--merge)"
+            )
 
 
 class _Given(ast.NodeTransformer):

@@ -16,7 +16,7 @@ from mapper.emission.text import literal
 from mapper.errors import FlowError, shorten
 from mapper.flows.flow import Flow
 from mapper.flows.language import parse_expression
-from mapper.naming.members import FLOATS, misfit, odd_dtype
+from mapper.naming.members import DOWN, FLOATS, UPDATED, misfit, odd_dtype
 from mapper.rulebook.flows import aligned
 
 TORCH_DTYPES = {name: f"torch.{word}" for name, word in TORCH_NAMES.items()}
@@ -94,7 +94,7 @@ class Constructor:
 
     def is_whole(self) -> bool:
         """Whether its tensors are those that its usual module has; a tied head may have stored its bias alone."""
-        names, kind = set(self.leaf.tensors), self.leaf.kind
+        names, kind = set(self.leaf.tensors) - set(UPDATED), self.leaf.kind
         if kind in ("LSTM", "GRU", "RNN"):
             return "weight_ih_l0" in names and "weight_hh_l0" in names and self.agrees_inside()
         if (
@@ -211,23 +211,25 @@ class Constructor:
 
     def make_linear(self) -> str:
         shape = self.weight()
-        if self.is_transposed(shape):
+        transposed = self.leaf.is_transposed
+        if transposed:
             self.where = replace(
                 self.where, shape=self.where.shape[::-1]
             )  # declared as torch has it: [out, in]
-            size = (self.extent(0, shape, "in_features"), self.extent(1, shape, "out_features"))
-            return self.call("LinearTransposed", *size, self.no_bias())
-        return self.call(
-            "nn.Linear",
-            self.extent(1, shape, "in_features"),
-            self.extent(0, shape, "out_features"),
-            self.no_bias(),
-        )
+        first, second = (0, 1) if transposed else (1, 0)
+        size = (self.extent(first, shape, "in_features"), self.extent(second, shape, "out_features"))
+        update = self.update()
+        plain = "LinearTransposed" if transposed else "Linear" if update else "nn.Linear"
+        return self.call(f"{plain}LowRank" if update else plain, *size, *update, self.no_bias())
 
-    def is_transposed(self, shape: tuple[int, ...]) -> bool:
-        """Whether the weight is [in, out]: a family says so, or the bias has the length of the second extent alone."""
-        bias = self.leaf.tensors.get("bias")
-        return self.leaf.form == "transposed" or (bias is not None and bias.shape == shape[1:] != shape[:1])
+    def update(self) -> tuple[str, ...]:
+        """Rank and scale of a low-rank update that stands beside the weight; nothing where there is none."""
+        name = next((name for name in DOWN if name in self.leaf.tensors), None)
+        if name is None:
+            return ()
+        fact = self.leaf.facts["scale"]
+        scale = self.draft.size("adapter_scale", fact.value, ast.Name("scale"), {"scale": fact}, "")
+        return self.value("rank", self.leaf.tensors[name].shape[0]), scale
 
     def make_embedding(self) -> str:
         shape = self.weight()
@@ -235,6 +237,8 @@ class Constructor:
         more = self.leaf.tensors.get("new_embedding")
         if more is not None:
             return self.call("EmbeddingExtended", rows, self.value("more_rows", more.shape[0]), size)
+        if update := self.update():
+            return self.call("EmbeddingLowRank", rows, size, *update)
         return self.call("EmbeddingEncoded" if "pos_enc" in self.leaf.tensors else "nn.Embedding", rows, size)
 
     def make_layernorm(self) -> str:

@@ -54,6 +54,7 @@ from mapper.inference.quantised import odd_types, quantised, several_types
 from mapper.inference.roots import choose_root
 from mapper.inference.scopes import TOWER_LISTS, Scope, add_parts, is_tower, scopes
 from mapper.inference.sizes import Sizes
+from mapper.inference.updates import SETTINGS, scale, without_updates
 from mapper.naming.blocks import build_blocks
 from mapper.naming.resolve import resolve
 from mapper.naming.tree import Node, grow
@@ -98,7 +99,8 @@ def _infer(
     checkpoint: Checkpoint, rulebook: Rulebook, hints: Mapping[str, Any] | None, use_families: bool
 ) -> Architecture:
     tree = grow(checkpoint.tensors)
-    names = Names(tree)
+    plain = without_updates(checkpoint.tensors)
+    names = Names(tree if len(plain) == len(checkpoint.tensors) else grow(plain))
     families = rulebook.families if use_families else []
     config = Config(checkpoint.config, rulebook.config_vocabulary)
     model_type = config.model_type
@@ -202,8 +204,9 @@ class _Reading:
         filler = Filler(self.root, self.facts, self.rulebook)
         for scope, flow, needs in self.needs():
             filler.block(scope, flow, needs, sizes.get(id(scope)))
-        self.missing += filler.missing
+        self.missing += [*filler.missing, *scale(leaves, self.checkpoint.config)]
         self.questions += filler.questions
+        self.facts.config.consult([SETTINGS])
         if complete:
             check_config(self.facts)
             check_bounds(self.facts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mapper.architecture import Place
 from mapper.checkpoint import TensorInfo
+from mapper.naming.members import DOWN, UP, UPDATED
 from mapper.naming.tree import Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary
 from mapper.naming.words import is_index
@@ -46,7 +47,11 @@ def _folders(root: Node, vocabulary: Vocabulary) -> Iterator[Spot]:
     while waiting:
         spot = waiting.pop()
         yield spot
-        inside = [child for child in _children(spot) if not _is_parametrization(child)]
+        inside = [
+            child
+            for child in _children(spot)
+            if not _is_parametrization(child) and not _is_update(spot, child)
+        ]
         waiting.extend(reversed(inside))
 
 
@@ -59,6 +64,22 @@ def _children(spot: Spot) -> Iterator[Spot]:
 def _is_parametrization(spot: Spot) -> bool:
     """`parametrizations.weight.original0` belongs to the module that holds it."""
     return spot.place[-1] == _PARAMETRIZED and spot.node.at("weight") is not None
+
+
+def _is_update(spot: Spot, child: Spot) -> bool:
+    """`lora_A.weight` and `lora_B.weight` beside a weight belong to the module that has it."""
+    return bool(updates(spot.node)) and f"{child.place[-1]}.weight" in UPDATED
+
+
+def updates(node: Node) -> dict[str, TensorInfo]:
+    """The two tensors of a low-rank update beside a weight; nothing where there are not both, or no weight."""
+    if (weight := node.at("weight")) is None or weight.info is None:
+        return {}
+    for pair in zip(DOWN, UP, strict=True):
+        found = {name: part.info for name in pair if (part := node.at(*name.split("."))) and part.info}
+        if len(found) == len(pair):
+            return found
+    return {}
 
 
 class _Folder:
@@ -95,12 +116,13 @@ class _Folder:
         tensors = {word: self.own[word] for word, purpose in self.purposes.items() if purpose}
         tensors |= self.parametrized()
         purposes = {self.purposes.get(word, "weight") for word in tensors}
+        added = updates(self.spot.node)
         if not purposes or not self.spot.place:
             return None  # a module without a name is no attribute: its tensors stand by themselves
         kind, why, sure = self.kind(tensors, purposes)
         if kind in ("Parameter", "Buffer"):
             return None
-        return Found(self.spot, kind, tensors, why, sure)
+        return Found(self.spot, kind, tensors | added, why, sure)
 
     def parametrized(self) -> dict[str, TensorInfo]:
         node = self.spot.node.at(_PARAMETRIZED, "weight")

@@ -7,6 +7,12 @@ from collections.abc import Iterator, Mapping
 from mapper.checkpoint import TensorInfo
 
 FLOATS = ("F64", "F32", "F16", "BF16")  # what torch computes with
+DOWN = (
+    "lora_A.weight",
+    "lora_embedding_A",
+)  # a low-rank update beside the weight of a map or a table: A (rank, in), and
+UP = ("lora_B.weight", "lora_embedding_B")  # B (out, rank)
+UPDATED = (*DOWN, *UP)
 _COUNTER = "num_batches_tracked"
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _MODULES = ("Linear", "Embedding", "Norm", "Conv", *_GATES)

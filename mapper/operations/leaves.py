@@ -21,6 +21,46 @@ class LinearTransposed(nn.Module):
         return F.linear(x, self.weight.t(), self.bias)
 
 
+class LinearLowRank(nn.Linear):
+    """Linear layer with a low-rank update: of the weight W + scale * B A (LoRA, arXiv 2106.09685). (..., in) -> (..., out)"""
+
+    def __init__(self, in_features: int, out_features: int, rank: int, scale: float, bias: bool = True):
+        super().__init__(in_features, out_features, bias)
+        self.scale = scale
+        self.lora_A = nn.Linear(in_features, rank, bias=False)
+        self.lora_B = nn.Linear(rank, out_features, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.lora_B(self.lora_A(x)) * self.scale
+
+
+class LinearTransposedLowRank(LinearTransposed):
+    """Linear layer stored [in, out] with a low-rank update, B (A x) times scale. (..., in) -> (..., out)"""
+
+    def __init__(self, in_features: int, out_features: int, rank: int, scale: float, bias: bool = True):
+        super().__init__(in_features, out_features, bias)
+        self.scale = scale
+        self.lora_A = nn.Linear(in_features, rank, bias=False)
+        self.lora_B = nn.Linear(rank, out_features, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.lora_B(self.lora_A(x)) * self.scale
+
+
+class EmbeddingLowRank(nn.Embedding):
+    """Embedding with a low-rank update of its table, scale * (B A) transposed. (...) -> (..., W)"""
+
+    def __init__(self, rows: int, size: int, rank: int, scale: float):
+        super().__init__(rows, size)
+        self.scale = scale
+        self.lora_embedding_A = nn.Parameter(torch.empty(rank, rows))
+        self.lora_embedding_B = nn.Parameter(torch.empty(size, rank))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        update = F.embedding(ids, self.lora_embedding_A.t()) @ self.lora_embedding_B.t()
+        return super().forward(ids) + update * self.scale
+
+
 class LayerNormGammaBeta(nn.Module):
     """LayerNorm whose weight is stored as gamma and its bias as beta. (..., W) -> (..., W)"""
 
