@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import SourceError, listed, shorten
 from mapper.inference.updates import SETTINGS
-from mapper.naming.members import DOWN, UP
+from mapper.naming.members import DOWN, UP, UPDATED
+from mapper.rulebook.values import shown
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +39,10 @@ _DECLINED = {  # a field that changes what an update computes -> the values that
     "use_dora": (False, None), "use_qalora": (False, None), "lora_bias": (False, None), "layer_replication": (None,),
     "alora_invocation_tokens": (None,), "trainable_token_indices": (None,), "target_parameters": (None, []),
     "arrow_config": (None,), "velora_config": (None,), "use_bdlora": (None, False), "megatron_config": (None,),
+}  # fmt: skip
+_TASKS = {  # task_type -> what a head that the adapter brings is for
+    "SEQ_CLS": "sequence_classification", "TOKEN_CLS": "token_classification", "QUESTION_ANS": "question_answering",
+    "CAUSAL_LM": "causal_lm",
 }  # fmt: skip
 _PLAIN = re.compile(r"\^?[\w.-]+\$?")  # a pattern that is a path, not a regular expression
 
@@ -107,6 +112,16 @@ def adapted(base: Architecture, adapter: Checkpoint, merge: bool) -> Checkpoint:
     return both
 
 
+def task_of(adapter: Checkpoint, base: Checkpoint, both: Checkpoint) -> dict[str, str]:
+    """The hint that says what a head is for which the base has not; nothing where it brings none, or does not say it."""
+    task = _TASKS.get(str((adapter.adapter or {}).get("task_type")))
+    brings = any(
+        name not in base.tensors and not name.endswith(tuple(f".{word}" for word in UPDATED))
+        for name in both.tensors
+    )
+    return {"task": task} if task and brings else {}
+
+
 def check_ties(merged: Architecture, adapter: Checkpoint) -> None:
     """Raises SourceError where a merged table is a head's too: the adapter was trained beside the head as it was."""
     tied = any(fact.name == "head.tied" and fact.value for fact in merged.facts)
@@ -128,11 +143,11 @@ def _scale(settings: Mapping[str, Any], path: str, rank: int) -> float:
     """What an update of a module is multiplied by. Raises SourceError for settings that do not say it."""
     alpha = _of_module(settings, "alpha_pattern", "lora_alpha", path)
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not math.isfinite(alpha):
-        raise SourceError(f"adapter_config.json: lora_alpha is {shorten(str(alpha))}; it should be a number")
+        raise SourceError(f"adapter_config.json: lora_alpha is {shown(alpha)}; it should be a number")
     said = _of_module(settings, "rank_pattern", "r", path)
     if said != rank:
         raise SourceError(
-            f"adapter_config.json: the rank of {shorten(path)} is {shorten(str(said))}, its tensors have {rank}"
+            f"adapter_config.json: the rank of {shorten(path)} is {shown(said)}, its tensors have {rank}"
         )
     return float(alpha / math.sqrt(rank) if settings.get("use_rslora") else alpha / rank)
 
@@ -179,8 +194,12 @@ def _read(base: Architecture, adapter: Checkpoint) -> Adapter:
             )
         used |= {down, up}
         updates.append(_update(move(path), names[down], names[up], leaves, base.checkpoint, adapter))
-    whole = {move(name): key for name, key in names.items() if name not in used}
-    _check_whole(whole, settings, base.checkpoint, adapter)
+    stored = {
+        f"{path}.{_BASE}.weight": f"{path}.weight" for path in downs
+    }  # an updated table is saved with its update
+    whole = {move(stored.get(name, name)): key for name, key in names.items() if name not in used}
+    kept = {move(stored[name]) for name in names if name in stored}
+    _check_whole(whole, kept, settings, base.checkpoint, adapter)
     return Adapter(adapter, tuple(updates), whole, tuple(notes))
 
 
@@ -189,18 +208,18 @@ def _check(settings: Mapping[str, Any], source: str) -> None:
     kind = settings.get("peft_type", "LORA")
     if kind != "LORA":
         raise SourceError(
-            f"{source} is an adapter of the type {shorten(str(kind))}; LORA is what can be added to a base"
+            f"{source} is an adapter of the type {shown(kind)}; LORA is what can be added to a base"
         )
     for name, plain in _DECLINED.items():
         if settings.get(name) not in plain:
-            what = "is a DoRA" if name == "use_dora" else f"has {name} = {shorten(str(settings[name]))}"
+            what = "is a DoRA" if name == "use_dora" else f"has {name} = {shown(settings[name])}"
             raise SourceError(
                 f"{source} {what}, which is not a plain LoRA; merge it into its base with the library that wrote it"
             )
     initial = settings.get("init_lora_weights", True)
     if initial not in _INITIAL:
         raise SourceError(
-            f"{source} has init_lora_weights = {shorten(str(initial))}, whose base has other weights than the one "
+            f"{source} has init_lora_weights = {shown(initial)}, whose base has other weights than the one "
             "it names; save it as a plain LoRA with the library that wrote it"
         )
 
@@ -214,6 +233,7 @@ def _unwrapped(key: str) -> str:
     return ".".join(words)
 
 
+_BASE = "base_layer"  # what PEFT calls a module that it has put its own around
 _NAMED = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "modules_to_save")
 
 
@@ -286,15 +306,24 @@ def _update(
 
 
 def _check_whole(
-    whole: Mapping[str, str], settings: Mapping[str, Any], base: Checkpoint, adapter: Checkpoint
+    whole: Mapping[str, str],
+    kept: Container[str],
+    settings: Mapping[str, Any],
+    base: Checkpoint,
+    adapter: Checkpoint,
 ) -> None:
     """Tensors that are no updates: biases and modules that the settings say were trained whole. Raises SourceError."""
     saved = tuple(map(str, settings.get("modules_to_save") or ()))
     biases = settings.get("bias", "none") != "none"
     for name, key in whole.items():
-        module = name.rpartition(".")[0]
-        is_saved = any(f".{word}." in f".{module}." for word in saved)
-        if not is_saved and not (biases and name.endswith(".bias") and name in base.tensors):
+        words = name.split(".")
+        around = [".".join(words[:at]) for at in range(1, len(words))]
+        is_saved = any(module.endswith(saved) for module in around)
+        if (
+            name not in kept
+            and not is_saved
+            and not (biases and name.endswith(".bias") and name in base.tensors)
+        ):
             raise SourceError(
                 f"{adapter.source}: nothing says what {shorten(key)} is for: no update, and not in modules_to_save"
             )

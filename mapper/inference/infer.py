@@ -207,6 +207,7 @@ class _Reading:
         self.missing += [*filler.missing, *scale(leaves, self.checkpoint.config)]
         self.questions += filler.questions
         self.facts.config.consult([SETTINGS])
+        self.facts.config.read.add(SETTINGS)
         if complete:
             check_config(self.facts)
             check_bounds(self.facts)

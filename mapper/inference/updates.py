@@ -7,8 +7,8 @@ from typing import Any
 
 from mapper.architecture import Fact, Leaf
 from mapper.checkpoint import TensorInfo
-from mapper.errors import shorten
 from mapper.naming.members import UPDATED
+from mapper.rulebook.values import shown
 
 SETTINGS = "adapter_config"  # the field of a config that says how the updates beside the weights are scaled
 FACT = "adapter.scale"
@@ -41,7 +41,7 @@ def scale(leaves: Iterable[Leaf], config: Mapping[str, Any] | None) -> list[str]
             )
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
             unknown.append(
-                f"the scale of the update at {leaf.place} is {shorten(str(value))}; name base and adapter apart (--adapter)"
+                f"the scale of the update at {leaf.place} is {shown(value)}; name base and adapter apart (--adapter)"
             )
         else:
             facts.setdefault(

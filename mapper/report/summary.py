@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mapper.architecture import Block, Leaf
+from mapper.naming.members import DOWN
 from mapper.report.chain import value_text
 from mapper.report.words import printable
 
@@ -14,6 +15,8 @@ def leaf_summary(leaf: Leaf) -> str:
     weight = leaf.tensors.get("weight")
     shape = weight.shape if weight else ()
     note = f", {leaf.form}" if leaf.form != "plain" else ""
+    rank = next((leaf.tensors[name].shape[0] for name in DOWN if name in leaf.tensors), None)
+    note += f" with an update of rank {rank}" if rank is not None else ""
     if leaf.kind == "Linear" and len(shape) == 2:
         rows, columns = shape[::-1] if leaf.form == "transposed" else shape
         return f"Linear {columns:,} → {rows:,}{note}"
