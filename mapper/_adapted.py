@@ -27,15 +27,9 @@ if TYPE_CHECKING:
     from mapper.architecture import Architecture, Leaf
 
 _WRAPPERS = ("base_model.model.", "base_model.")
-_INITIAL = (
-    True,
-    False,
-    None,
-    "gaussian",
-    "eva",
-    "orthogonal",
-)  # other ways to begin change the base's weights
-_DECLINED = {  # a field that changes what an update computes -> the values that change nothing
+# Other ways to begin change the base's weights.
+_INITIAL = (True, False, None, "gaussian", "eva", "orthogonal")
+_DECLINED: Mapping[str, tuple[Any, ...]] = {  # a field that changes what an update computes -> the values that change nothing
     "use_dora": (False, None), "use_qalora": (False, None), "lora_bias": (False, None), "layer_replication": (None,),
     "alora_invocation_tokens": (None,), "trainable_token_indices": (None,), "target_parameters": (None, []),
     "arrow_config": (None,), "velora_config": (None,), "use_bdlora": (None, False), "megatron_config": (None,),

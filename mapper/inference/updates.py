@@ -27,7 +27,8 @@ def scale(leaves: Iterable[Leaf], config: Mapping[str, Any] | None) -> list[str]
     """Gives each updated leaf its scale; says of the others why it is not known."""
     said = (config or {}).get(SETTINGS)
     table = said if isinstance(said, Mapping) else {}
-    others = table.get("scales") if isinstance(table.get("scales"), Mapping) else {}
+    stored = table.get("scales")
+    others = stored if isinstance(stored, Mapping) else {}
     unknown = []
     facts: dict[float, Fact] = {}
     for leaf in leaves:
