@@ -16,10 +16,8 @@ TYPE_CHECKING = False  # as in typing, whose import takes as long as the rest of
 if TYPE_CHECKING:
     from typing import Any
 
-    from mapper._api import generate, inspect
-    from mapper._build import build
+    from mapper._api import build, generate, inspect, verify
     from mapper._cached import CachedModel, cached_models
-    from mapper._verify import verify
     from mapper.errors import (
         ArchitectureError,
         FlowError,
@@ -92,10 +90,10 @@ __all__ = [
 _HOMES = {
     "inspect": "mapper._api",
     "generate": "mapper._api",
-    "build": "mapper._build",
+    "build": "mapper._api",
     "CachedModel": "mapper._cached",
     "cached_models": "mapper._cached",
-    "verify": "mapper._verify",
+    "verify": "mapper._api",
     "Report": "mapper.report",
     "LoadReport": "mapper.weights.loading.report",
     "Loaded": "mapper.weights.saving.model",

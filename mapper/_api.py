@@ -1,7 +1,8 @@
-"""The public functions that need no torch."""
+"""The public functions that need no torch, or only once nothing is left that headers could refuse."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 from mapper.errors import ArchitectureError, HintError, SourceError
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
+    from mapper._verify import Verification
     from mapper.architecture import Architecture
     from mapper.checkpoint import Checkpoint
     from mapper.report import Report
     from mapper.rulebook.rulebook import Rulebook
 
     Source = str | Path | Mapping[str, Any] | nn.Module
+
+TOLERANCE = 1e-4  # of max(1, largest value): float32 on different kernels, layers deep
 
 
 def describe(
@@ -143,6 +148,15 @@ def kept_config(architecture: Architecture, dtype: Any = None) -> dict[str, Any]
     return with_dtype(config, dtype) if config is not None and is_cast else config
 
 
+def refuse_what_cannot_run(architecture: Architecture, is_built: bool) -> None:
+    name = architecture.checkpoint.source
+    if architecture.checkpoint.read is None:
+        raise SourceError(f"{name}: a manifest has no weights, so there is nothing to compare")
+    if architecture.reading == "skeleton" and is_built:
+        why = architecture.missing[0] if architecture.missing else "no flow fits its names"
+        raise SourceError(f"{name}: a skeleton does not run: {why}")
+
+
 def inspect(
     source: Source,
     hints: Mapping[str, Any] | None = None,
@@ -211,3 +225,100 @@ def generate(
         cache=cache,
         hidden_states=hidden_states,
     )
+
+
+def build(
+    source: Source,
+    dtype: torch.dtype | str | None = None,
+    device: str | torch.device = "cpu",
+    hints: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    cache: bool = False,
+    hidden_states: bool = False,
+    revision: str | None = None,
+    rules: Sequence[str | Path] = (),
+    families: bool = True,
+    follow_links: bool = False,
+    adapter: Source | None = None,
+    merge: bool = False,
+) -> nn.Module:
+    """The model of a checkpoint with its weights, in eval mode.
+
+    Parameters keep the checkpoint's dtype unless `dtype`, torch's or its name, is given, and its memory-mapped bytes
+    unless `dtype` or `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
+    `load_state_dict(..., assign=True)`. `out` is where to save the model as `mapper.save` does, with the whole config
+    and the files of the tokenizer and the like; a folder that is there is replaced with `overwrite` alone, and only
+    where mapper wrote all of it that would change. `cache`, `hidden_states`, `families` and `adapter` are options of
+    `generate`; with `merge` an adapter's updates are added to the weights, and the model is one without. `follow_links`
+    is one of `inspect`. Raises MapperError for what the source causes.
+
+        model = mapper.build("distilbert-base-uncased")
+        out = model(input_ids=torch.tensor([[101, 7592, 102]]))
+    """
+    from mapper._dtype import as_torch, dtype_word
+    from mapper._written import check_out
+    from mapper.emission import emit
+
+    if isinstance(dtype, str):
+        dtype_word(dtype)
+    if out is not None:
+        check_out(out, overwrite)
+    architecture = describe(
+        source,
+        hints,
+        purpose="weights",
+        revision=revision,
+        rules=rules,
+        families=families,
+        follow_links=follow_links,
+        adapter=adapter,
+        merge=merge,
+    )
+    if out is not None:
+        check_weights(architecture)
+        check_out(out, overwrite, kept_config(architecture, dtype))
+    options = {"cache": cache, "hidden_states": hidden_states}
+    text = emit(architecture, **options)
+    from mapper._build import build_architecture, keep  # torch: only now, that nothing is left to refuse
+
+    wanted = as_torch(dtype)
+    model = build_architecture(architecture, wanted, device, **options, text=text)
+    if out is not None:
+        for note in keep(out, model, architecture, wanted, overwrite).notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+    return model
+
+
+def verify(
+    source: Source,
+    against: str | None = None,
+    hints: Mapping[str, Any] | None = None,
+    *,
+    weights: Source | None = None,
+    revision: str | None = None,
+    rules: Sequence[str | Path] = (),
+    tolerance: float = TOLERANCE,
+    follow_links: bool = False,
+) -> Verification:
+    """Compares a model with a reference on made-up inputs: plain, padded on either side, one row.
+
+    `source` is a checkpoint, or a generated file (then `weights` says where its tensors are; the folder of the file
+    unless given). `against` is "transformers" or another generated file; without it transformers is used where it is
+    installed and knows the class. A generated file is Python and is run.
+
+        print(mapper.verify("distilbert-base-uncased"))
+    """
+    from mapper.emission import emit
+
+    file = Path(source) if isinstance(source, (str, Path)) and str(source).endswith(".py") else None
+    place = source if file is None else weights if weights is not None else file.parent
+    architecture = describe(
+        place, hints, purpose="weights", revision=revision, rules=rules, follow_links=follow_links
+    )
+    refuse_what_cannot_run(architecture, file is None)
+    text = emit(architecture) if file is None else None
+    from mapper._verify import verified  # torch
+
+    return verified(architecture, file, text, against, tolerance)

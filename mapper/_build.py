@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import linecache
 import sys
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -17,74 +16,13 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from mapper._dtype import as_torch
 from mapper._pickling import let_travel
-from mapper._written import check_out
 from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError, MapperError, listed
 
 if TYPE_CHECKING:
-    from mapper._api import Source
     from mapper.architecture import Architecture
     from mapper.weights.saving.model import Written
-
-
-def build(
-    source: Source,
-    dtype: torch.dtype | str | None = None,
-    device: str | torch.device = "cpu",
-    hints: Mapping[str, Any] | None = None,
-    *,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    cache: bool = False,
-    hidden_states: bool = False,
-    revision: str | None = None,
-    rules: Sequence[str | Path] = (),
-    families: bool = True,
-    follow_links: bool = False,
-    adapter: Source | None = None,
-    merge: bool = False,
-) -> nn.Module:
-    """The model of a checkpoint with its weights, in eval mode.
-
-    Parameters keep the checkpoint's dtype unless `dtype`, torch's or its name, is given, and its memory-mapped bytes
-    unless `dtype` or `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
-    `load_state_dict(..., assign=True)`. `out` is where to save the model as `mapper.save` does, with the whole config
-    and the files of the tokenizer and the like; a folder that is there is replaced with `overwrite` alone, and only
-    where mapper wrote all of it that would change. `cache`, `hidden_states`, `families` and `adapter` are options of
-    `generate`; with `merge` an adapter's updates are added to the weights, and the model is one without. `follow_links`
-    is one of `inspect`. Raises MapperError for what the source causes.
-
-        model = mapper.build("distilbert-base-uncased")
-        out = model(input_ids=torch.tensor([[101, 7592, 102]]))
-    """
-    from mapper._api import check_weights, describe, kept_config
-
-    wanted = as_torch(dtype)
-    if out is not None:
-        check_out(out, overwrite)
-    architecture = describe(
-        source,
-        hints,
-        purpose="weights",
-        revision=revision,
-        rules=rules,
-        families=families,
-        follow_links=follow_links,
-        adapter=adapter,
-        merge=merge,
-    )
-    if out is not None:
-        check_weights(architecture)
-        check_out(out, overwrite, kept_config(architecture, wanted))
-    model = build_architecture(
-        architecture, dtype=wanted, device=device, cache=cache, hidden_states=hidden_states
-    )
-    if out is not None:
-        for note in keep(out, model, architecture, wanted, overwrite).notes:
-            warnings.warn(note, UserWarning, stacklevel=2)
-    return model
 
 
 def keep(
@@ -108,12 +46,13 @@ def build_architecture(
     device: str | torch.device = "cpu",
     cache: bool = False,
     hidden_states: bool = False,
+    text: str | None = None,
 ) -> nn.Module:
-    """The module of an architecture that has been read already."""
+    """The module of an architecture that has been read already; `text` is its source with the same options, if known."""
     from mapper.emission import emit
 
     checkpoint, options = architecture.checkpoint, {"cache": cache, "hidden_states": hidden_states}
-    text = emit(architecture, **options)
+    text = emit(architecture, **options) if text is None else text
     model = empty_model(text, checkpoint)
     remember(model, Made(light(architecture), options, text))
     if checkpoint.read is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mapper._api import TOLERANCE
 from mapper._build import build_architecture, compile_source, renamed
 from mapper._compare import Difference, Trace, compare, difference, is_masked, other_steps, trace
 from mapper._trial import input_cases
 from mapper.errors import MapperError, SourceError, listed, shorten
 
 if TYPE_CHECKING:
-    from mapper._api import Source
     from mapper.architecture import Architecture
 
-TOLERANCE = 1e-4  # of max(1, largest value): float32 on different kernels, layers deep
 INVARIANT = 1e-5  # one model with itself: the same kernels, where what is hidden has no part in any sum
 
 
@@ -105,35 +104,12 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def verify(
-    source: Source,
-    against: str | None = None,
-    hints: Mapping[str, Any] | None = None,
-    *,
-    weights: Source | None = None,
-    revision: str | None = None,
-    rules: Sequence[str | Path] = (),
-    tolerance: float = TOLERANCE,
-    follow_links: bool = False,
+def verified(
+    architecture: Architecture, file: Path | None, text: str | None, against: str | None, tolerance: float
 ) -> Verification:
-    """Compares a model with a reference on made-up inputs: plain, padded on either side, one row.
-
-    `source` is a checkpoint, or a generated file (then `weights` says where its tensors are; the folder of the file
-    unless given). `against` is "transformers" or another generated file; without it transformers is used where it is
-    installed and knows the class. A generated file is Python and is run.
-
-        print(mapper.verify("distilbert-base-uncased"))
-    """
-    from mapper._api import describe
-
-    file = Path(source) if isinstance(source, (str, Path)) and str(source).endswith(".py") else None
-    place = source if file is None else weights if weights is not None else file.parent
-    architecture = describe(
-        place, hints, purpose="weights", revision=revision, rules=rules, follow_links=follow_links
-    )
-    _refuse_what_cannot_run(architecture, file is None)
+    """Compare the model of an architecture, or of a generated file for it, with a reference; `text` is its source."""
     candidate = (
-        build_architecture(architecture, dtype=torch.float32)
+        build_architecture(architecture, dtype=torch.float32, text=text)
         if file is None
         else load_file(file, architecture)
     )
@@ -144,15 +120,6 @@ def verify(
     else:
         _check(found, candidate, architecture)
     return found
-
-
-def _refuse_what_cannot_run(architecture: Architecture, is_built: bool) -> None:
-    name = architecture.checkpoint.source
-    if architecture.checkpoint.read is None:
-        raise SourceError(f"{name}: a manifest has no weights, so there is nothing to compare")
-    if architecture.reading == "skeleton" and is_built:
-        why = architecture.missing[0] if architecture.missing else "no flow fits its names"
-        raise SourceError(f"{name}: a skeleton does not run: {why}")
 
 
 def load_file(file: Path, architecture: Architecture) -> nn.Module:

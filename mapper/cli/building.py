@@ -92,6 +92,9 @@ def build(
 
 def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn.Module, list[str]]:
     """Build, run once, and say what came out and how long it took."""
+    from mapper.emission import emit
+
+    text = emit(architecture)  # before torch is there: what cannot be built is refused at once
     with working("loading torch"):
         import torch
 
@@ -101,7 +104,7 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn
     _check_device(device)
     start = time.perf_counter()
     with working("loading weights"):
-        model = build_architecture(architecture, dtype=as_torch(dtype), device=device)
+        model = build_architecture(architecture, dtype=as_torch(dtype), device=device, text=text)
     lines = [f"loaded in {time.perf_counter() - start:.2f} s on {device}"]
     if architecture.reading == "skeleton":
         lines += [f"  {printable(text, limit=400)}" for text in architecture.missing]
