@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 from typing import TextIO
 
 from mapper._units import duration, in_bytes
@@ -70,6 +71,22 @@ def showing(line: Callable[[], str]) -> Iterator[None]:
         done.set()
         if thread is not None:
             thread.join()
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """No progress bars of other libraries while the block runs: they would write over what is shown here."""
+    try:
+        from tqdm.std import tqdm  # type: ignore[import-untyped]
+    except ImportError:
+        yield
+        return
+    usual = tqdm.__init__
+    tqdm.__init__ = partialmethod(usual, disable=True)
+    try:
+        yield
+    finally:
+        tqdm.__init__ = usual
 
 
 def _show(done: threading.Event) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from mapper._api import TOLERANCE
 from mapper._build import build_architecture, compile_source, renamed
 from mapper._compare import Difference, Trace, compare, difference, is_masked, other_steps, trace
+from mapper._progress import without_bars
 from mapper._trial import input_cases
 from mapper.errors import MapperError, SourceError, listed, shorten
 
@@ -179,7 +180,6 @@ def _from_transformers(architecture: Architecture, found: Verification) -> nn.Mo
     """The reference model in float32 with the plain attention implementation, or why there is none."""
     import transformers
 
-    transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     checkpoint = architecture.checkpoint
     name = (checkpoint.config or {})["architectures"][0]
@@ -189,9 +189,14 @@ def _from_transformers(architecture: Architecture, found: Verification) -> nn.Mo
     file = Path(checkpoint.weights[0])
     options: dict[str, Any] = {"gguf_file": file.name} if checkpoint.container == "gguf" else {}
     try:
-        model = kind.from_pretrained(
-            file.parent, attn_implementation="eager", dtype=torch.float32, local_files_only=True, **options
-        )
+        with without_bars():
+            model = kind.from_pretrained(
+                file.parent,
+                attn_implementation="eager",
+                dtype=torch.float32,
+                local_files_only=True,
+                **options,
+            )
     except Exception as error:  # whatever stops the reference is a note, not our failure
         return f"transformers cannot load it: {' '.join(f'{type(error).__name__}: {error}'.split())[:200]}"
     for config in (model.config, model.config.get_text_config(decoder=True)):

@@ -19,6 +19,7 @@ BLOCK_KINDS = (
 )  # fmt: skip
 EVIDENCE = ("given", "shape", "config", "graph", "name", "weights", "rule", "default")  # strongest first
 READINGS = ("exact", "unverified", "skeleton")
+CONTRADICTION = "contradiction"  # in place of a reading: of what is shown of a checkpoint that is refused
 _SHOWN_CANDIDATES = 12
 UNREAD = "unread"  # of an input: why it is taken though nothing reads it
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mapper.architecture import Architecture
     from mapper.weights.loading.report import LoadReport
 
 
@@ -73,7 +74,16 @@ class HintError(MapperError):
 
 
 class ArchitectureError(MapperError):
-    """The checkpoint contradicts itself, or a fact that the model needs is unknown."""
+    """The checkpoint contradicts itself, or a fact that the model needs is unknown.
+
+    `so_far` gives what was read until then, for a report; it stays with the process that read it.
+    """
+
+    so_far: Callable[[], Architecture] | None = None
+
+    def __reduce__(self) -> Any:
+        kept = {name: value for name, value in vars(self).items() if name != "so_far"}
+        return type(self), self.args, kept
 
 
 class StructureError(MapperError, RuntimeError):

@@ -18,9 +18,10 @@ from mapper.cli.converting import convert
 from mapper.cli.differing import diff
 from mapper.cli.listing import list_models
 from mapper.cli.options import Group
-from mapper.cli.output import error_line
+from mapper.cli.output import columns, error_line
 from mapper.cli.rules import rules
 from mapper.errors import MapperError
+from mapper.report.fitting import fitted
 
 BUG = 1
 USER = 2  # what a user or a file caused
@@ -30,6 +31,7 @@ PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's err
 
 @click.group(
     cls=Group,
+    differs="different: a comparison that was asked for (verify, diff --exit-code)",
     examples="""
     mapper inspect  distilbert-base-uncased
     mapper build    distilbert-base-uncased --out distilbert
@@ -99,7 +101,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _failed(message: str) -> int:
-    click.echo(error_line(message), err=True)
+    click.echo(fitted(error_line(message), columns(sys.stderr)), err=True)
     return USER
 
 

@@ -10,7 +10,7 @@ import click
 
 from mapper.cli import options
 from mapper.cli.options import Command
-from mapper.cli.output import paint, working
+from mapper.cli.output import columns, paint, say, screen, working
 from mapper.errors import ArchitectureError, HintError, shorten
 from mapper.report.text import as_text, first_line
 from mapper.report.words import in_bytes, printable
@@ -83,11 +83,12 @@ def build(
         check_out(out, overwrite, kept_config(architecture, dtype))
     if not quiet:
         show = paint()
-        click.echo(as_text(architecture, show) if out else first_line(architecture, show))
+        whole = as_text(architecture, show, width=columns(), lines=screen()) if out else ""
+        say(whole or first_line(architecture, show))
     model, lines = _try(architecture, dtype, device)
     lines += _keep(model, architecture, out, dtype, overwrite) if out else _how_to_keep(source, dtype)
     if not quiet:
-        click.echo("\n".join(["", *lines] if out else lines))
+        say("\n".join(["", *lines] if out else lines))
 
 
 def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn.Module, list[str]]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 import mapper
 from mapper.cli import options
 from mapper.cli.options import Command
-from mapper.cli.output import paint, working
+from mapper.cli.output import columns, paint, say, screen, working
+from mapper.errors import ArchitectureError
 from mapper.report.text import as_text, first_line
-from mapper.report.words import printable
+from mapper.report.words import in_bytes, printable
+
+if TYPE_CHECKING:
+    from mapper.architecture import Architecture
 
 DIFFERS = 3  # exit code: a comparison that was asked for found a difference
 
@@ -23,10 +28,17 @@ DIFFERS = 3  # exit code: a comparison that was asked for found a difference
     mapper inspect ./checkpoint --json > report.json
     mapper inspect ./checkpoint --why attention.heads
     mapper inspect model.safetensors --set attention.heads=12
+    mapper inspect llava-hf/llava-1.5-7b-hf --depth 3
     """,
 )
 @options.source
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Show so many levels of folders; when left out, as many as fit on a screen.",
+)
 @click.option("--why", metavar="FACT", help="Print the evidence for one fact, such as attention.heads.")
 @options.facts
 @options.rule_folders
@@ -37,6 +49,7 @@ DIFFERS = 3  # exit code: a comparison that was asked for found a difference
 def inspect(
     source: str,
     as_json: bool,
+    depth: int | None,
     why: str | None,
     hints: dict[str, str],
     rules: tuple[str, ...],
@@ -47,16 +60,31 @@ def inspect(
 ) -> None:
     """Say what a checkpoint is and how that is known. Reads headers only."""
     with working("reading"):
-        report = mapper.inspect(
-            source, hints, revision=revision, rules=rules, families=not without, follow_links=follow_links
-        )
+        try:
+            report = mapper.inspect(
+                source,
+                hints,
+                revision=revision,
+                rules=rules,
+                families=not without,
+                follow_links=follow_links,
+            )
+        except ArchitectureError as error:
+            if not (as_json or quiet or why) and error.so_far:
+                _show(error.so_far(), depth)
+            raise
     if why:
-        click.echo(report.why(why))
+        say(report.why(why))
     elif as_json:
         click.echo(report.to_json(), nl=False)
+    elif quiet:
+        say(first_line(report.architecture, paint()))
     else:
-        show = first_line if quiet else as_text
-        click.echo(show(report.architecture, paint()))
+        _show(report.architecture, depth)
+
+
+def _show(architecture: Architecture, depth: int | None) -> None:
+    click.echo(as_text(architecture, paint(), depth, columns(), screen()))
 
 
 @click.command(
@@ -90,15 +118,16 @@ def generate(
     merge: bool,
 ) -> None:
     """Write the model's source: plain torch, one file, yours to edit."""
+    from mapper._api import describe
     from mapper._written import check_place, write_source
+    from mapper.emission import emit
 
     place = None if output == "-" else output
     if place is not None:
         check_place(place, None, overwrite=overwrite)
-    text = mapper.generate(
+    architecture = describe(
         source,
         hints,
-        cache=cache,
         revision=revision,
         rules=rules,
         families=not without,
@@ -106,14 +135,18 @@ def generate(
         adapter=adapter,
         merge=merge,
     )
+    text = emit(architecture, cache=cache)
     if place is None:
         click.echo(text, nl=False)
-    elif kept := write_source(place, text, overwrite=overwrite):
+        return
+    if kept := write_source(place, text, overwrite=overwrite):
         click.echo(printable(kept, limit=400), err=True)
+    say(f"wrote {place} ({in_bytes(len(text.encode()))}): {first_line(architecture, paint())}")
 
 
 @click.command(
     cls=Command,
+    differs="different",
     examples="""
     mapper verify distilbert-base-uncased
     mapper verify ./checkpoint --against transformers
@@ -164,5 +197,5 @@ def verify(
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     elif not quiet:
-        click.echo(found)
+        say(str(found))
     return 0 if found.passed else DIFFERS

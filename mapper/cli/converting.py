@@ -7,6 +7,7 @@ import click
 from mapper.cli import options
 from mapper.cli.building import DTYPES
 from mapper.cli.options import Command
+from mapper.cli.output import say
 from mapper.report.words import counted, in_bytes, printable
 
 SHOWN = 4  # files whose names are printed
@@ -61,9 +62,9 @@ def convert(
     if quiet:
         return
     for note in done.notes:
-        click.echo(printable(note, limit=400))
+        say(printable(note, limit=400))
     more = len(done.files) - SHOWN
     files = ", ".join(done.files[:SHOWN]) + (f" and {more} more" if more > 0 else "")
     if done.carried:
-        click.echo(f"carried along: {', '.join(done.carried)}")
-    click.echo(f"wrote {done.path}: {counted(done.tensors, 'tensor')}, {in_bytes(done.size)} ({files})")
+        say(f"carried along: {', '.join(done.carried)}")
+    say(f"wrote {done.path}: {counted(done.tensors, 'tensor')}, {in_bytes(done.size)} ({files})")

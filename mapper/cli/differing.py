@@ -9,11 +9,13 @@ import click
 from mapper.cli import options
 from mapper.cli.commands import DIFFERS
 from mapper.cli.options import Command
-from mapper.cli.output import paint, working
+from mapper.cli.output import columns, paint, working
+from mapper.report.fitting import fitted
 
 
 @click.command(
     cls=Command,
+    differs="different, where --exit-code asks",
     examples="""
     mapper diff distilbert-base-uncased ./fine-tuned
     mapper diff old.safetensors new.safetensors --values
@@ -46,7 +48,7 @@ def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: boo
         found = mapper.diff(a, b, values=values, follow_links=follow_links)
         text = json.dumps(found.as_dict(), allow_nan=False) if as_json else _text(found, color)
     # whether there are colours is settled: click would take them out of a pipe, also where they are forced
-    click.echo(text, color=True)
+    click.echo(text if as_json else fitted(text, columns()), color=True)
     return DIFFERS if exit_code and not found.equal else 0
 
 

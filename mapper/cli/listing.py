@@ -11,7 +11,7 @@ import click
 
 from mapper._cached import CachedModel, each_cached_model, repository_names
 from mapper.cli.options import Command
-from mapper.cli.output import paint, working
+from mapper.cli.output import paint, say, working
 from mapper.report.style import Paint
 from mapper.report.text import STYLE
 from mapper.report.words import counted, in_bytes, printable, rounded
@@ -50,7 +50,7 @@ def list_models(as_json: bool) -> None:
         click.echo(json.dumps({"cache": os.fspath(cache_folder()), "models": models}, indent=1))
         return
     for line in _lines(paint()):
-        click.echo(line)
+        say(line)
 
 
 def _lines(show: Paint) -> Iterator[str]:

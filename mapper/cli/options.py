@@ -10,22 +10,31 @@ import click
 from click.shell_completion import CompletionItem
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+EXIT_CODES = {
+    0: "done",
+    1: "a bug of mapper's own: please report it",
+    2: "refused: what a user or a file caused, in one line on standard error",
+    130: "interrupted",
+}
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class _WithExamples:
-    """A help page that ends with commands to try."""
+    """A help page that ends with commands to try, and with what the command ends with."""
 
-    def __init__(self, *args: Any, examples: str = "", **kwargs: Any):
+    def __init__(self, *args: Any, examples: str = "", differs: str = "", **kwargs: Any):
         kwargs.setdefault("context_settings", CONTEXT)
         super().__init__(*args, **kwargs)
         self.examples = python.cleandoc(examples).splitlines()
+        self.codes = {**EXIT_CODES, **({3: differs} if differs else {})}
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self.examples:
             with formatter.section("Examples"):
                 for line in self.examples:
                     formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), self.codes[code]) for code in sorted(self.codes)])
 
 
 class Command(_WithExamples, click.Command):

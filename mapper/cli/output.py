@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from typing import TextIO
+
+import click
 
 from mapper._progress import is_terminal
 from mapper._progress import working as working
+from mapper.report.fitting import fitted
 from mapper.report.style import Paint, coloured, plain
+from mapper.report.text import SCREEN
 from mapper.report.words import printable
+
+_LOWEST = 36  # lines: on a lower terminal a report is scrolled
 
 
 def error_line(message: str) -> str:
     """One line whatever the message holds: names from files may carry anything."""
     return f"error: {printable(' '.join(message.split()), limit=2_000)}"
+
+
+def columns(stream: TextIO | None = None) -> int | None:
+    """How wide the terminal is that text goes to; None for a file or a pipe, whose lines stay whole."""
+    return shutil.get_terminal_size().columns if is_terminal(stream or sys.stdout) else None
+
+
+def screen() -> int:
+    """How many lines a report may take."""
+    if not is_terminal(sys.stdout):
+        return SCREEN
+    return max(shutil.get_terminal_size().lines - 2, _LOWEST)
+
+
+def say(text: str) -> None:
+    """Print an answer; on a terminal no word is broken at its edge."""
+    click.echo(fitted(text, columns()))
 
 
 def paint(when: str = "auto") -> Paint:

@@ -11,7 +11,7 @@ import click
 
 from mapper.cli import options
 from mapper.cli.options import Command, Group
-from mapper.cli.output import paint, working
+from mapper.cli.output import paint, say, working
 from mapper.errors import RuleError
 from mapper.report.words import counted, printable
 from mapper.sources.files import MARK
@@ -65,14 +65,14 @@ def check(files: tuple[Path, ...], no_run: bool, rules: tuple[str, ...], quiet: 
         dict.fromkeys(problem for file in found for problem in file.problems)
     )  # one may stop many files
     for problem in problems:
-        click.echo(printable(problem, limit=1_000))
+        say(printable(problem, limit=1_000))
     if problems:
         raise RuleError(f"{counted(len(problems), 'problem')} in {counted(len(found), 'rule file')}")
     if not quiet:
         examples, combinations, runs = (
             sum(getattr(file, of) for file in found) for of in ("examples", "combinations", "runs")
         )
-        click.echo(
+        say(
             f"{counted(len(found), 'rule file')}: {counted(examples, 'example')}, {runs} of them built and run, and "
             f"{counted(combinations, 'combination')} of guards, all as they should be"
         )
@@ -96,7 +96,7 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None, follow_l
     if _is_key(subject):
         from mapper.rulebook.explain import explain_key
 
-        click.echo("\n".join(_leaf_lines([explain_key(subject, rulebook)], show)))
+        say("\n".join(_leaf_lines([explain_key(subject, rulebook)], show)))
         return
     from mapper.rulebook.explain import explain_checkpoint
 
@@ -107,7 +107,7 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None, follow_l
         _family_lines(found.families, show),
         _flow_lines(found.flows, show),
     ]
-    click.echo("\n\n".join("\n".join(part) for part in parts if part))
+    say("\n\n".join("\n".join(part) for part in parts if part))
 
 
 @rules.command(
@@ -148,7 +148,7 @@ def new(
     if kept := write_source(output, text, overwrite=overwrite):
         click.echo(printable(kept, limit=400), err=True)
     marked = counted(text.count("# guessed"), "line")
-    click.echo(f"{output}: {marked} marked as guessed; settle them, then: mapper rules check {output}")
+    say(f"{output}: {marked} marked as guessed; settle them, then: mapper rules check {output}")
 
 
 @rules.command(cls=Command, name="list", examples="mapper rules list\nmapper rules list --rules ./my_rules")
@@ -161,7 +161,7 @@ def list_all(rules: tuple[str, ...]) -> None:
     for kind, name, file, about in _columns(
         (row.kind, row.name, row.file, row.about) for row in list_rules(_rulebook(rules))
     ):
-        click.echo(f"{kind}  {show('role', name)}  {file}  {show('faint', about)}".rstrip())
+        say(f"{kind}  {show('role', name)}  {file}  {show('faint', about)}".rstrip())
 
 
 def _rulebook(folders: Iterable[str]) -> Rulebook:

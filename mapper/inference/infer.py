@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial as partial_call
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mapper._collector import collection_paused
-from mapper.architecture import Architecture, Block, Leaf, Origin, Place, Question, Unfit
+from mapper.architecture import CONTRADICTION, Architecture, Block, Leaf, Origin, Place, Question, Unfit
 from mapper.errors import ArchitectureError, FlowError, HintError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import link, unused_leaves
@@ -54,6 +55,7 @@ from mapper.inference.quantised import odd_types, quantised, several_types
 from mapper.inference.roots import choose_root
 from mapper.inference.scopes import TOWER_LISTS, Scope, add_parts, is_tower, scopes
 from mapper.inference.sizes import Sizes
+from mapper.inference.so_far import so_far
 from mapper.inference.updates import SETTINGS, scale, without_updates
 from mapper.naming.blocks import build_blocks
 from mapper.naming.resolve import resolve
@@ -117,7 +119,7 @@ def _infer(
 
     def read(match: FamilyMatch | None, refused: str = "", refusal: str = "") -> Architecture:
         kin = gather(match, config, rulebook, names) if use_families else Families()
-        return _Reading(
+        return Reading(
             checkpoint,
             rulebook,
             tree,
@@ -139,11 +141,18 @@ def _infer(
         return read(None, refusal=refusal)
     lacking = "" if match and match.by_type else lacking_recognition(families, names, model_type)
     if lacking:
-        raise ArchitectureError(lacking)
+        refused = ArchitectureError(lacking)
+        refused.so_far = partial_call(_without_family, read, lacking)
+        raise refused
 
     if (match and match.by_type) or model_type is None:
         return read(match)
     return _first_fit(read, match)
+
+
+def _without_family(read: Callable[..., Architecture], why: str) -> Architecture:
+    """What is read of a checkpoint that is refused before any family is tried."""
+    return replace(read(None, why), reading=CONTRADICTION, missing=[])
 
 
 def _first_fit(read: Callable[..., Architecture], match: FamilyMatch | None) -> Architecture:
@@ -161,7 +170,7 @@ def _first_fit(read: Callable[..., Architecture], match: FamilyMatch | None) -> 
 
 
 @dataclass(eq=False)
-class _Reading:
+class Reading:
     """One attempt to read a checkpoint, with a family or without."""
 
     checkpoint: Checkpoint
@@ -181,8 +190,18 @@ class _Reading:
     questions: list[Question] = field(default_factory=list)  # facts that nobody knows
     unfit: list[Unfit] = field(default_factory=list)  # blocks without a flow
     flows: dict[int, Flow] = field(default_factory=dict)  # by identity of the scope
+    leaves: list[Leaf] = field(default_factory=list)
+    lenient: bool = False  # whether a gap is a finding and no more: for what is shown of a refused checkpoint
 
     def run(self) -> Architecture:
+        """The architecture. Raises ArchitectureError, with what was read until then."""
+        try:
+            return self.read()
+        except ArchitectureError as error:
+            error.so_far = error.so_far or partial_call(so_far, self, str(error))
+            raise
+
+    def read(self) -> Architecture:
         vocabulary = words_of(self.rulebook, self.families, self.names)
         leaves = resolve(self.tree, vocabulary)
         self.place(leaves, vocabulary)
@@ -267,6 +286,7 @@ class _Reading:
 
     def place(self, leaves: list[Leaf], vocabulary: Vocabulary) -> None:
         """The blocks that the leaves make, and what is known of them."""
+        self.leaves = leaves
         read = [leaf for leaf in leaves if not why_unused(leaf, vocabulary)]
         self.root = scopes(build_blocks(read, vocabulary))
         self.facts = self.known_facts(vocabulary)
@@ -360,6 +380,9 @@ class _Reading:
     def gap(self, lines: list[str]) -> None:
         """What is missing is fatal where it is clear what the checkpoint should be."""
         match = self.families.match
+        if self.lenient:
+            self.findings += lines
+            return
         if lines and match and (match.by_type or self.facts.config.model_type is None):
             raise ArchitectureError(
                 lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more like it"

@@ -143,14 +143,20 @@ def _sentences(
         yield f"{_name(one.rule)} if {_listed(values)}"
     if len(decided) > 1:
         return
-    open_ones = [one for one in near if one.asks]
-    like = [one for one in near if one.is_like and (one.asks or one.short or not open_ones)]
+    fewest = [one.asks.keys() for one in near if one.asks]
+    like = [
+        one
+        for one in near
+        if one.is_like
+        and (one.short or (not any(asks < one.asks.keys() for asks in fewest) if one.asks else not fewest))
+    ]
     for one in [one for one in like if one not in decided][: _SHOWN - len(decided)]:
         yield f"{_name(one.rule)} {', '.join(_faults(scope, one, idle, asked))}"
     if near and not like:
-        has = f" has {_listed(list(scope.block.roles))}" if scope.block.roles else " has no role"
-        without = f", and no role for {_listed(idle)}" if idle else ""
-        yield f"none of {len(near)} is near: it{has}{without}"
+        roles = list(scope.block.roles)
+        has = [f"it has {_listed(roles)}"] if roles else []
+        without = [f"no role for {_quoted(idle)}"] if idle else []
+        yield f"none of {len(near)} is near: {' and '.join([*has, *without]) or 'nothing in it has a role'}"
 
 
 def _name(rule: FlowRule) -> str:
@@ -233,7 +239,9 @@ def _either(values: Sequence[Any]) -> str:
 
 def _seen(value: Any) -> str:
     """As Python writes it: a config may hold anything."""
-    return "none" if value is None else shorten(value) if isinstance(value, str) else cut(repr(value))
+    if isinstance(value, (bool, int)) or value is None:
+        return "none" if value is None else json.dumps(value)
+    return shorten(value) if isinstance(value, str) else cut(repr(value))
 
 
 def _value(value: Any) -> str:

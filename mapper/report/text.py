@@ -2,41 +2,91 @@
 
 from __future__ import annotations
 
-from mapper.architecture import Architecture, Fact
+from typing import NamedTuple
+
+from mapper.architecture import CONTRADICTION, Architecture, Fact
 from mapper.checkpoint import Checkpoint
 from mapper.report.chain import value_text
+from mapper.report.fitting import fitted
+from mapper.report.questions import asked
 from mapper.report.style import Paint, plain
-from mapper.report.tree import tree
-from mapper.report.words import counted, folded, in_bytes, printable, rounded
+from mapper.report.tree import levels, rows, tree
+from mapper.report.words import counted, cut, folded, in_bytes, printable, rounded
 
 MEANING = {
     "exact": "a family vouches for this model type: its outputs were compared with the reference implementation",
     "unverified": "a flow fits, but nobody has compared this architecture with its reference; mapper verify does",
+    CONTRADICTION: "what was read before it was refused; nothing is made of it",
     "skeleton": "typed modules only: no flow fits, so forward says what is missing",
 }
-STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad"}
-SHOWN_FACTS = 40
-SHOWN_KEYS = 10
-SHOWN_SENTENCES = 12
+STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad", CONTRADICTION: "bad"}
+SCREEN = 48  # lines that a report takes where folding can make it
 _FACT_WIDTH = 44
+_TELLING = ("given", "config", "shape", "graph", "name", "weights", "default", "rule")
 
 
-def as_text(architecture: Architecture, paint: Paint = plain) -> str:
-    """The whole report; ends without a newline."""
+class Amounts(NamedTuple):
+    """How many of each are shown."""
+
+    facts: int
+    keys: int
+    sentences: int
+
+
+_ALL, _FEWER, _FEWEST = Amounts(40, 10, 12), Amounts(20, 6, 6), Amounts(12, 4, 3)
+
+
+def as_text(
+    architecture: Architecture,
+    paint: Paint = plain,
+    depth: int | None = None,
+    width: int | None = None,
+    lines: int = SCREEN,
+) -> str:
+    """The report; ends without a newline.
+
+    `depth` is how many levels of folders are shown; when left out, as many as fit in so many `lines`. With `width` no
+    line is wider, and none is broken inside of a word.
+    """
     if architecture.parts:
         from mapper.report.parts import part_lines
 
-        return f"{_head(architecture, paint)}\n\n{_section('parts', list(part_lines(architecture, paint)), paint)}"
+        parts = _section("parts", list(part_lines(architecture, paint)), paint)
+        return fitted(f"{_head(architecture, paint)}\n\n{parts}", width)
+    deepest = levels(architecture)
+    if depth is not None:
+        return fitted(_whole(architecture, paint, min(depth, deepest), _ALL, width), width)
+    amounts = [(level, some) for level in range(deepest, 0, -1) for some in (_FEWER, _FEWEST)]
+    for level, some in [(deepest, _ALL), *amounts, (1, _FEWEST)]:
+        text = fitted(_whole(architecture, paint, level, some, width), width)
+        if text.count("\n") < lines:
+            break
+    return text
+
+
+def _whole(architecture: Architecture, paint: Paint, depth: int, most: Amounts, width: int | None) -> str:
+    """The report with so many levels, and so much of each section."""
     parts = [
         _head(architecture, paint),
-        tree(architecture, paint),
-        _section("facts", _facts(architecture.facts, paint), paint),
-        _section("findings", _sentences(architecture.findings), paint, style="doubt"),
-        _section("unused, with their reason", _unused(architecture), paint),
-        _section("without a role", _keys(architecture.unmapped), paint, style="doubt"),
-        _section("unknown", _sentences(architecture.missing), paint, style="bad"),
+        "\n".join([*tree(architecture, paint, depth, width), *_folded(architecture, depth)]),
+        _section("facts", _facts(architecture.facts, paint, most.facts, width), paint),
+        _section("findings", _sentences(architecture.findings, most.sentences), paint, style="doubt"),
+        _section("unused, with their reason", _unused(architecture, most.keys), paint),
+        _section("without a role", _keys(architecture.unmapped, most.keys), paint, style="doubt"),
+        _section("unknown", _unknown(architecture, most.sentences), paint, style="bad"),
+        _section("to be answered", asked(architecture.questions), paint, style="bad"),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _folded(architecture: Architecture, depth: int) -> list[str]:
+    """How to see what is folded."""
+    deepest, whole = levels(architecture), len(rows(architecture))
+    if depth >= deepest or len(rows(architecture, depth)) == whole:
+        return []
+    return [
+        f"folded, {depth} of {deepest} levels; --depth {depth + 1} shows more, --depth {deepest} all {whole:,} rows"
+    ]
 
 
 def first_line(architecture: Architecture, paint: Paint = plain) -> str:
@@ -92,21 +142,44 @@ def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -
     return "\n".join([paint(style, title), *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def _sentences(texts: list[str]) -> list[str]:
-    shown = [printable(text, limit=400) for text in texts[:SHOWN_SENTENCES]]
+def _sentences(texts: list[str], most: int) -> list[str]:
+    shown = [printable(text, limit=400) for text in texts[:most]]
     return [*shown, *_more(len(texts) - len(shown))]
 
 
-def _facts(facts: list[Fact], paint: Paint) -> list[str]:
-    """One line for each value with one kind of evidence: its first source, however many places it holds at."""
+def _unknown(architecture: Architecture, most: int) -> list[str]:
+    """What forbids a forward and is no question: blocks without a flow, each with what comes near below it."""
+    told = {str(item) for item in (*architecture.unfit, *architecture.questions)}
+    lines = []
+    for item in architecture.unfit[:most]:
+        lines.append(printable(f"{item.head}:", limit=400))
+        lines += [f"  {printable(text, limit=400)}" for text in item.nearest]
+    rest = _sentences([text for text in architecture.missing if text not in told], most)
+    return [*lines, *_more(len(architecture.unfit) - most), *rest]
+
+
+def _facts(facts: list[Fact], paint: Paint, most: int, width: int | None) -> list[str]:
+    """One line for each value with one kind of evidence: its first source, however many places it holds at.
+
+    Of too many, those that were said of this checkpoint are shown before those that hold for all of its kind.
+    """
     merged: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in facts:
         merged.setdefault((fact.name, value_text(fact.value), fact.evidence), []).append(fact)
-    shown = sorted(merged.values(), key=_weakest_last)[:SHOWN_FACTS]
+    first = sorted(merged.values(), key=_least_telling_last if most < _ALL.facts else _weakest_last)[:most]
+    shown = [same for same in sorted(merged.values(), key=_weakest_last) if same in first]
     named = [f"{printable(same[0].name)} = {value_text(same[0].value)}" for same in shown]
     wide = min(max(map(len, named), default=0), _FACT_WIDTH)
-    lines = [f"{left:{wide}}  {_evidence(same, paint)}" for left, same in zip(named, shown, strict=True)]
+    rooms = [max(width - max(wide, len(left)) - 4, 24) if width else None for left in named]
+    lines = [
+        f"{left:{wide}}  {_evidence(same, paint, room)}"
+        for left, same, room in zip(named, shown, rooms, strict=True)
+    ]
     return [*lines, *_more(len(merged) - len(shown))]
+
+
+def _least_telling_last(same: list[Fact]) -> int:
+    return _TELLING.index(same[0].evidence)
 
 
 def _weakest_last(same: list[Fact]) -> int:
@@ -114,7 +187,7 @@ def _weakest_last(same: list[Fact]) -> int:
     return {"given": 0, "default": 2}.get(same[0].evidence, 1)
 
 
-def _evidence(same: list[Fact], paint: Paint) -> str:
+def _evidence(same: list[Fact], paint: Paint, room: int | None) -> str:
     first = same[0]
     style = "doubt" if first.evidence in ("default", "name") else "faint"
     places = [
@@ -122,21 +195,31 @@ def _evidence(same: list[Fact], paint: Paint) -> str:
     ]
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     where = f" (at {places[0]}{more})" if places else ""
-    return paint(style, f"{first.evidence}: {printable(first.source, limit=80)}{where}")
+    source = f"{first.evidence}: {printable(first.source, limit=80)}"
+    if room and len(source + where) > room:  # on a narrow terminal: --why has all of it
+        return paint(style, cut(source, room) if len(source) > room else source)
+    return paint(style, source + where)
 
 
-def _unused(architecture: Architecture) -> list[str]:
+def _unused(architecture: Architecture, most: int) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for key, why in architecture.unused:
         by_reason.setdefault(why, []).append(key)
-    return [f"{name}: {printable(why)}" for why, keys in by_reason.items() for name in _keys(keys)]
+    return [f"{name}: {printable(why)}" for why, keys in by_reason.items() for name in _keys(keys, most)]
 
 
-def _keys(keys: list[str]) -> list[str]:
-    """Folded keys: one line for those that differ in numbers only."""
-    names = [printable(name) for name in folded(keys)]
-    return [*names[:SHOWN_KEYS], *_more(len(names) - SHOWN_KEYS)]
+def _keys(keys: list[str], most: int) -> list[str]:
+    """Folded keys: one line for those that differ in numbers only, or in the tensor of a module."""
+    modules: dict[str, list[str]] = {}
+    for key in folded(keys):
+        module, dot, tensor = key.rpartition(".")
+        modules.setdefault(module + dot, []).append(tensor)
+    names = [
+        printable(module + (tensors[0] if len(tensors) == 1 else f"{{{','.join(tensors)}}}"))
+        for module, tensors in modules.items()
+    ]
+    return [*names[:most], *_more(len(names) - most)]
 
 
 def _more(count: int) -> list[str]:
-    return [f"and {count:,} more, all of them with --json"] if count > 0 else []
+    return [f"and {count:,} more; all of them with --json"] if count > 0 else []

@@ -7,12 +7,14 @@ encoder.layer.{0..5}         layer, post_norm       attention 12 heads, feed_for
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.report.style import Paint
 from mapper.report.summary import layer_summary, leaf_summary
-from mapper.report.words import printable
+from mapper.report.words import counted, printable, rounded
 
 SHOWN_ROWS = 200
 _NAME_WIDTH = 52  # longer names push their own row only
@@ -30,34 +32,118 @@ class Row(NamedTuple):
     details: str
 
 
-def tree(architecture: Architecture, paint: Paint) -> str:
-    """The rows in columns."""
-    found = rows(architecture)
+def tree(
+    architecture: Architecture, paint: Paint, depth: int | None = None, width: int | None = None
+) -> list[str]:
+    """The rows in columns, of so many levels of folders; a narrow terminal has narrow columns."""
+    found = rows(architecture, depth)
     shown = found[:SHOWN_ROWS]
     names = [f"{'':{2 * row.depth}}{row.name}" for row in shown]
-    wide = min(max(map(len, names), default=0), _NAME_WIDTH)
-    role_wide = min(max((len(row.role) for row in shown), default=0), _ROLE_WIDTH)
+    most = _NAME_WIDTH if width is None else min(_NAME_WIDTH, width * 2 // 5)
+    wide = min(max(map(len, names), default=0), most)
+    most = _ROLE_WIDTH if width is None else min(_ROLE_WIDTH, width // 4)
+    role_wide = min(max((len(row.role) for row in shown), default=0), most)
     lines = []
     for name, row in zip(names, shown, strict=True):
         role = paint("role" if row.role != "-" else "doubt", f"{row.role:{role_wide}}")
         lines.append(f"{name:{wide}}  {role}  {row.details}".rstrip())
     if len(found) > len(shown):
         lines.append(f"and {len(found) - len(shown):,} more rows, all of them with --json")
-    return "\n".join(lines)
+    return lines
 
 
-def rows(architecture: Architecture) -> list[Row]:
-    """A row for each folded leaf, those of a layer below a row for the layer."""
+def rows(architecture: Architecture, depth: int | None = None) -> list[Row]:
+    """A row for each folded leaf, those of a layer below a row for the layer; what lies deeper is one row a folder."""
     layers = _layers(architecture.root)
+    roles = _role_paths(architecture.root)
     found: list[Row] = []
     above: Place | None = None
-    for leaf in _grouped(architecture.leaves, layers):
-        depth = _layer_depth(leaf, layers)
-        layer = Place(leaf.place[:depth])
-        if depth and layer != above:
+    for place, leaves in _groups(_grouped(architecture.leaves, layers), depth):
+        inside = min(_layer_depth(leaf, layers) for leaf in leaves)
+        layer = Place(leaves[0].place[:inside])
+        is_layer = 0 < inside == len(place)
+        if inside and inside <= len(place) and layer != above:
             found.append(_layer_row(layer, layers.get(_shape(layer), [])))
-        above = layer if depth else None
-        found.append(_leaf_row(leaf, depth))
+        above = layer if inside and inside <= len(place) else None
+        if len(leaves) == 1:
+            found.append(_leaf_row(leaves[0], inside))
+        elif not is_layer:
+            found.append(_folded_row(place, leaves, inside if above else 0, roles))
+        elif not found[-1].details:
+            found[-1] = found[-1]._replace(details=_amount(leaves))
+    return found
+
+
+def levels(architecture: Architecture) -> int:
+    """How many levels of folders there are: with so many, nothing is folded."""
+    trie = _Trie(architecture.leaves)
+    return max((trie.level(leaf.place) for leaf in architecture.leaves), default=0)
+
+
+class _Trie:
+    """Where the folders of a checkpoint divide; a folder with one thing in it is no level, nor is a number."""
+
+    def __init__(self, leaves: Iterable[Leaf]):
+        self.children: dict[Shape, set[str | None]] = {}
+        for leaf in leaves:
+            shape = _shape(leaf.place)
+            for at, part in enumerate(shape):
+                self.children.setdefault(shape[:at], set()).add(part)
+
+    def level(self, place: Place) -> int:
+        shape = _shape(place)
+        return sum(len(self.children[shape[:at]]) > 1 for at in range(len(shape)))
+
+    def ancestor(self, place: Place, depth: int) -> Place:
+        """The folder of this level around a leaf, as far down as nothing divides; the leaf, if it is not that deep."""
+        shape, at = _shape(place), 0
+        while at < len(shape) and (depth or len(self.children[shape[:at]]) == 1):
+            depth -= len(self.children[shape[:at]]) > 1
+            at += 1
+        return Place(place[:at])
+
+
+def _groups(leaves: Sequence[Leaf], depth: int | None) -> list[tuple[Place, list[Leaf]]]:
+    """The leaves by their folder of a level, each leaf its own where none is folded."""
+    if depth is None:
+        return [(leaf.place, [leaf]) for leaf in leaves]
+    trie = _Trie(leaves)
+    groups: dict[Place, list[Leaf]] = {}
+    for leaf in leaves:
+        groups.setdefault(trie.ancestor(leaf.place, depth), []).append(leaf)
+    return list(groups.items())
+
+
+def _folded_row(place: Place, leaves: list[Leaf], inside: int, roles: Mapping[Shape, str]) -> Row:
+    name = printable(str(Place(place[inside:])))
+    steps = [_role(leaf).split(".")[:-1] for leaf in leaves if leaf.role is not None]
+    shared = list(takewhile(lambda words: len(set(words)) == 1, zip(*steps, strict=False)))
+    role = roles.get(_shape(place)) or ".".join(words[0] for words in shared) or ("" if steps else "-")
+    return Row(1 if inside else 0, name, role, _amount(leaves))
+
+
+def _amount(leaves: Iterable[Leaf]) -> str:
+    """`12 modules, 85.1 million parameters`."""
+    modules = parameters = 0
+    for leaf in leaves:
+        modules += leaf.place.instances
+        parameters += leaf.place.instances * sum(info.size for info in leaf.tensors.values())
+    return f"{counted(modules, 'module')}, {rounded(parameters)} parameters"
+
+
+def _role_paths(root: Block) -> dict[Shape, str]:
+    """What a folder is to the block around it, outermost first: `vision`, `projector`, `attention`."""
+    found: dict[Shape, str] = {}
+    pending: list[tuple[Block, tuple[str, ...]]] = [(root, ())]
+    while pending:
+        block, words = pending.pop(0)
+        if words:
+            found.setdefault(_shape(block.home), ".".join(words))
+        for role, value in block.roles.items():
+            inner = () if role in ("layers", "tower") or block.kind == "layer" else words
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Block):
+                    pending.append((item, (*inner, role)))
     return found
 
 

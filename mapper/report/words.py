@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mapper._units import in_bytes as in_bytes
 
+_BREAKS = " ._/,"
+_NEAR = 24  # characters that a cut may take more, so as to break no word
 _UNITS = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
 
 
@@ -13,11 +15,21 @@ def printable(text: str, limit: int = 160) -> str:
     Names come from files: an escape sequence would write on the user's terminal.
     """
     if len(text) > limit:
-        half = (limit - 5) // 2
-        text = f"{text[:half]} ... {text[-half:]}"
+        text = cut(text, limit)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def cut(text: str, limit: int) -> str:
+    """`text` without its middle, cut between words or parts of a name where there are some near."""
+    half = (limit - 5) // 2
+    left, right = text[:half], text[-half:]
+    before = max(left.rfind(mark) for mark in _BREAKS)
+    after = min((at for at in map(right.find, _BREAKS) if at >= 0), default=half)
+    left = left[: before + 1].rstrip() if half - before <= _NEAR else left
+    right = right[after:].lstrip() if after <= _NEAR else right
+    return f"{left} ... {right}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,7 +117,7 @@ def test_inspect_never_imports_torch(bert: str) -> None:
 def test_generate_prints_or_writes_the_source(bert: str, capsys: Captured, tmp_path: Path) -> None:
     text = answer(capsys, "generate", bert)
     assert text == mapper.generate(bert)
-    assert answer(capsys, "generate", bert, "-o", str(tmp_path / "model.py")) == ""
+    assert answer(capsys, "generate", bert, "-o", str(tmp_path / "model.py")).startswith("wrote ")
     assert (tmp_path / "model.py").read_text() == text
 
 
@@ -214,3 +216,93 @@ def test_verify_of_an_edited_file_is_exit_code_three(bert: str, capsys: Captured
 
 def test_verify_names_a_reference_that_is_none(bert: str, capsys: Captured) -> None:
     assert "'tensorflow' is no reference" in refusal(capsys, "verify", bert, "--against", "tensorflow")
+
+
+def changed_config(bert: str, folder: Path, **config: object) -> str:
+    """A copy of the checkpoint whose config says something else."""
+    shutil.copytree(bert, folder)
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **config}))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        ({"num_attention_heads": 5}, "does not divide by 5"),
+        ({"num_hidden_layers": 7}, "7"),
+        ({"hidden_act": 12}, "hidden_act"),
+    ],
+)
+def test_inspect_of_a_contradiction_shows_what_it_read(
+    bert: str, capsys: Captured, tmp_path: Path, config: dict[str, object], error: str
+) -> None:
+    source = changed_config(bert, tmp_path / "changed", **config)
+    assert main(["inspect", source]) == 2
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0].endswith("bert, contradiction")
+    assert "attention.query " in out and "norm.placement = post" in out
+    assert err.startswith("error: ") and err.count("\n") == 1 and error in err
+    for quiet in ("--json", "--quiet"):
+        assert main(["inspect", source, quiet]) == 2
+        assert capsys.readouterr().out == ""
+
+
+def test_a_contradiction_is_the_same_error_in_another_process(bert: str, tmp_path: Path) -> None:
+    source = changed_config(bert, tmp_path / "changed", num_attention_heads=5)
+    with pytest.raises(mapper.ArchitectureError) as caught:
+        mapper.inspect(source)
+    assert caught.value.so_far is not None
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.so_far) == (str(caught.value), None)
+
+
+def test_inspect_shows_as_many_levels_as_asked_for(bert: str, capsys: Captured) -> None:
+    first = answer(capsys, "inspect", bert, "--depth", "1")
+    assert "attention.self.query " not in first and "layer, post_norm" in first and "--depth 2" in first
+    assert "attention.self.query " in answer(capsys, "inspect", bert, "--depth", "9")
+    assert "x>=1" in refusal(capsys, "inspect", bert, "--depth", "0")
+
+
+def test_no_line_is_wider_than_the_terminal(
+    bert: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "70")
+    lines = {"inspect": [bert], "rules": ["explain", bert], "diff": [bert, bert]}
+    for command, arguments in lines.items():
+        wide = answer(capsys, command, *arguments)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        narrow = answer(capsys, command, *arguments)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+        assert max(map(len, narrow.splitlines())) <= 70
+        assert command == "diff" or max(map(len, wide.splitlines())) > 70
+
+
+def test_generate_and_build_say_what_was_read_and_where_it_is(
+    bert: str, capsys: Captured, tmp_path: Path
+) -> None:
+    out = answer(capsys, "generate", bert, "-o", str(tmp_path / "model.py"))
+    assert out.startswith(f"wrote {tmp_path / 'model.py'} (") and out.endswith(": bert, exact\n")
+    out = answer(capsys, "build", bert, "--out", str(tmp_path / "built"))
+    assert out.splitlines()[0].endswith("bert, exact") and f"wrote {tmp_path / 'built'}: " in out
+
+
+def test_bars_of_other_libraries_are_not_seen(
+    bert: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+    from tqdm.auto import tqdm
+
+    usual = transformers.BertModel.from_pretrained
+
+    def with_bars(*arguments: object, **options: object) -> object:
+        for _ in tqdm(range(3), desc="loading what nobody asked about"):
+            pass
+        return usual(*arguments, **options)
+
+    monkeypatch.setattr(transformers.BertModel, "from_pretrained", with_bars)
+    assert "equal" in answer(capsys, "verify", bert)  # and nothing on standard error
+    list(tqdm(range(3), desc="still there"))
+    assert "still there" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -37,6 +38,8 @@ def test_every_command_has_a_help_page_with_examples(path: tuple[str, ...], caps
     assert main([*path, "--help"]) == 0
     page = capsys.readouterr().out
     assert "Examples:" in page
+    assert re.search(r"Exit codes:\n +0 +done\n +1 +a bug.*\n +2 +refused", page)
+    assert ("\n  3 " in page) == (path[0] in ("verify", "diff"))
     assert f"mapper {path[0]}" in page
 
 

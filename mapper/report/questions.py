@@ -1,0 +1,67 @@
+"""What is to be answered: every question with its values, and a line to copy that answers all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mapper.architecture import Question
+from mapper.report.words import printable
+
+_SHOWN = 40
+_VALUES = 8  # of one question
+_COLUMN = 40
+_WIDTH = 100
+
+
+def asked(questions: Sequence[Question]) -> list[str]:
+    """A line for each, then the options that answer all: of the values in quotes one is to be kept."""
+    shown = questions[:_SHOWN]
+    names = [printable(question.name) for question in shown]
+    wide = min(max(map(len, names), default=0), _COLUMN)
+    lines = [f"{name:{wide}}  {_described(question)}" for name, question in zip(names, shown, strict=True)]
+    if len(questions) > len(shown):
+        lines.append(f"and {len(questions) - len(shown):,} more, all of them with --json")
+    return [*lines, *_all_at_once(questions)] if questions else []
+
+
+def _described(question: Question) -> str:
+    """`true or false (at encoder)`."""
+    where = f" (at {printable(question.at, limit=60)})" if question.at not in ("", "*") else ""
+    if not question.candidates:
+        return f"no value is shown by anything{where}"
+    values = [_text(value) for value in question.candidates[:_VALUES]]
+    more = len(question.candidates) - len(values)
+    last = f"{more} more" if more else values.pop()
+    return (f"{', '.join(values)} or {last}" if values else last) + where
+
+
+def _all_at_once(questions: Sequence[Question]) -> list[str]:
+    options = [_option(question) for question in questions]
+    rows = [options[0]]
+    for option in options[1:]:
+        if len(rows[-1]) + len(option) < _WIDTH:
+            rows[-1] += f" {option}"
+        else:
+            rows.append(option)
+    what = (
+        "answer it, with one of the values:" if len(questions) == 1 else "answer all, with one value of each:"
+    )
+    return [what, *(f"  {row} \\" for row in rows[:-1]), f"  {rows[-1]}"]
+
+
+def _option(question: Question) -> str:
+    """`--set 'attention.causal=true|false'`: quoted, as a shell would read the bar; nothing that is copied whole is an answer."""
+    values = [_text(value) for value in question.candidates]
+    if not 0 < len(values) <= _VALUES or not all(value.replace("_", "").isalnum() for value in values):
+        return f"--set {question.name}=VALUE"
+    return (
+        f"--set '{question.name}={'|'.join(values)}'"
+        if len(values) > 1
+        else f"--set {question.name}={values[0]}"
+    )
+
+
+def _text(value: Any) -> str:
+    return printable(value if isinstance(value, str) else json.dumps(value), limit=40)
