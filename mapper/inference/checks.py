@@ -58,6 +58,8 @@ def _towers(facts: Facts) -> list[Scope]:
 def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
     one_stage = scope.index_of("stages") is not None  # a field with one value is about all of them together
     for said in facts.from_config(scope, name, listed_only=one_stage):
+        if said.evidence == "default":
+            continue  # not said here; what stands in its place is checked by `left_out`
         if said.problem:
             raise ArchitectureError(said.problem)
         if (known.evidence in _SHOWN or known.shown) and said.value != known.value:
@@ -69,6 +71,18 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
             raise ArchitectureError(
                 f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})"
             )
+
+
+def left_out(facts: Facts) -> list[str]:
+    """Findings for counts that the config leaves out, where its type's default asks for more layers or fewer."""
+    found: dict[str, None] = {}
+    for scope in _towers(facts):
+        for role in TOWER_LISTS:
+            counted = scope.solved.get(role)
+            said = next(facts.from_config(scope, role), None) if counted else None
+            if counted and said and said.evidence == "default" and said.value != counted.value:
+                found[f"config {said.source}, {said.value}; the names show {counted.value} {role}"] = None
+    return list(found)
 
 
 def check_bounds(facts: Facts) -> None:

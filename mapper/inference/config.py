@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.errors import shorten
+from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import ConfigVocabulary, FactRule
 from mapper.rulebook.values import shown
@@ -23,6 +24,7 @@ class Found:
     name: str
     value: Any
     wanted: bool = True  # False: it stands where an object should be that holds the field
+    default_of: str = ""  # the type whose own default it is, where the file leaves it out
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,17 @@ class Spared:
 class Config:
     """Looks fields up for a block, and remembers which were looked up with success."""
 
-    def __init__(self, data: Mapping[str, Any] | None, vocabulary: ConfigVocabulary):
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None,
+        vocabulary: ConfigVocabulary,
+        listed_type: str | None = None,
+        said: frozenset[str] = frozenset(),
+    ):
         self.data: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+        self.seen: Completed = complete(
+            self.data, listed_type, said
+        )  # what a listed type's classes make of it
         self.vocabulary = vocabulary
         self.read: set[str] = set()
         self.looked_up: set[str] = set()  # also for facts that no flow needed in the end
@@ -78,21 +89,26 @@ class Config:
         return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
     def find(self, rule: FactRule, scope: Scope) -> list[Found]:
-        """The rule's fields that are there for this block, the strongest first. null is absent unless the rule allows it."""
+        """The rule's fields that are there for this block, the strongest first. null is absent unless the rule allows it.
+
+        Where there is none, the default that its type has for one of them.
+        """
         found: list[Found] = []
+        defaults: list[Found] = []
         for part, keys in self._places(rule, scope):
             for key in keys:
                 field = self._get(part, key)
                 if field and (field.value is not None or rule.nullable) and field not in found:
-                    found.append(field)
-                    self.looked_up.add(field.name)
+                    (defaults if field.default_of else found).append(field)
             if found:
+                self.looked_up.update(field.name for field in found)
                 return found
-        return found
+        return defaults[:1]
 
     def use(self, found: Iterable[Found]) -> None:
         """Note that a fact of the model comes from these fields."""
-        self.read.update(item.name for item in found)
+        names = [item.name for item in found if not item.default_of]
+        self.read.update(names, [self.seen.twins[name] for name in names if name in self.seen.twins])
 
     def _places(self, rule: FactRule, scope: Scope) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Parts of the config ("" is its top) with the fields to look for there."""
@@ -116,12 +132,12 @@ class Config:
         """The sub-configs of a tower that this config has."""
         known = self.vocabulary.towers.get(tower or "")
         for name in known.configs if known else ():
-            if isinstance(self.data.get(name), Mapping):
+            if isinstance(self.seen.data.get(name), Mapping):
                 yield name
 
     def part(self, folder: str) -> Mapping[str, Any]:
         """A sub-config by the field that holds it; "" is the whole."""
-        found = self.data.get(folder) if folder else self.data
+        found = self.seen.data.get(folder) if folder else self.seen.data
         return found if isinstance(found, Mapping) else {}
 
     def _only_part(self) -> list[str]:
@@ -131,7 +147,7 @@ class Config:
         return texts[:1] or (every if len(every) == 1 else [])
 
     def _get(self, part: str, key: str) -> Found | None:
-        value: Any = self.data
+        value: Any = self.seen.data
         name = f"{part}.{key}" if part else key
         words = name.split(".")
         for at, word in enumerate(words):
@@ -140,7 +156,7 @@ class Config:
                 return None
             if not isinstance(value, Mapping) and at < len(words) - 1:
                 return Found(".".join(words[: at + 1]), value, wanted=False)
-        return Found(name, value)
+        return Found(self.seen.moved.get(name, name), value, default_of=self.seen.default_of(name))
 
     def unread(self, spared: Mapping[str, Spared]) -> list[str]:
         """Fields that no fact came from and no rule calls irrelevant, in order; `spared` by the part of the config."""
@@ -184,6 +200,8 @@ class Config:
             judges = [(found, whole)]
             if name and folder in spared:
                 judges.append((Found(name, found.value), common.beside(spared[folder])))
+            if found.name in self.seen.computed:
+                continue
             if found.name not in self.read and not any(
                 _is_harmless(item, rules.irrelevant, rules.harmless) for item, rules in judges
             ):

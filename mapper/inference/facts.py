@@ -12,6 +12,7 @@ from mapper.errors import listed, shorten
 from mapper.flows.references import has_role
 from mapper.inference.config import Config, Found
 from mapper.inference.derived import calculate, formula, sources
+from mapper.inference.families import TYPE
 from mapper.inference.given import Given
 from mapper.inference.known import Chain, Known, weakest
 from mapper.inference.scopes import Scope, leaves_at
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from mapper.inference.families import Families
     from mapper.inference.names import Names
     from mapper.rulebook.rulebook import Rulebook
-
-
-TYPE = "model_type"  # the fact that tells the types of one family apart
 
 
 class Facts:
@@ -63,6 +61,9 @@ class Facts:
         self._known: dict[int, dict[str, Known | None]] = {}
         self._shared: dict[int, Mapping[str, Known]] = {}
         self.settled = False
+        self.denied: set[tuple[int, str]] = (
+            set()
+        )  # facts of scopes whose type's default the shapes contradict
         self._open: set[tuple[int, str]] = set()
 
     def full_name(self, scope: Scope, name: str) -> str:
@@ -96,6 +97,11 @@ class Facts:
     def forget(self, scope: Scope) -> None:
         """Drop what was asked about a scope that will not last."""
         self._known.pop(id(scope), None)
+
+    def deny(self, scope: Scope, name: str) -> None:
+        """The default that a type has for a fact is none for this block: nobody knows it, unless others say."""
+        self.denied.add((id(scope), name))
+        self.forget(scope)
 
     def settle(self) -> None:
         """All sizes are settled: drop the answers that were given before."""
@@ -180,10 +186,12 @@ class Facts:
         yield from self._in_config([rule for rule in rules if rule.per or not listed_only], scope)
 
     def _in_config(self, rules: Iterable[FactRule], scope: Scope) -> Iterator[Known]:
-        for rule in rules:
-            if rule.config or rule.towers:
-                for found in self.config.find(rule, scope):
-                    yield self._configured(rule, found, scope)
+        """What the file says by any of the rules, then what its type has by default."""
+        asked = [rule for rule in rules if rule.config or rule.towers]
+        found = [(rule, item) for rule in asked for item in self.config.find(rule, scope)]
+        for rule, item in sorted(found, key=lambda pair: bool(pair[1].default_of)):
+            if not item.default_of or (id(scope), rule.name) not in self.denied:
+                yield self._configured(rule, item, scope)
 
     def stated(self, scope: Scope, name: str) -> Known | None:
         """What the user said of a fact here."""
@@ -267,6 +275,7 @@ class Facts:
 
     def _configured(self, rule: FactRule, found: Found, scope: Scope) -> Known:
         value, source = found.value, found.name
+        evidence = "default" if found.default_of else "config"
         try:
             if not found.wanted:
                 raise ValueError(f"{shorten(shown(value))} stands where an object is needed")
@@ -282,8 +291,9 @@ class Facts:
             if value is not None or not rule.nullable:
                 value = checked(value, kind)
         except ValueError as error:
-            return Known(None, "config", source, f"config {found.name}: {error}", rule=rule.place)
-        return Known(value, "config", source, rule=rule.place)
+            problem = f"config {found.name}{_left_out(found)}: {error}"
+            return Known(None, evidence, source, problem, rule=rule.place)
+        return Known(value, evidence, f"{source}{_left_out(found)}", rule=rule.place)
 
     def _calculated(self, rule: FactRule, scope: Scope) -> Known | None:
         values: dict[str, Any] = {}
@@ -302,6 +312,10 @@ class Facts:
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
         return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}", rule=rule.place)
+
+
+def _left_out(found: Found) -> str:
+    return f", left out: the default of {found.default_of}" if found.default_of else ""
 
 
 def _tower_fits(wanted: Mapping[str, bool], scope: Scope) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from mapper.errors import shorten
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mapper.rulebook.families import Family
     from mapper.rulebook.rulebook import Rulebook
 
+TYPE = "model_type"  # the fact that tells the types of one family apart
 TEXT = "text"  # the tower that speaks for what no tower's words name
 
 
@@ -112,6 +114,20 @@ class Families:
             said = Spared(frozenset(family.irrelevant), family.harmless)
             found[folder] = found[folder].beside(said) if folder in found else said
         return found
+
+    def fields_said(self) -> frozenset[str]:
+        """Fields of the config that these families' own rules read, as their types' files have them."""
+        own = [(self.match.model_type, self.match.family)] if self.match else []
+        spoken = [*own, *((part.model_type, part.family) for part in self.parts)]
+        rules = (
+            rule
+            for model_type, family in spoken
+            for rules in family.facts.values()
+            for rule in rules
+            if model_type in rule.when.get(TYPE, (model_type,))
+        )
+        names = (name for rule in rules for name in (*rule.config, *chain(*rule.towers.values())))
+        return frozenset(word for name in names for word in name.removeprefix("/").split("."))
 
     def varies(self) -> tuple[str, ...]:
         return tuple(name for family in self.everything for name in family.varies)

@@ -127,7 +127,7 @@ class Filler:
         for scope, name, known in self.facts.used.values():
             if known.evidence == "config":
                 for other in self.facts.from_config(scope, name):
-                    if not other.problem and other.value != known.value:
+                    if other.evidence == "config" and not other.problem and other.value != known.value:
                         found[
                             f"config {known.source} says {name} is {known.value!r}, config {other.source} says {other.value!r}"
                         ] = None

@@ -22,13 +22,14 @@ from mapper.inference.checks import (
     check_modules,
     check_widths,
     harmful_fields,
+    left_out,
     unread_fields,
 )
 from mapper.inference.choice import Choice, choose, untaken
 from mapper.inference.config import Config
 from mapper.inference.elements import differing_elements
-from mapper.inference.facts import TYPE, Facts
-from mapper.inference.families import Families, gather, words_of
+from mapper.inference.facts import Facts
+from mapper.inference.families import TYPE, Families, gather, words_of
 from mapper.inference.fill import Filler
 from mapper.inference.gaps import (
     broken_promises,
@@ -234,7 +235,7 @@ class Reading:
             check_modules(read)
             self.gap(self.untaken())
             self.findings += several_types(read)
-            self.findings += filler.findings()
+            self.findings += [*filler.findings(), *left_out(self.facts)]
         architecture = self.described(leaves, filler)
         architecture.unused = [(key, why) for leaf, why in unused for key in Leaf.keys(leaf)]
         self.finish(architecture, [leaf for leaf, _ in unused], complete)
@@ -292,7 +293,10 @@ class Reading:
         self.facts = self.known_facts(vocabulary)
 
     def known_facts(self, vocabulary: Vocabulary) -> Facts:
-        config = Config(self.checkpoint.config, self.rulebook.config_vocabulary)
+        match = self.families.match
+        listed = match.model_type if match and match.by_type else None
+        said = self.families.fields_said() if listed else frozenset()
+        config = Config(self.checkpoint.config, self.rulebook.config_vocabulary, listed, said)
         config.lone = self.lone_tower(vocabulary)
         config.looked_up = self.looked_up
         named = [name for rule in self.rulebook.flows.values() for name in (*rule.when, *rule.values)]

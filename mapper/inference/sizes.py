@@ -56,6 +56,9 @@ class Sizes:
         for name in self.names:
             if name not in self.known:
                 known = self.facts.get(self.scope, self.names[name])
+                if known is not None and known.evidence == "default" and not self._fits(name, known):
+                    self.facts.deny(self.scope, self.names[name])
+                    known = self.facts.get(self.scope, self.names[name])
                 if known is not None and known.problem:
                     raise ArchitectureError(known.problem)
                 if known is not None:
@@ -63,6 +66,21 @@ class Sizes:
                     self._propagate()
         self._settle_certain()
         self._check()
+
+    def _fits(self, name: str, known: Known) -> bool:
+        """Whether the shapes allow a value; everything else stays as it was."""
+        before, solved = dict(self.known), dict(self.scope.solved)
+        try:
+            self._settle(name, known)
+            self._propagate()
+            self._check()
+        except (ArchitectureError, HintError):
+            return False
+        finally:
+            self.known = before
+            self.scope.solved.clear()
+            self.scope.solved.update(solved)
+        return True
 
     def unknown(self) -> dict[str, list[int]]:
         """Symbols to ask for, by full name, with the values that the shapes allow; what would follow from these is left out."""
