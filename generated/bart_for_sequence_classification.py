@@ -1,4 +1,4 @@
-"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 97edac18de72.
+"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -374,9 +374,8 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"activation_function": "gelu", "architectures": ["BartForSequenceClassification"], "d_model":
 # 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096, "decoder_layers": 12,
-# "decoder_start_token_id": 2, "encoder_attention_heads": 16, "encoder_ffn_dim": 4096, "encoder_layers": 12,
-# "eos_token_id": 2, "max_position_embeddings": 1024, "model_type": "bart", "num_hidden_layers": 12,
-# "pad_token_id": 1, "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled
-# catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
-# recalled"]}
-# sha256 of all above: f244572f62cc92aa
+# "decoder_start_token_id": 2, "encoder_attention_heads": 16, "encoder_ffn_dim": 4096, "eos_token_id": 2,
+# "max_position_embeddings": 1024, "model_type": "bart", "num_hidden_layers": 12, "pad_token_id": 1,
+# "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
+# with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 6b98669d678f3b8c

@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 97edac18de72.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -436,8 +436,8 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 512, "model_type": "blip_text_model", "num_attention_heads": 12,
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "vocab_size": 30524}, "vision_config": {"hidden_act":
 # "gelu", "hidden_size": 768, "intermediate_size": 3072, "layer_norm_eps": 1e-05, "model_type":
-# "blip_vision_model", "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "patch_size":
-# 16}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not
-# from the hub", "evidence for its config: repository
+# "blip_vision_model", "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 16}}, "notes":
+# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
+# "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 6946472e2742093f
+# sha256 of all above: 8837180702816426

@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 97edac18de72.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,8 +26,9 @@ class Config:
     text_hidden_size: int = 768  # shape: text_model.embeddings.word_embeddings.weight [50265, 768]
     segments: int = 1  # shape: text_model.embeddings.token_type_embeddings.weight [1, 768]
     positions: int = 514  # shape: text_model.embeddings.position_embeddings.weight [514, 768]
-    text_norm_eps: float = 1e-12  # default: families/bert.yaml
-    padding_index: int = 1  # default: families/roberta.yaml
+    # default: text_config.layer_norm_eps, left out: the default of clap_text_model
+    text_norm_eps: float = 1e-12
+    padding_index: int = 1  # default: text_config.pad_token_id, left out: the default of clap_text_model
     # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.query.weight [96, 96]
     audio_head_dim: int = 24
     # shape: audio_model.audio_encoder.layers.0.blocks.{0..1}.attention.self.relative_position_bias_table [...
@@ -35,7 +36,7 @@ class Config:
     embedding_size: int = 96  # shape: audio_model.audio_encoder.patch_embed.proj.weight [96, 1, 4, 4]
     # shape: audio_model.audio_encoder.patch_embed.fusion_model.local_att.0.weight [24, 96, 1, 1]
     inner_size: int = 24
-    text_heads: int = 12  # default: families/roberta.yaml
+    text_heads: int = 12  # default: text_config.num_attention_heads, left out: the default of clap_text_model
     # default: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     text_head_dim: int = 64
     input_size: int = 768  # shape: audio_projection.linear1.weight [512, 768]
@@ -45,10 +46,10 @@ class Config:
     text_intermediate_size: int = 3072
     text_layers: int = 12  # name: text_model.encoder.layer.*
     mel_bins: int = 64  # shape: audio_model.audio_encoder.batch_norm.weight [64]
-    patches_stride: int = 4  # default: families/clap_audio.yaml
+    patches_stride: int = 4  # default: audio_config.patch_stride, left out: the default of clap_audio_model
     patch_size: int = 4  # shape: audio_model.audio_encoder.patch_embed.proj.weight [96, 1, 4, 4]
     frames_folds: int = 4  # default: vocabulary/config_audio.yaml: floor(image.size / mel_bins)
-    image_size: int = 256  # default: families/clap_audio.yaml
+    image_size: int = 256  # default: audio_config.spec_size, left out: the default of clap_audio_model
 
 
 @dataclass
@@ -627,4 +628,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1a2eb32e354dd4d7
+# sha256 of all above: fedb5f3e48bef15a

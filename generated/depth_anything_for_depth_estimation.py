@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 97edac18de72.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,7 @@ class Config:
     # config: backbone.encoder.layer.0.attention.attention.query.weight [384, 384] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 1536  # shape: backbone.encoder.layer.0.mlp.fc1.weight [1536, 384]
-    norm_eps: float = 1e-6  # default: families/dinov2.yaml
+    norm_eps: float = 1e-6  # default: backbone_config.layer_norm_eps, left out: the default of dinov2
     fusion_size: int = 64  # shape: neck.convs.0.weight [64, 48, 3, 3]
     backbone_layers: int = 12  # name: backbone.encoder.layer.*
     features_layer: tuple[int, ...] = (3, 6, 9, 12)  # config: backbone_config.out_indices
@@ -449,4 +449,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 99c47daf31410037
+# sha256 of all above: a596a1206729f1ab

@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 97edac18de72.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -40,7 +40,7 @@ class Config:
     scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
     intermediate_size: int = 5120  # shape: esm.encoder.layer.{0..32}.intermediate.dense.weight [5120, 1280]
     rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_base: float = 10000.0  # default: families/esm.yaml
+    rotary_base: float = 10000.0  # default: rope_theta, left out: the default of esm
 
 
 @dataclass
@@ -388,4 +388,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 681a131180ca5093
+# sha256 of all above: 04c5af948a7ab111

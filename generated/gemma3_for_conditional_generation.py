@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 97edac18de72.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,7 @@ class Config:
     text_heads: int = 8  # shape: language_model.model.layers.{0..33}.self_attn.q_proj.weight [2048, 2560]
     text_head_dim: int = 256  # shape: language_model.model.layers.{0..33}.self_attn.q_norm.weight [256]
     kv_heads: int = 4  # shape: language_model.model.layers.{0..33}.self_attn.k_proj.weight [1024, 2560]
-    norm_eps: float = 1e-6  # default: families/llama.yaml
+    norm_eps: float = 1e-6  # default: text_config.rms_norm_eps, left out: the default of gemma3_text
     attention_scale: float = 0.0625  # default: families/gemma2.yaml: attention.query_scale ** -0.5
     vision_hidden_size: int = 1152  # shape: vision_tower.vision_model.post_layernorm.weight [1152]
     vision_heads: int = 16  # config: vision_config.num_attention_heads
@@ -545,4 +545,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: b9fd9e17ebd4cf9b
+# sha256 of all above: f9239b5a8149821e

@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 97edac18de72.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -291,4 +291,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 10000.0, "rope_theta": 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size":
 # 262144}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 1bed61c7c6e883f2
+# sha256 of all above: 0dcc7ecd385a899c

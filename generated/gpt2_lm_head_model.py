@@ -1,4 +1,4 @@
-"""distilbert/distilgpt2: written by mapper 0.1.0, rules 97edac18de72.
+"""distilbert/distilgpt2: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family gpt2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -231,7 +231,7 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "layer_norm_epsilon":
-# 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024,
-# "vocab_size": 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
-# from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b60bb1aede49dcda
+# 1e-05, "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024, "vocab_size":
+# 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
+# not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: da12313b4c3574f9

@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 97edac18de72.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,7 +34,7 @@ class Config:
     kv_heads: int = 8  # shape: model.layers.{0..23}.self_attn.k_proj.weight [512, 2880]
     attention_scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
     experts_per_token: int = 4  # config: num_experts_per_tok
-    slope: float = 1.702  # default: families/gpt_oss.yaml
+    slope: float = 1.702  # default: swiglu_alpha, left out: the default of gpt_oss
     bound: float = 7.0  # config: swiglu_limit
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 201088  # shape: lm_head.weight [201088, 2880]
@@ -510,4 +510,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: 0dbc1eb740f6b65b
+# sha256 of all above: aa8dd968224edff3

@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 97edac18de72.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -52,7 +52,7 @@ class Config:
     text_layers: int = 32  # name: language_model.model.layers.*
     features_image_id: int = 32000  # config: image_token_index
     rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    # default: families/llama.yaml (the published value, which early configs leave out)
+    # default: text_config.rope_parameters.rope_theta, left out: the default of llama
     rotary_base: float = 10000.0
     features_layer: int = -2  # config: vision_feature_layer
 
@@ -439,4 +439,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: c9f33cadd014d2a6
+# sha256 of all above: e0fa6497cfa24b0e

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 97edac18de72.
+"""kyutai/mimi: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -23,7 +23,7 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 512  # shape: downsample.conv.weight [512, 512, 4]
-    heads: int = 8  # default: families/mimi.yaml
+    heads: int = 8  # default: num_attention_heads, left out: the default of mimi
     # default: decoder_transformer.layers.{0..7}.self_attn.q_proj.weight [512, 512] = heads * head_dim
     head_dim: int = 64
     # default: decoder_transformer.layers.{0..7}.self_attn.k_proj.weight [512, 512] = kv_heads * head_dim
@@ -37,9 +37,9 @@ class Config:
     wave_decoder_units_stride: int = 1
     sound_channels: int = 1  # shape: encoder.layers.0.conv.weight [64, 1, 7]
     layers: int = 8  # name: decoder_transformer.layers.*
-    window: int = 250  # default: families/mimi.yaml
+    window: int = 250  # default: sliding_window, left out: the default of mimi
     rotary_dim: int = 64  # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_base: float = 10000.0  # default: families/mimi.yaml
+    rotary_base: float = 10000.0  # default: rope_parameters.rope_theta, left out: the default of mimi
     down_kernel: int = 4  # shape: downsample.conv.weight [512, 512, 4]
     group_size: int = 1  # shape: upsample.conv.weight [512, 1, 4]
     up_kernel: int = 4  # shape: upsample.conv.weight [512, 1, 4]
@@ -570,4 +570,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 3fcef6b2868a473b
+# sha256 of all above: 28425a1e03cb656f

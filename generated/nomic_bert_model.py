@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 97edac18de72.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -236,8 +236,8 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"activation_function": "swiglu", "architectures": ["NomicBertModel"], "layer_norm_epsilon":
-# 1e-12, "model_type": "nomic_bert", "n_embd": 768, "n_head": 12, "n_inner": 3072, "n_layer": 12, "prenorm":
-# false, "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false,
-# "type_vocab_size": 2, "vocab_size": 30528}, "notes": ["header from the bundled catalogue (reconstructed with
-# transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1e9904d2e766f712
+# 1e-12, "model_type": "nomic_bert", "n_head": 12, "prenorm": false, "rotary_emb_base": 1000,
+# "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "type_vocab_size": 2, "vocab_size": 30528},
+# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
+# the hub", "evidence for its config: transformers-default"]}
+# sha256 of all above: 4bb7b89be14b3212

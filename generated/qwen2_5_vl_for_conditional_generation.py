@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 97edac18de72.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -78,7 +78,8 @@ class Config:
         "full_attention",
     )
     vision_rotary_dim: int = 80  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_base: float = 10000.0  # default: families/qwen2_vl_vision.yaml
+    # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen2_5_vl_vision
+    vision_rotary_base: float = 10000.0
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 2048]
     text_layers: int = 36  # name: model.layers.*
     features_image_id: int = 151655  # config: image_token_id
@@ -632,9 +633,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "qwen2_5_vl", "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 2, "rms_norm_eps":
 # 1e-06, "rope_scaling": {"mrope_section": [16, 24, 24], "type": "mrope"}, "rope_theta": 1000000.0,
 # "sliding_window": 32768, "use_sliding_window": false, "video_token_id": 151656, "vision_config": {"depth":
-# 32, "fullatt_block_indexes": [7, 15, 23, 31], "hidden_act": "silu", "hidden_size": 1280, "in_chans": 3,
+# 32, "fullatt_block_indexes": [7, 15, 23, 31], "hidden_act": "silu", "hidden_size": 1280,
 # "intermediate_size": 3420, "num_heads": 16, "out_hidden_size": 2048, "patch_size": 14, "spatial_merge_size":
 # 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112}, "vocab_size": 151936}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: f8092cbe227a5b79
+# sha256 of all above: e512feba31663772

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 97edac18de72.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -42,7 +42,8 @@ class Config:
     patch_size: int = 14  # shape: visual.patch_embed.proj.weight [1280, 3, 2, 14, 14]
     vision_layers: int = 32  # name: visual.blocks.*
     vision_rotary_dim: int = 80  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_base: float = 10000.0  # default: families/qwen2_vl_vision.yaml
+    # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen2_vl_vision
+    vision_rotary_base: float = 10000.0
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 1536]
     text_layers: int = 28  # name: model.layers.*
     features_image_id: int = 151655  # config: image_token_id
@@ -554,8 +555,8 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 28, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
 # "rope_scaling": {"mrope_section": [16, 24, 24], "type": "mrope"}, "rope_theta": 1000000.0, "sliding_window":
 # 32768, "use_sliding_window": false, "video_token_id": 151656, "vision_config": {"depth": 32, "embed_dim":
-# 1280, "hidden_size": 1536, "in_chans": 3, "num_heads": 16, "patch_size": 14, "spatial_merge_size": 2,
+# 1280, "hidden_size": 1536, "num_heads": 16, "patch_size": 14, "spatial_merge_size": 2,
 # "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: ca269f44cb267d1d
+# sha256 of all above: 60c346932e3ae360

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 97edac18de72.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -45,7 +45,8 @@ class Config:
     vision_layers: int = 24  # name: model.visual.blocks.*
     merger_layers: tuple[int, ...] = (5, 11, 17)  # config: vision_config.deepstack_visual_indexes
     vision_rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    vision_rotary_base: float = 10000.0  # default: families/qwen3_vl_vision.yaml
+    # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen3_vl_vision
+    vision_rotary_base: float = 10000.0
     vocab_size: int = 151936  # shape: model.language_model.embed_tokens.weight [151936, 2048]
     text_layers: int = 28  # name: model.language_model.layers.*
     features_image_id: int = 151655  # config: image_token_id
@@ -635,4 +636,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
 # "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 4fa713bd83211cf0
+# sha256 of all above: d3f9f0beeb09d1c2

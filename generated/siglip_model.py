@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 97edac18de72.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,7 +24,7 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 768  # shape: text_model.final_layer_norm.weight [768]
-    heads: int = 12  # default: families/siglip.yaml
+    heads: int = 12  # default: text_config.num_attention_heads, left out: the default of siglip_text_model
     # default: text_model.encoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = heads * head_dim
     head_dim: int = 64
     channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 16, 16]
@@ -33,7 +33,7 @@ class Config:
     intermediate_size: int = 3072  # shape: text_model.encoder.layers.{0..11}.mlp.fc1.weight [3072, 768]
     vocab_size: int = 32000  # shape: text_model.embeddings.token_embedding.weight [32000, 768]
     text_positions: int = 64  # shape: text_model.embeddings.position_embedding.weight [64, 768]
-    norm_eps: float = 1e-6  # default: families/siglip.yaml
+    norm_eps: float = 1e-6  # default: text_config.layer_norm_eps, left out: the default of siglip_text_model
     layers: int = 12  # name: text_model.encoder.layers.*
     projection_size: int = 768  # shape: text_model.head.weight [768, 768]
 
@@ -361,4 +361,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: d6c4d9522e8427bc
+# sha256 of all above: a010246fd907fb1a

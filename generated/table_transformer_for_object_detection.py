@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 97edac18de72.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -522,9 +522,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"activation_function": "relu", "architectures": ["TableTransformerForObjectDetection"],
 # "d_model": 256, "decoder_attention_heads": 8, "decoder_ffn_dim": 2048, "decoder_layers": 6,
-# "encoder_attention_heads": 8, "encoder_ffn_dim": 2048, "encoder_layers": 6, "model_type":
-# "table-transformer", "num_channels": 3, "num_hidden_layers": 6, "num_queries": 15,
-# "position_embedding_type": "sine"}, "notes": ["header from the bundled catalogue (reconstructed with
-# transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled", "about this
-# header: the transformers docstring names this repository, but the defaults differ in num_queries"]}
-# sha256 of all above: 5eab779ba9abf5d3
+# "encoder_attention_heads": 8, "encoder_ffn_dim": 2048, "model_type": "table-transformer", "num_channels": 3,
+# "num_hidden_layers": 6, "num_queries": 15, "position_embedding_type": "sine"}, "notes": ["header from the
+# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
+# config: recalled", "about this header: the transformers docstring names this repository, but the defaults
+# differ in num_queries"]}
+# sha256 of all above: 24b5cf8f8cd45d78

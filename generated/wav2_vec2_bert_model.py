@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 97edac18de72.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family wav2vec2_conformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,14 +25,14 @@ class Config:
     hidden_size: int = 1024  # shape: feature_projection.projection.weight [1024, 160]
     heads: int = 16  # shape: encoder.layers.{0..23}.self_attn.linear_q.weight [1024, 1024]
     head_dim: int = 64  # shape: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64]
-    left: int = 64  # default: families/wav2vec2_conformer.yaml
+    left: int = 64  # default: left_max_position_embeddings, left out: the default of wav2vec2-bert
     # default: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64] = fact.attention.left +...
     right: int = 8
     scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
     # shape: encoder.layers.{0..23}.conv_module.pointwise_conv1.weight [2048, 1024, 1]
     inner_channels: int = 1024
     kernel_size: int = 31  # shape: encoder.layers.{0..23}.conv_module.depthwise_conv.weight [1024, 1, 31]
-    norm_eps: float = 1e-5  # default: families/wav2vec2_conformer.yaml
+    norm_eps: float = 1e-5  # default: layer_norm_eps, left out: the default of wav2vec2-bert
     intermediate_size: int = 4096  # shape: encoder.layers.{0..23}.ffn1.intermediate_dense.weight [4096, 1024]
     feature_size: int = 160  # shape: feature_projection.layer_norm.weight [160]
     layers: int = 24  # name: encoder.layers.*
@@ -263,4 +263,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: b0bf01ac645f9f93
+# sha256 of all above: c359c796c61ea5f6

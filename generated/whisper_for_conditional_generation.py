@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 97edac18de72.
+"""openai/whisper-small: written by mapper 0.1.0, rules 7ab4e42221ff.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -297,8 +297,8 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"activation_function": "gelu", "architectures": ["WhisperForConditionalGeneration"], "d_model":
 # 768, "decoder_attention_heads": 12, "decoder_ffn_dim": 3072, "decoder_layers": 12,
-# "encoder_attention_heads": 12, "encoder_ffn_dim": 3072, "encoder_layers": 12, "max_source_positions": 1500,
+# "encoder_attention_heads": 12, "encoder_ffn_dim": 3072, "max_source_positions": 1500,
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: dee86beacd9d8ef9
+# sha256 of all above: c3ab6189744acab7
