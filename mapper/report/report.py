@@ -43,6 +43,10 @@ class Report:
 
     def why(self, fact: str) -> str:
         """The evidence for the facts of this name, strongest first, with what was considered and lost."""
+        if self.architecture.parts:
+            from mapper.report.parts import refuse_whole
+
+            refuse_whole(self.architecture)
         from mapper.report.chain import chain
 
         return chain(self.architecture, fact)

@@ -97,7 +97,7 @@ def first_line(architecture: Architecture, paint: Paint = plain) -> str:
 def what_it_is(architecture: Architecture, paint: Paint = plain) -> str:
     """What it is in words, the family, and how far to trust the reading."""
     if architecture.parts:
-        return printable(architecture.what)
+        return f"{printable(architecture.what)}, {printable(', '.join(architecture.parts))}"
     family = printable(architecture.family) if architecture.family else "no known family"
     if architecture.towers:
         family += " (" + ", ".join(f"{tower}: {name}" for tower, name in architecture.towers.items()) + ")"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import string
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -138,7 +138,10 @@ def _open_pipeline(repo: Repo, purpose: str, label: str, part: str) -> Checkpoin
             return open_directory(_download(repo, choice, f"{folder}/") / folder, label)
         return _headers(repo, choice, label, f"{folder}/")
 
-    return pipeline.open_members(index, label, part, open_member)
+    def each(action: Callable[[str], pipeline.Member], folders: list[str]) -> list[pipeline.Member]:
+        return in_parallel(action, folders, CONNECTIONS)
+
+    return pipeline.open_members(index, label, part, open_member, each)
 
 
 def _holds(snapshot: Path, repo: Repo, choice: Choice) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 CONTAINER = "pipeline"
+Member = Checkpoint | MapperError  # what a folder holds, or why it cannot be read
 
 
 def members(index: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -38,30 +39,43 @@ def members(index: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def open_members(
-    index: dict[str, Any], source: str, part: str, open_member: Callable[[str], Checkpoint]
+    index: dict[str, Any],
+    source: str,
+    part: str,
+    open_member: Callable[[str], Checkpoint],
+    each: Callable[[Callable[[str], Member], list[str]], Iterable[Member]] = map,
 ) -> Checkpoint:
     """The models of a pipeline together, or the one that `part` names; `open_member` opens a folder of it.
 
-    A member without weights is named in a note; so is one that cannot be read, unless it is the one asked for.
+    A member without weights is named in a note; so is one that cannot be read, unless it is the one asked for. `each`
+    does something for every folder, as `map` does, or for several at a time.
     """
     classes = members(index, f"{source}: {PIPELINE}")
     if part in classes:
         return _named(open_member(part), source, part, classes[part])
     parts: dict[str, Checkpoint] = {}
     without, notes = [], []
-    for folder, kind in classes.items():
-        try:
-            parts[folder] = _named(open_member(folder), source, folder, kind)
-        except NoWeights:
+    folders = list(classes)
+    for folder, found in zip(folders, each(lambda folder: _tried(open_member, folder), folders), strict=True):
+        if isinstance(found, Checkpoint):
+            parts[folder] = _named(found, source, folder, classes[folder])
+        elif isinstance(found, NoWeights):
             without.append(folder)
-        except MapperError as error:
-            notes.append(f"{folder} cannot be read: {error}")
+        else:
+            notes.append(f"{folder} cannot be read: {found}")
     if not parts:
         problem = notes[0] if notes else f"none of its members has weights: {listed(without)}"
         raise SourceError(f"{source}: a pipeline, and {problem}")
     if without:
         notes.append(f"no weights here: {', '.join(without)}")
     return _together(source, parts, notes)
+
+
+def _tried(open_member: Callable[[str], Checkpoint], folder: str) -> Member:
+    try:
+        return open_member(folder)
+    except MapperError as error:
+        return error
 
 
 def _named(member: Checkpoint, source: str, part: str, kind: str) -> Checkpoint:

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 import mapper
 from mapper import limits
 from mapper._build import compile_source
-from mapper.errors import FormatError, MapperError, RuleError, SourceError
+from mapper.errors import FormatError, HintError, MapperError, RuleError, SourceError
 from mapper.rulebook.rulebook import Rulebook, rulebook_of
 from mapper.sources import open_source
 from mapper.sources.parts import parts_of
@@ -60,7 +60,11 @@ READ = {
 def test_a_folder_of_several_models_is_read_part_by_part(folder: Path) -> None:
     assert told(folder) == READ
     text = str(mapper.inspect(folder))
-    assert text.startswith("sd: 3 models\n")
+    assert text.startswith("sd: 3 models, text_encoder, unet, vae\n")
+    with pytest.raises(
+        HintError, match="sd: 3 models, 'text_encoder', 'unet', 'vae'; ask one, as in sd#text_encoder"
+    ):
+        mapper.inspect(folder).why("attention.heads")
     assert "note: no weights here: scheduler, tokenizer" in text
     assert "a diffusion U-Net; no known family, skeleton (UNet2DConditionModel)" in text
     alone = open_source(f"{folder}#vae", purpose="weights")
