@@ -62,7 +62,7 @@ def open_members(
         elif isinstance(found, NoWeights):
             without.append(folder)
         else:
-            notes.append(f"{folder} cannot be read: {found}")
+            notes.append(f"{folder} cannot be read: {found.in_command()}")
     if not parts:
         problem = notes[0] if notes else f"none of its members has weights: {listed(without)}"
         raise SourceError(f"{source}: a pipeline, and {problem}")

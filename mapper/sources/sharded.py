@@ -107,7 +107,8 @@ def refuse_escape(directory: str, file: str, index: str, follow_links: bool = Fa
     if not any(os.path.commonpath([real, place]) == place for place in allowed):
         raise FormatError(
             f"{index}: {shorten(file)} is a link out of its directory; put the file itself there, or, if the links "
-            "are yours, say --follow-links (follow_links=True)"
+            "are yours, say --follow-links",
+            options=[("say --follow-links", "give follow_links=True")],
         )
 
 
