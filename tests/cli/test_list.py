@@ -117,6 +117,7 @@ def test_json_is_one_document_with_every_field(cache: Path, capsys: pytest.Captu
         "parameters": sum(shape[0] * (shape[1] if shape[1:] else 1) for shape in SHAPES.values()),
         "tensors": len(SHAPES),
         "container": "safetensors",
+        "what": None,
         "problem": None,
     }
 
