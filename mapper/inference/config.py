@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mapper.errors import shorten
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import ConfigVocabulary, FactRule
@@ -69,23 +68,14 @@ class Config:
     def type_of(self, folder: str) -> str | None:
         """The `model_type` of a part of the config, or, where it has none, its `architecture` (timm); "" is the whole."""
         part = self.part(folder)
-        value = part.get("model_type", part.get("architecture"))
-        return value if isinstance(value, str) else None
-
-    @property
-    def bad_type(self) -> list[str]:
-        """A finding for a model_type that is no word."""
-        value = self.data.get("model_type")
-        return (
-            []
-            if value is None or isinstance(value, str)
-            else [f"config model_type is {shorten(shown(value))}, not text"]
-        )
+        value = part.get("model_type") if part.get("model_type") is not None else part.get("architecture")
+        return value if isinstance(value, str) and value.strip() else None
 
     @property
     def class_names(self) -> list[str]:
         """The class names that the config says were saved."""
         names = self.data.get("architectures")
+        names = [names] if isinstance(names, str) else names
         return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
     def find(self, rule: FactRule, scope: Scope) -> list[Found]:

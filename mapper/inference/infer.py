@@ -57,6 +57,7 @@ from mapper.inference.roots import choose_root
 from mapper.inference.scopes import TOWER_LISTS, Scope, add_parts, is_tower, scopes
 from mapper.inference.sizes import Sizes
 from mapper.inference.so_far import so_far
+from mapper.inference.stated_type import odd_type
 from mapper.inference.updates import SETTINGS, scale, without_updates
 from mapper.naming.blocks import build_blocks
 from mapper.naming.resolve import resolve
@@ -111,7 +112,7 @@ def _infer(
     told = type_finding(families, match, names, model_type)
     if told and TYPE in (hints or ()):
         raise HintError(f"--set {TYPE}={model_type}: {told}")
-    findings = [told] if told else config.bad_type
+    findings = [*([told] if told else []), *odd_type(config, families, match)]
 
     looked_up: set[str] = set()  # in every attempt: the last one may be what it is because of the others
 

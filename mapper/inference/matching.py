@@ -39,7 +39,8 @@ def match_family(families: Sequence[Family], names: Names, model_type: str | Non
     if len(equal) > 1:
         who = " and ".join(repr(match.family.name) for match in equal)
         raise ArchitectureError(
-            f"the families {who} match equally; say which in the config (model_type) or leave families out"
+            f"the families {who} match equally; say which in the config (model_type), by --set model_type=NAME, or leave "
+            "families out"
         )
     return equal[0]
 
@@ -70,6 +71,22 @@ def type_finding(
             if not names.has(pattern, listing.recognise_shapes.get(pattern))
         ]
         return f"config model_type {shorten(model_type)} is family {listing.name!r}, but the names lack {listed(lacking, 3)}"
+    near = near_type(families, model_type)
+    meant = f"did you mean {near!r}? " if near else ""
     if match is not None:
-        return f"config model_type {shorten(model_type)} is listed by no family; the names are those of {match.family.name!r}"
-    return None
+        return f"config model_type {shorten(model_type)} is listed by no family; {meant}the names are those of {match.family.name!r}"
+    return (
+        f"config model_type {shorten(model_type)} is listed by no family; {meant.strip()}" if near else None
+    )
+
+
+def near_type(families: Sequence[Family], model_type: str) -> str:
+    """The listed type that an unlisted one differs from in capitals, dashes and spaces alone; "" for none."""
+    listed = [word for family in families for word in family.model_types]
+    same = [word for word in listed if plain_type(word) == plain_type(model_type)]
+    return same[0] if same and model_type not in listed else ""
+
+
+def plain_type(word: str) -> str:
+    """A type without capitals, dashes and spaces."""
+    return "".join(letter for letter in word.lower() if letter.isalnum())
