@@ -38,7 +38,7 @@ def models() -> dict:
     return {name: VALIDATE.read(name, RULEBOOK) for name in VALIDATE.names()}
 
 
-ALLOWED = {"__future__", "math", "dataclasses", "pathlib", "torch", "safetensors"}
+ALLOWED = {"__future__", "math", "dataclasses", "pathlib", "torch", "typing", "safetensors"}
 
 
 @pytest.mark.parametrize("stem", FILES)
