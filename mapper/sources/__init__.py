@@ -49,14 +49,14 @@ def open_source(
     if not isinstance(source, (str, os.PathLike)):
         return _open_object(source)
     text, part = split_part(os.fspath(source))
+    asked = _Asked(purpose, revision, catalogue, follow_links)
     if isinstance(source, str) and text.lower().startswith(ADDRESS):
         from mapper.sources.pages import page_of
 
         page = page_of(text)
-        text, part = page.name, part or page.folder
-        checkpoint = _open_id(text, purpose, revision, catalogue, part)
+        part = part or page.folder
+        checkpoint = _open_repository(text, page.name, page.revision, page.file, part, asked)
     else:
-        asked = _Asked(purpose, revision, catalogue, follow_links)
         checkpoint = _open_text(text, part, isinstance(source, str), asked)
     if part == checkpoint.part and not (checkpoint.parts and purpose == "weights"):
         return checkpoint
@@ -85,7 +85,7 @@ def _open_text(text: str, part: str, is_name: bool, asked: _Asked) -> Checkpoint
         return open_file(place, asked.follow_links)
     if not is_name or (_is_path(text) and not _is_file_of_hub(text)):
         raise MissingSourceError(f"{shorten(text, SHOWN)}: no such file or directory; check the path")
-    return _open_id(text, asked.purpose, asked.revision, asked.catalogue, part)
+    return _open_id(text, part, asked)
 
 
 def split_part(text: str) -> tuple[str, str]:
@@ -149,28 +149,38 @@ def _is_file_of_hub(text: str) -> bool:
     return split_file(text) is not None
 
 
-def _open_id(text: str, purpose: str, revision: str | None, catalogue: bool, part: str = "") -> Checkpoint:
+def _open_id(text: str, part: str, asked: _Asked) -> Checkpoint:
+    """The checkpoint of `owner/name@revision:FILE`."""
     from mapper.sources import hub
 
     repo, file = hub.split_file(text) or (text, None)
     name, at, given = repo.partition("@")
-    if at and revision is not None and given != revision:
+    return _open_repository(text, name, given if at else None, file, part, asked)
+
+
+def _open_repository(
+    text: str, name: str, given: str | None, file: str | None, part: str, asked: _Asked
+) -> Checkpoint:
+    """The checkpoint in a repository at the revision `given`, if one is; errors call the source `text`."""
+    from mapper.sources import hub
+
+    if given is not None and asked.revision is not None and given != asked.revision:
         raise SourceError(
-            f"{shorten(text, SHOWN)}: names one revision, and {shorten(revision)} is asked for; "
+            f"{shorten(text, SHOWN)}: names one revision, and {shorten(asked.revision)} is asked for; "
             "give one of them"
         )
-    revision = given if at else revision
+    revision = asked.revision if given is None else given
     if not hub.is_id(name) or (revision is not None and not hub.is_revision(revision)):
         raise MissingSourceError(
             f"{shorten(text, SHOWN)}: no such file or directory, and not the id of a model on the "
             "hub (owner/name)"
         )
     try:
-        return hub.open_hub(name, purpose, revision, file, part)
+        return hub.open_hub(name, asked.purpose, revision, file, part)
     except SourceError as error:
         bundled = (
             _bundled(name)
-            if catalogue and revision is None and file is None and purpose == "headers"
+            if asked.catalogue and revision is None and file is None and asked.purpose == "headers"
             else None
         )
         if bundled is not None:

@@ -12,6 +12,7 @@ from mapper.errors import SourceError, shorten
 from mapper.sources.cache import MAIN, PREFIX, cache_folder
 from mapper.sources.files import SHOWN
 from mapper.sources.reach import endpoint
+from mapper.sources.sharded import is_inside
 
 HUB = "https://huggingface.co"
 HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")  # of the public hub
@@ -27,9 +28,11 @@ WORSE = 0.08  # how much less alike than the best the others offered may be
 
 
 class Page(NamedTuple):
-    """What the address of a page stands for: an id with `@revision` and `:FILE`, and the folder that is shown."""
+    """What the address of a page stands for: a model, at a revision, one file or one folder of it."""
 
-    name: str
+    name: str  # the id
+    revision: str | None = None
+    file: str | None = None
     folder: str = ""
 
 
@@ -43,16 +46,29 @@ def page_of(text: str) -> Page:
         )
     single = len(words) == 1 or words[1] in (*FILE_PAGES, FOLDER_PAGE)  # old models have no owner
     name, rest = "/".join(words[: 1 if single else 2]), words[1 if single else 2 :]
-    if not rest:
-        return Page(name)
-    kind, *below = rest
-    if kind not in (*FILE_PAGES, FOLDER_PAGE) or not below:  # discussions, commits: pages about the model
-        return Page(name)
-    revision, path = below[0], "/".join(below[1:])
-    name += f"@{revision}" if revision != MAIN else ""
-    if kind == FOLDER_PAGE:
-        return Page(name, path)
-    return Page(f"{name}:{path}" if path else name)
+    page = Page(name)
+    if len(rest) > 1 and rest[0] in (
+        *FILE_PAGES,
+        FOLDER_PAGE,
+    ):  # others, discussions say, are about the model
+        kind, revision, path = rest[0], rest[1], "/".join(rest[2:])
+        shown = {"folder": path} if kind == FOLDER_PAGE else {"file": path or None}
+        page = Page(name, None if revision == MAIN else revision, **shown)
+    if not _is_sound(page):
+        raise SourceError(f"{_shown(text)}: not the address of a model's page, as {HUB}/owner/name is")
+    return page
+
+
+def _is_sound(page: Page) -> bool:
+    """Whether the parts of an address are what they are for: no path leads out of the repository."""
+    from mapper.sources.hub import is_id, is_revision
+
+    paths = [path for path in (page.file, page.folder) if path]
+    return (
+        is_id(page.name)
+        and (page.revision is None or is_revision(page.revision))
+        and all(map(is_inside, paths))
+    )
 
 
 def _words(text: str) -> list[str]:

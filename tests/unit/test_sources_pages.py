@@ -12,7 +12,7 @@ from safetensors.torch import save, save_file
 import mapper
 from mapper.errors import MissingSourceError, SourceError
 from mapper.sources import open_source
-from mapper.sources.pages import neighbours, page_of
+from mapper.sources.pages import Page, neighbours, page_of
 from tests.hub import Hub, Serve
 
 HOST = "https://huggingface.co"
@@ -22,6 +22,7 @@ PAGES = {
     "/org/name?library=x": "org/name",
     "/gpt2": "gpt2",
     "/gpt2/tree/main": "gpt2",
+    "/gpt2/blob/main/model.safetensors": "gpt2:model.safetensors",
     "/org/name/tree/main": "org/name",
     "/org/name/tree/v1.0": "org/name@v1.0",
     "/org/name/tree/refs%2Fpr%2F3": "org/name@refs/pr/3",
@@ -35,12 +36,18 @@ PAGES = {
 
 @pytest.mark.parametrize(("path", "name"), PAGES.items())
 def test_the_address_of_a_page_is_read_as_an_id(path: str, name: str) -> None:
-    assert page_of(HOST + path) == (name, "")
-    assert page_of("https://hf.co" + path).name == name
+    for host in (HOST, "https://hf.co", "HTTPS://www.huggingface.co"):
+        assert written(page_of(host + path)) == name
+
+
+def written(page: Page) -> str:
+    """A page as an id with `@revision` and `:FILE`."""
+    assert page.folder == ""
+    return page.name + (f"@{page.revision}" if page.revision else "") + (f":{page.file}" if page.file else "")
 
 
 def test_the_page_of_a_folder_names_it() -> None:
-    assert page_of(f"{HOST}/org/name/tree/main/unet") == ("org/name", "unet")
+    assert page_of(f"{HOST}/org/name/tree/main/unet") == Page("org/name", folder="unet")
 
 
 OTHERS = {
@@ -50,7 +57,11 @@ OTHERS = {
     "https://example.org/org/name": "not an address of the hub (https://huggingface.co); download the file",
     "https://huggingface.co.example.org/org/name": "not an address of the hub",
     "http://[broken/org/name": "not an address of the hub",
-    f"{HOST}/../etc": "not the id of a model",
+    f"{HOST}/../etc": "not the address of a model's page",
+    f"{HOST}/org/%2Fetc": "not the address of a model's page",
+    f"{HOST}/org/name/blob/main/..%2f..%2fx.safetensors": "not the address of a model's page",
+    f"{HOST}/org/name/tree/main/../x": "not the address of a model's page",
+    f"{HOST}/org/name/tree/a%20b": "not the address of a model's page",
 }
 
 
@@ -65,7 +76,7 @@ def test_a_mirror_is_an_address_where_it_is_the_hub(monkeypatch: pytest.MonkeyPa
     with pytest.raises(SourceError, match="set HF_ENDPOINT if it is a mirror"):
         page_of("https://mirror.example/hub/org/name")
     monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example/hub")
-    assert page_of("https://mirror.example/hub/org/name/tree/v2").name == "org/name@v2"
+    assert page_of("https://mirror.example/hub/org/name/tree/v2") == Page("org/name", "v2")
     assert page_of(f"{HOST}/org/name").name == "org/name"
 
 
@@ -75,7 +86,8 @@ def hub(serve: Serve) -> Hub:
         "config.json": json.dumps({"model_type": "x"}).encode(),
         "model.safetensors": save({"a": torch.ones(2)}),
     }
-    return serve({"org/name": {**files, "other.safetensors": save({"b": torch.ones(2)})}})
+    files["other.safetensors"] = save({"b": torch.ones(2)})
+    return serve({"org/name": files, "alone": files})
 
 
 def test_pages_are_fetched_from_the_hub_that_is_asked(hub: Hub) -> None:
@@ -85,6 +97,10 @@ def test_pages_are_fetched_from_the_hub_that_is_asked(hub: Hub) -> None:
     file = open_source(f"{HOST}/org/name/blob/main/other.safetensors", purpose="weights")
     assert (file.source, list(file.tensors)) == ("org/name:other.safetensors", ["b"])
     assert open_source(f"{HOST}/org/name/tree/v1", purpose="headers").source == "org/name@v1"
+    file = open_source(f"{HOST}/alone/blob/main/other.safetensors", purpose="headers")
+    assert list(file.tensors) == ["b"]
+    with pytest.raises(SourceError, match="names one revision, and 'v2' is asked for"):
+        open_source(f"{HOST}/org/name/tree/v1", purpose="headers", revision="v2")
 
 
 def test_a_name_that_is_nearly_right_gets_those_near_it(hub: Hub) -> None:

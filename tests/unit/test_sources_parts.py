@@ -187,6 +187,43 @@ def test_a_part_is_built_saved_and_generated_with_its_own_names(single: Path, tm
     assert set(model.state_dict()) == set(pipelines.text_encoder())
 
 
+def test_every_function_takes_a_part(folder: Path, single: Path, tmp_path: Path) -> None:
+    source = f"{single}#vae"
+    assert mapper.convert(source, tmp_path / "vae.safetensors").tensors == len(pipelines.latent_vae())
+    found = mapper.diff(source, tmp_path / "vae.safetensors", values=True)
+    assert not (found.changed or found.only_a or found.only_b) and found.common == len(pipelines.latent_vae())
+    model = mapper.build(source)
+    assert mapper.load_weights(model, source).loaded
+    assert mapper.verify(f"{folder}#text_encoder", "transformers").equal
+    assert "class Model" in mapper.generate(f"{folder}#unet")
+
+
+def test_variants_shards_and_torch_files_of_members_are_chosen_as_those_of_models(tmp_path: Path) -> None:
+    place = pipelines.folder(tmp_path / "sd")
+    usual = place / "unet/diffusion_pytorch_model.safetensors"
+    save_file({"half": torch.ones(1)}, place / "unet/diffusion_pytorch_model.fp16.safetensors")
+    assert set(open_source(f"{place}#unet", purpose="headers").tensors) == set(pipelines.unet())
+    usual.unlink()
+    assert list(open_source(f"{place}#unet", purpose="headers").tensors) == ["half"]
+    tensors = pipelines.tensors(pipelines.unet())
+    torch.save(tensors, place / "vae/diffusion_pytorch_model.bin")
+    (place / "vae/diffusion_pytorch_model.safetensors").unlink()
+    assert open_source(f"{place}#vae", purpose="headers").container == "torch"
+    table = {
+        name: f"diffusion_pytorch_model-{at % 2 + 1:05}-of-00002.safetensors"
+        for at, name in enumerate(tensors)
+    }
+    for file in set(table.values()):
+        save_file({name: tensors[name] for name in tensors if table[name] == file}, place / "unet" / file)
+    index = place / "unet/diffusion_pytorch_model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": table}))
+    assert set(open_source(f"{place}#unet", purpose="headers").tensors) == set(tensors)
+    (place / "unet/diffusion_pytorch_model-00002-of-00002.safetensors").unlink()
+    assert "unet cannot be read: diffusion_pytorch_model.safetensors.index.json: 1 of 2 shards" in str(
+        mapper.inspect(place)
+    )
+
+
 def test_the_document_of_several_models_has_a_report_of_each(folder: Path) -> None:
     document = json.loads(mapper.inspect(folder).to_json())
     assert violations(document) == []
