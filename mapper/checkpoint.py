@@ -93,6 +93,7 @@ class Checkpoint:
     companions: Find | None = None  # looks for files of a tokenizer and the like beside the weights
     document: dict[str, Any] | None = None  # of what mapper saved: `mapper.sources.saved` says what is in it
     tables: tuple[str, ...] = ()  # of a training file: tables with tensors, whose names all names begin with
+    nameless: str = ""  # why names do not say what the model is: an exporter made them up
     others: dict[str, Checkpoint] = field(
         default_factory=dict
     )  # of a training file with several models, of which one is read: each by what the file calls it

@@ -33,6 +33,7 @@ GGUF_TEXT_BYTES = 10_000_000  # of one text in a header; chat templates have som
 GGUF_DEPTH = 4  # lists in lists
 GGUF_ALIGNMENT = 2**20
 STACKED = 4_096  # tensors that one is taken apart into: the experts of a layer
+GRAPH_FIELDS = 100_000  # of an ONNX graph, looked at for weights that are no initialisers
 WIRE_FIELDS = 2_000_000  # of a protocol buffer; the largest exported graphs have some 100,000 nodes
 MSGPACK_ITEMS = 5_000_000  # names, numbers and tables of a Flax file
 MEMBERS = 100  # of a pipeline; the largest have about ten

@@ -96,7 +96,8 @@ class Constructor:
         """Whether its tensors are those that its usual module has; a tied head may have stored its bias alone."""
         names, kind = set(self.leaf.tensors) - set(UPDATED), self.leaf.kind
         if kind in ("LSTM", "GRU", "RNN"):
-            return "weight_ih_l0" in names and "weight_hh_l0" in names and self.agrees_inside()
+            is_plain = {"weight_ih_l0", "weight_hh_l0"} <= names and "weight_hr_l0" not in names
+            return is_plain and self.agrees_inside()
         if (
             len(self.weight()) != _RANKS.get(kind, len(self.weight()))
             or not self.weight()

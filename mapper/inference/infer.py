@@ -141,6 +141,8 @@ def _infer(
     )
     if refusal:
         return read(None, refusal=refusal)
+    if checkpoint.nameless:
+        return read(None, checkpoint.nameless)
     lacking = "" if match and match.by_type else lacking_recognition(families, names, model_type)
     if lacking:
         refused = ArchitectureError(lacking)

@@ -11,10 +11,11 @@ from mapper.checkpoint import TensorInfo
 from mapper.naming.members import DOWN, UP, UPDATED
 from mapper.naming.tree import Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary
-from mapper.naming.words import is_index
+from mapper.naming.words import is_index, parts
 
 NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 _CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}
+_NORM_WORDS = frozenset(("norm", "norms", "layernorm", "ln", "rmsnorm", "groupnorm", "gn", "batchnorm", "bn"))
 _PARAMETRIZED = "parametrizations"
 _INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
 
@@ -139,10 +140,7 @@ class _Folder:
         if match:
             return match.entry.target, match.entry.where, True
         if "recurrent" in purposes:
-            recurrent = (info.shape for word, info in tensors.items() if word.startswith("weight_hh"))
-            gates = next(recurrent, ())
-            count = gates[0] // gates[1] if len(gates) == 2 and gates[1] else 0
-            return {3: "GRU", 4: "LSTM"}.get(count, "RNN"), f"{count} gates", True
+            return *_recurrent(tensors), True
         if purposes == {"bias"}:
             return self.lone_bias(tensors)
         if purposes == {"scale"}:
@@ -150,6 +148,12 @@ class _Folder:
         return self.by_shape(shape, bias)
 
     def by_shape(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[str, str, bool]:
+        if len(shape) > 1 and shape == bias:
+            return "LayerNorm", "weight and bias have one shape", True
+        if len(shape) == 2 and shape[0] == 1 and bias is None and self.is_called_norm():
+            return "RMSNorm", "a norm by its name, one row", True
+        if shape == (1,) and bias is None and not self.is_called_norm():
+            return "Parameter", "", True  # one slope of a rectifier, or a scale
         if len(shape) in _CONVOLUTIONS:
             kind = _CONVOLUTIONS[len(shape)]
             if bias and bias[0] != shape[0]:
@@ -166,6 +170,11 @@ class _Folder:
         if len(shape) == 1:
             return "RMSNorm", "weight has 1 dimension, no bias", False
         return "Parameter", "", True
+
+    def is_called_norm(self) -> bool:
+        """Whether its name has a word for norms in it."""
+        word = self.spot.place[-1]
+        return isinstance(word, str) and not parts(word).isdisjoint(_NORM_WORDS)
 
     def lone_bias(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
         """A folder with a bias and nothing else is a Linear whose tied weight is not stored."""
@@ -200,6 +209,25 @@ class _Folder:
         if info.dtype in _INTEGERS:
             return Found(spot, "Buffer", {"": info}, f"dtype {info.dtype}")
         return Found(spot, "Parameter", {"": info}, "owned by no module")
+
+
+def _recurrent(tensors: dict[str, TensorInfo]) -> tuple[str, str]:
+    """The kind by the gates of all layers and directions, and what there is of these; a cell is one of one layer."""
+    gates = set()
+    for word, info in tensors.items():
+        if word.startswith("weight_hh") and len(info.shape) == 2:
+            projection = tensors.get(word.replace("weight_hh", "weight_hr"))
+            hidden = info.shape[1] if projection is None else projection.shape[-1]
+            gates.add(info.shape[0] // hidden if hidden else 0)
+    inputs = [word for word in tensors if word.startswith("weight_ih")]
+    layers = sum(not word.endswith("_reverse") for word in inputs)
+    count = gates.pop() if len(gates) == 1 else 0
+    why = (
+        f"{count} gates"
+        + (f", {layers} layers" if layers > 1 else "")
+        + (", both directions" if len(inputs) > layers else "")
+    )
+    return {3: "GRU", 4: "LSTM"}.get(count, "RNN"), why
 
 
 def _is_forward(shape: tuple[int, ...], bias: tuple[int, ...]) -> bool:

@@ -56,14 +56,18 @@ def _goes(kind: str, name: str, shape: tuple[int, ...], main: tuple[int, ...]) -
 
 
 def _gates(tensors: Mapping[str, TensorInfo], gates: int) -> Iterator[str]:
-    first = tensors.get("weight_hh_l0")
-    if first is None or "weight_ih_l0" not in tensors:
+    first = tensors.get("weight_hh_l0", tensors.get("weight_hh"))
+    if first is None or not {"weight_ih_l0", "weight_ih"} & tensors.keys():
         return
     hidden = first.shape[-1] if first.shape else 0
-    for name, info in tensors.items():
+    projection = tensors.get("weight_hr_l0")  # of an LSTM that gives fewer numbers than it keeps
+    if projection is not None:
+        hidden = projection.shape[-1] if projection.shape else 0
+    maps = {name: info for name, info in tensors.items() if not name.startswith("weight_hr")}
+    for name, info in maps.items():
         rank = 1 if name.startswith("bias") else 2
         if hidden < 1 or len(info.shape) != rank or info.shape[0] != gates * hidden:
-            yield f"{name} {list(info.shape)} does not go with weight_hh_l0 {list(first.shape)}"
-    biases = [name for name in tensors if name.startswith("bias")]
-    if biases and 2 * len(biases) != len(tensors):
-        yield f"{len(biases)} biases do not go with {len(tensors) - len(biases)} weights"
+            yield f"{name} {list(info.shape)} does not go with weight_hh {list(first.shape)}"
+    biases = [name for name in maps if name.startswith("bias")]
+    if biases and 2 * len(biases) != len(maps):
+        yield f"{len(biases)} biases do not go with {len(maps) - len(biases)} weights"

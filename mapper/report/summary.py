@@ -22,11 +22,41 @@ def leaf_summary(leaf: Leaf) -> str:
         return f"Linear {columns:,} → {rows:,}{note}"
     if leaf.kind.startswith("Conv") and len(shape) > 2:
         return f"{leaf.kind} {_channels(leaf.kind, shape)}, kernel {_extents(shape[2:])}{note}"
+    if leaf.kind in ("LSTM", "GRU", "RNN"):
+        return _recurrent(leaf) + note
     if leaf.kind in ("Parameter", "Buffer"):
         return f"{leaf.kind} {_extents(next(iter(leaf.tensors.values())).shape)}{note}"
     if not shape:
         shape = max((info.shape for info in leaf.tensors.values()), key=len, default=())
     return f"{leaf.kind} {_extents(shape)}{note}"
+
+
+def _recurrent(leaf: Leaf) -> str:
+    """`LSTM 40 → 256, 3 layers, both directions`."""
+    inputs = [name for name in leaf.tensors if name.startswith("weight_ih")]
+    layers = sum(not name.endswith("_reverse") for name in inputs)
+    first = next(
+        (leaf.tensors[name].shape for name in ("weight_ih_l0", "weight_ih") if name in leaf.tensors), ()
+    )
+    inner = next(
+        (
+            leaf.tensors[name].shape
+            for name in ("weight_hr_l0", "weight_hh_l0", "weight_hh")
+            if name in leaf.tensors
+        ),
+        (),
+    )
+    sizes = (
+        f" {first[-1]:,} → {inner[0] if 'weight_hr_l0' in leaf.tensors else inner[-1]:,}"
+        if first and inner
+        else ""
+    )
+    words = (
+        [f"{layers} layers"] * (layers > 1)
+        + ["both directions"] * (len(inputs) > layers)
+        + ["a cell"] * ("weight_ih" in leaf.tensors)
+    )
+    return ", ".join([f"{leaf.kind}{sizes}", *words])
 
 
 def _channels(kind: str, shape: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The initialisers of ONNX models, inside the file or in files beside it. The graph is not read.
+"""The initialisers of ONNX models, inside the file or in files beside it. The graph is looked at for what it holds, and not read.
 
 https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, shorten
+from mapper.sources import onnx_graph
 from mapper.sources.shards import Shard, check_name, check_shape
 from mapper.sources.wire import BYTES, Field, Message
 
@@ -78,7 +79,19 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
     for count, what in ((sparse, "are sparse"), (texts, "hold texts")):
         if count:
             shard.notes.append(f"{name}: {count} initialisers {what} and were not read")
+    _tell(shard, message, graphs[0])
     return shard
+
+
+def _tell(shard: Shard, message: Message, graph: Field) -> None:
+    """Note what the names are worth and what else holds weights. Raises FormatError where all of them lie elsewhere."""
+    found = onnx_graph.survey(message, graph)
+    placed = {place.key: place.info for places in shard.beside.values() for place in places}
+    shapes = {key: info.shape for key, info in {**shard.tensors, **placed}.items()}
+    if not shapes and (told := onnx_graph.nothing_read(shard.name, found)):
+        raise FormatError(told)
+    shard.notes += onnx_graph.notes(shard.name, shapes, found)
+    shard.nameless = onnx_graph.nameless(shapes)
 
 
 def _entry(message: Message, tensor: Field) -> Entry:

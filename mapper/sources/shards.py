@@ -42,6 +42,7 @@ class Shard:
     foreign: list[str] = field(default_factory=list)  # as in a Checkpoint
     metadata: dict[str, Any] = field(default_factory=dict)  # of a safetensors header, unchecked
     tables: tuple[str, ...] = ()  # as in a Checkpoint
+    nameless: str = ""  # as in a Checkpoint
     model: str = ""  # what a training file calls the model that is read, where it holds several
     others: dict[str, Shard] = field(default_factory=dict)  # and the others, by what it calls them
     packed: dict[str, tuple[str, int]] = field(default_factory=dict)  # as in a Checkpoint
@@ -146,6 +147,7 @@ def joined(
     checkpoint.metadata = {
         key: text for shard in shards for key, text in shard.metadata.items() if type(text) is str
     }
+    checkpoint.nameless = next((shard.nameless for shard in shards if shard.nameless), "")
     if len(shards) == 1:
         checkpoint.tables, checkpoint.others = shards[0].tables, _others(shards[0], source, config)
     checkpoint.packed = {name: packed for shard in shards for name, packed in shard.packed.items()}

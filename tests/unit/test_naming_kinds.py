@@ -114,3 +114,80 @@ def test_odd_shapes_never_fail(files):
 def test_a_transposed_convolution_without_its_weight_fails_nowhere(files):
     overrides = Overrides(kinds={"resize": "ConvTranspose2d"})
     assert kinds(files, {"resize.bias": [8]}, overrides) == {"resize": "ConvTranspose2d"}
+
+
+RECURRENT = {
+    "three layers": (
+        {f"{word}_l{at}": [16, 4] for at in range(3) for word in ("weight_ih", "weight_hh")},
+        "LSTM",
+    ),
+    "both directions": (
+        {f"{word}_l0{side}": [12, 4] for side in ("", "_reverse") for word in ("weight_ih", "weight_hh")},
+        "GRU",
+    ),
+    "a cell": ({"weight_ih": [16, 3], "weight_hh": [16, 4], "bias_ih": [16], "bias_hh": [16]}, "LSTM"),
+    "a cell of a GRU": ({"weight_ih": [12, 3], "weight_hh": [12, 4]}, "GRU"),
+    "a plain cell": ({"weight_ih": [4, 3], "weight_hh": [4, 4], "bias_ih": [4], "bias_hh": [4]}, "RNN"),
+    "with projections": ({"weight_ih_l0": [16, 3], "weight_hh_l0": [16, 2], "weight_hr_l0": [2, 4]}, "LSTM"),
+}
+
+
+@pytest.mark.parametrize("case", RECURRENT)
+def test_recurrent_modules_are_told_by_all_their_tensors(files, case):
+    from mapper.naming.members import misfit
+
+    tensors, kind = RECURRENT[case]
+    assert kinds(files, {f"rnn.{word}": shape for word, shape in tensors.items()}) == {"rnn": kind}
+    assert misfit(kind, {word: TensorInfo(tuple(shape), "F32") for word, shape in tensors.items()}) == ""
+
+
+@pytest.mark.parametrize("shape", [[1, 219], [4, 8], [3, 5, 5]])
+def test_a_weight_and_a_bias_of_one_shape_are_a_norms(files, shape):
+    assert kinds(files, {"a.weight": shape, "a.bias": shape}) == {"a": "LayerNorm"}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ({"head.weight": [1, 9], "head.bias": [1]}, {"head": "Linear"}),
+        ({"score.weight": [1, 9]}, {"score": "Linear"}),
+        ({"norm.weight": [1, 9]}, {"norm": "RMSNorm"}),
+        (
+            {"body.0.weight": [8, 3, 3, 3], "body.1.weight": [1]},
+            {"body.0": "Conv2d", "body.1.weight": "Parameter"},
+        ),
+        ({"conv.weight": [8, 3, 3, 3], "prelu.weight": [8]}, {"conv": "Conv2d", "prelu.weight": "Parameter"}),
+        ({"conv.weight": [8, 3, 3, 3], "relu1.weight": [8]}, {"conv": "Conv2d", "relu1.weight": "Parameter"}),
+        ({"q_norm.weight": [1]}, {"q_norm": "RMSNorm"}),
+    ],
+)
+def test_what_looks_like_a_linear_or_a_norm_by_one_tensor_alone(files, shapes, expected):
+    assert kinds(files, shapes) == expected
+
+
+CONV = {"weight": [8, 8, 3, 3], "bias": [8]}
+NORM = {"weight": [8], "bias": [8]}
+
+
+@pytest.mark.parametrize(
+    ("norm", "others"),
+    [
+        ("in_layers.0", ["in_layers.2"]),
+        ("out.0", ["out.2"]),
+        ("norm_out", ["conv_out", "conv_in"]),
+        ("norm", ["q", "k", "v", "proj_out"]),
+        ("block.norm", ["block.conv"]),
+        ("gn1", ["conv1"]),
+    ],
+)
+def test_a_norm_among_convolutions_is_a_group_norm(files, norm, others):
+    shapes = {f"{norm}.{word}": shape for word, shape in NORM.items()}
+    shapes |= {f"{other}.{word}": shape for other in others for word, shape in CONV.items()}
+    assert kinds(files, shapes)[norm] == "GroupNorm"
+
+
+def test_a_norm_behind_a_map_of_patches_or_beside_linear_maps_is_a_layer_norm(files):
+    for other in ("patch_embed.proj", "dwconv", "mlp.fc1"):
+        shapes = {f"norm.{word}": shape for word, shape in NORM.items()}
+        shapes |= {f"{other}.{word}": shape for word, shape in CONV.items()}
+        assert kinds(files, shapes)["norm"] == "LayerNorm"

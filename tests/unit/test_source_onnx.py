@@ -192,3 +192,82 @@ def test_headers_need_neither_torch_nor_numpy_nor_onnx(tmp_path: Path) -> None:
         "assert not {'torch', 'numpy', 'onnx'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "m.onnx")], check=True)
+
+
+def node(operation: str, *attributes: bytes) -> bytes:
+    return held(1, held(4, operation) + b"".join(held(5, attribute) for attribute in attributes))
+
+
+def constant(shape: list[int]) -> bytes:
+    return node("Constant", held(1, "value") + held(5, initialiser("", shape)))
+
+
+def graph_model(*parts: bytes) -> bytes:
+    """A model of these parts of a graph: nodes, and initialisers with their tag."""
+    return number(1, 10) + held(7, b"".join(parts)) + held(8, number(2, 21))
+
+
+def zeros(name: str, shape: list[int]) -> bytes:
+    return held(5, initialiser(name, shape, 1, held(9, b"\0" * 4 * int(np.prod(shape)))))
+
+
+def test_weights_in_branches_are_counted_where_there_are_no_others(tmp_path: Path) -> None:
+    inner = node("If", held(1, "then_branch") + held(6, zeros("b", [9, 9])))
+    whole = graph_model(
+        node(
+            "If",
+            held(1, "then_branch") + held(6, constant([8, 8]) + constant([1])),
+            held(1, "else_branch") + held(6, inner),
+        )
+    )
+    text = refusal(tmp_path / "x.onnx", whole)
+    assert "no initialisers; its weights lie in the graphs inside of its operations" in text
+    assert "If.then_branch (2 constants), If.else_branch (1 initialiser)" in text
+    assert "names are the exporter's" in text and "give the weights that it was exported from" in text
+
+
+def test_weights_in_constants_are_counted_where_there_are_no_others(tmp_path: Path) -> None:
+    assert "1 constant of its graph" in refusal(tmp_path / "x.onnx", graph_model(constant([8, 8])))
+    assert "no tensors in it" in refusal(tmp_path / "y.onnx", graph_model(constant([2])))
+
+
+def test_what_else_holds_weights_is_noted(tmp_path: Path) -> None:
+    branch = node("Loop", held(1, "body") + held(6, zeros("w", [9, 9])))
+    (tmp_path / "x.onnx").write_bytes(graph_model(branch, constant([8, 8]), zeros("a.weight", [4, 4])))
+    notes = " ".join(open_source(tmp_path / "x.onnx", purpose="headers").notes)
+    assert "were not read: Loop.body (1 initialiser)" in notes
+    assert "1 constant of its graph may be weights" in notes
+    assert "exporter" not in notes
+
+
+@pytest.mark.parametrize(
+    ("name", "is_counted"),
+    [
+        ("val_100", True), ("onnx::MatMul_123", True), ("/encoder/Constant_3_output_0", True), ("123", True),
+        ("const_fold_opt__155", True), ("/Constant_output_0", True), ("lifted_tensor_0", True), ("model/Const_15:0", True),
+        ("layers.0.attn.weight", False), ("embeddings", False), ("conv1", False), ("h.1.mul.weight", False), ("shape", False),
+        ("encoder/layer_0/kernel:0", False), ("layer.val_1", False),
+    ],
+)  # fmt: skip
+def test_names_that_an_exporter_counted_up(name: str, is_counted: bool) -> None:
+    from mapper.sources import onnx_graph
+
+    assert onnx_graph.is_counted(name) == is_counted
+
+
+def test_maps_without_names_are_said_and_no_flow_is_chosen_without_them(tmp_path: Path) -> None:
+    import mapper
+
+    named = {
+        "embed.weight": [20, 8],
+        "layers.0.norm.weight": [8],
+        "layers.0.norm.bias": [8],
+        "layers.1.norm.weight": [8],
+    }
+    counted = {f"val_{at}": [8, 24] for at in (100, 104)} | {"onnx::MatMul_7": [24, 8]}
+    parts = [zeros(name, shape) for name, shape in {**named, **counted}.items()]
+    (tmp_path / "x.onnx").write_bytes(graph_model(*parts))
+    report = mapper.inspect(tmp_path / "x.onnx")
+    assert report.architecture.reading == "skeleton"
+    assert "3 of 4 maps have names that the exporter made up" in str(report)
+    assert "3 of 7 initialisers have names that the exporter made up" in str(report)
