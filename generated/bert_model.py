@@ -1,4 +1,4 @@
-"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 266a17c07d51.
+"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -217,4 +217,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "num_hidden_layers": 2, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: e1e6530556dfdc10
+# sha256 of all above: 8df8db954b26fabd

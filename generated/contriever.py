@@ -1,4 +1,4 @@
-"""facebook/contriever: written by mapper 0.1.0, rules 266a17c07d51.
+"""facebook/contriever: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 46891a6a317cbb7d
+# sha256 of all above: ae53f3fbd60b222d

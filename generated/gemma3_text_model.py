@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 266a17c07d51.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -291,4 +291,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 10000.0, "rope_theta": 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size":
 # 262144}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d9e93c4628077bac
+# sha256 of all above: 7ac5f08d965f5415

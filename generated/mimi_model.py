@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 266a17c07d51.
+"""kyutai/mimi: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -570,4 +570,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: ace927779d56eb6e
+# sha256 of all above: 0cfcb0e67441ecc7

@@ -1,4 +1,4 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules 266a17c07d51.
+"""facebook/opt-125m: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -222,4 +222,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272, "word_embed_proj_dim": 768},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c047a718d8b4f04d
+# sha256 of all above: eff5b44582bb360d

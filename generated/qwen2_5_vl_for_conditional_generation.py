@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 266a17c07d51.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -638,4 +638,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112}, "vocab_size": 151936}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 3c91a54f6f9dbcc7
+# sha256 of all above: 0bad7d7b28679c80

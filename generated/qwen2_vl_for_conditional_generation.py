@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 266a17c07d51.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -559,4 +559,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 95834492dd727ba7
+# sha256 of all above: 4cb5092c973af557

@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 266a17c07d51.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family wav2vec2_conformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -263,4 +263,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 271f9aa43e573970
+# sha256 of all above: 20e0a30f81fe4c46

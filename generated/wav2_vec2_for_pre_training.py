@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 266a17c07d51.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules bb5ed3b46151.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -346,4 +346,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_codevector_groups": 2, "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128,
 # "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: fa770eb3378f0b31
+# sha256 of all above: e29d5ad85bcbb0d8
