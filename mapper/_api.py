@@ -105,7 +105,7 @@ def _part(checkpoint: Checkpoint, rulebook: Rulebook, families: bool) -> Archite
     except ArchitectureError as error:
         from dataclasses import replace
 
-        refused = replace(checkpoint, lacking=str(error))
+        refused = replace(checkpoint, lacking=error.in_command())
         return _read(refused, None, rulebook, families)
 
 

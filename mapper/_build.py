@@ -165,7 +165,8 @@ def _same_keys(model: nn.Module, keys: Mapping[str, str]) -> None:
     if made != set(keys):
         raise ArchitectureError(
             f"the module tree differs from the checkpoint: without a tensor {listed(sorted(made - set(keys)))}, "
-            f"without a place {listed(sorted(set(keys) - made))}"
+            f"without a place {listed(sorted(set(keys) - made))}",
+            tensors=sorted(made ^ set(keys)),
         )
 
 

@@ -28,7 +28,7 @@ _ATTEMPTS = 10  # another writer may take the path between a look and a rename
 _SYNCED = 8  # files at a time
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _HERE = -100  # AT_FDCWD of fcntl.h
-OR_OVERWRITE = (", or replace it with --overwrite", ", or replace it with overwrite=True")
+OR_OVERWRITE = ", or replace it with --overwrite"
 _MEANWHILE = "{} was made by another writer meanwhile; name another place"
 
 
@@ -148,9 +148,7 @@ def refuse_to_replace(target: Path, path: str | os.PathLike[str], overwrite: boo
     if stat.S_ISDIR(old.st_mode):
         raise OverwriteError(f"{path} is a folder; name a file in it")
     if not overwrite:
-        raise OverwriteError(
-            f"{path} already exists; name a new file{OR_OVERWRITE[0]}", options=[OR_OVERWRITE]
-        )
+        raise OverwriteError(f"{path} already exists; name a new file{OR_OVERWRITE}")
     if not stat.S_ISREG(old.st_mode):
         raise OverwriteError(f"{path} is not a regular file (a pipe, socket or device); name a file")
 
@@ -185,9 +183,7 @@ def _replaceable(target: Path, own: Own | None, overwrite: bool) -> Collection[s
             f"{target} already exists and is no folder; name a new folder or remove it first"
         )
     if not overwrite:
-        raise OverwriteError(
-            f"{target} already exists; name a new folder{OR_OVERWRITE[0]}", options=[OR_OVERWRITE]
-        )
+        raise OverwriteError(f"{target} already exists; name a new folder{OR_OVERWRITE}")
     if not any(target.iterdir()):
         return ()
     names = own(target) if own is not None else None

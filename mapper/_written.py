@@ -170,9 +170,7 @@ class Replacing:
                 if edited
                 else "already exists"
             )
-            raise OverwriteError(
-                f"{folder} {seen}; name a new folder{OR_OVERWRITE[0]}", options=[OR_OVERWRITE]
-            )
+            raise OverwriteError(f"{folder} {seen}; name a new folder{OR_OVERWRITE}")
         if foreign:
             raise OverwriteError(
                 f"{folder} already exists, and mapper did not write {listed(foreign)} there, or it was changed since; "

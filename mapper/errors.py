@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,7 @@ class MapperError(Exception):
     """Base of every error that a user or a file can cause; the text is one line: what, where, what to do.
 
     What the text names is there for programs too: a `fact`, `at` which part ("" for the whole model), the
-    `candidates` that the evidence allows, and the names of `tensors`; each is empty where there is none.
-    `options` are phrases of the text as a command line and as Python has them; `str` gives Python's.
+    `candidates` for its value, and the names of `tensors`; each is empty where there is none.
     """
 
     def __init__(
@@ -25,23 +26,18 @@ class MapperError(Exception):
         at: str = "",
         candidates: Iterable[Any] = (),
         tensors: Iterable[str] = (),
-        options: Iterable[tuple[str, str]] = (),
     ) -> None:
         super().__init__(*args)
         self.fact = fact
         self.at = at
         self.candidates = tuple(candidates)
         self.tensors = tuple(tensors)
-        self.options = tuple(options)
 
     def __str__(self) -> str:
-        text = self.in_command()
-        for command, python in self.options:
-            text = text.replace(command, python)
-        return text
+        return in_python(self.in_command())
 
     def in_command(self) -> str:
-        """The text as the command line says it."""
+        """The text as the command line says it, with `--set` where `str` says `hints=`."""
         return str(self.args[0]) if self.args else ""  # OSError's own prints an errno
 
 
@@ -111,6 +107,43 @@ class UnsupportedLeaf(MapperError, TypeError):
 
 class StructureUnavailable(MapperError):
     """A saved file holds states and no architecture: the model must be given."""
+
+
+# An option of the command line where a text speaks of it. What `--set` gives ends at a space, or where its brackets do.
+_OPTION = re.compile(
+    r"""(?<![^\s(])--(?:set\s(?P<facts>(?P<fact>[^\s=]+=(?:\[[^\]]*\]|[^\s;,)]+))(?:\s--set\s(?:[^\s=]+=(?:\[[^\]]*\]|[^\s;,)]+)))*)"""
+    r"""|set\s(?P<name>[^\s=]+):(?=\s)|(?P<option>[a-z][a-z-]*))"""
+)
+_FLAGS = ("overwrite", "follow-links", "values", "merge")
+
+
+def in_python(text: str) -> str:
+    """A text that speaks of the command line's options, as a caller in Python would write them.
+
+    >>> in_python("attention.heads is unknown; say --set attention.heads=VALUE")
+    'attention.heads is unknown; say hints={"attention.heads": VALUE}'
+    """
+    return _OPTION.sub(_as_keyword, text) if "--" in text else text
+
+
+def _as_keyword(found: re.Match[str]) -> str:
+    if found["facts"]:
+        pairs = (given.split("=", 1) for given in found["facts"].split(" --set "))
+        return "hints={" + ", ".join(f"{json.dumps(name)}: {_literal(value)}" for name, value in pairs) + "}"
+    if found["name"]:
+        return f"hints[{json.dumps(found['name'])}]:"
+    word = found["option"].replace("-", "_")
+    return f"{word}=True" if found["option"] in _FLAGS else f"{word}="
+
+
+def _literal(value: str) -> str:
+    """A value as Python writes it; `VALUE`, which stands for one, as it is."""
+    if value == "VALUE":
+        return value
+    try:
+        return repr(json.loads(value))
+    except ValueError:
+        return value if value[:1] in "'\"" else json.dumps(value)
 
 
 def shorten(text: str, limit: int = 80) -> str:

@@ -23,10 +23,7 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
     if architecture.refusal:
         raise ArchitectureError(architecture.refusal)
     if architecture.missing and architecture.reading != "skeleton":
-        more = len(architecture.missing) - 1
-        raise ArchitectureError(
-            architecture.missing[0] + (f" (and {more} more: see inspect)" if more else "")
-        )
+        raise _missing(architecture)
     rulebook = architecture.rulebook
     parsed: dict[str, Flow] = {}
 
@@ -49,6 +46,16 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
     text = with_origin(emit_source(architecture, flow, activation, options), architecture, options)
     check_source(text)
     return text
+
+
+def _missing(architecture: Architecture) -> ArchitectureError:
+    """The error for the first of what is missing; a question's fact and what it could be are in its fields."""
+    first, more = architecture.missing[0], len(architecture.missing) - 1
+    text = f"{first} (and {more} more: see inspect)" if more else first
+    asked = next((question for question in architecture.questions if str(question) == first), None)
+    if asked is None:
+        return ArchitectureError(text)
+    return ArchitectureError(text, fact=asked.fact, at=asked.at, candidates=asked.candidates)
 
 
 class _Argument(ast.NodeTransformer):

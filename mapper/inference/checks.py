@@ -46,7 +46,9 @@ def _check_lists(facts: Facts, scope: Scope) -> None:
             lacking = sorted(set(range(counted.value)) - there)
             lacks = f": {place} lacks {listed([str(index) for index in lacking])}" if lacking else ""
             raise ArchitectureError(
-                f"{role} is {counted.value} ({counted.source}), but the names show {len(there)}{lacks}"
+                f"{role} is {counted.value} ({counted.source}), but the names show {len(there)}{lacks}",
+                fact=facts.full_name(scope, role),
+                at=str(scope.block.home),
             )
 
 
@@ -61,7 +63,7 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
         if said.evidence == "default":
             continue  # not said here; what stands in its place is checked by `left_out`
         if said.problem:
-            raise ArchitectureError(said.problem)
+            raise ArchitectureError(said.problem, fact=name, at=str(scope.block.home))
         if (known.evidence in _SHOWN or known.shown) and said.value != known.value:
             shown = (
                 f"the names show {known.value}"
@@ -69,7 +71,10 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
                 else f"the checkpoint shows {known.value}"
             )
             raise ArchitectureError(
-                f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})"
+                f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})",
+                fact=facts.full_name(scope, name),
+                at=str(scope.block.home),
+                candidates=[known.value],
             )
 
 
@@ -95,7 +100,9 @@ def check_bounds(facts: Facts) -> None:
                 told = _beyond(bound, known.value, limit) if limit is not None else ""
                 if told:
                     raise ArchitectureError(
-                        f"{name} is {shorten(str(known.value))} ({known.source}), {told} {text} = {limit}"
+                        f"{name} is {shorten(str(known.value))} ({known.source}), {told} {text} = {limit}",
+                        fact=name,
+                        at=str(scope.block.home),
                     )
 
 
@@ -145,7 +152,9 @@ def check_widths(root: Scope) -> None:
             first = seen.setdefault((id(stack), name), known)
             if first.value != known.value:
                 raise ArchitectureError(
-                    f"{name} is {first.value} in {first.source}, but {known.value} in {known.source}"
+                    f"{name} is {first.value} in {first.source}, but {known.value} in {known.source}",
+                    fact=name,
+                    at=str(scope.block.home),
                 )
 
 
@@ -154,7 +163,7 @@ def check_modules(leaves: Iterable[Leaf]) -> None:
     for leaf in leaves:
         told = misfit(leaf.kind, leaf.tensors) if leaf.role is not None else ""
         if told:
-            raise ArchitectureError(f"{leaf.place}.{told}")
+            raise ArchitectureError(f"{leaf.place}.{told}", tensors=leaf.keys())
 
 
 def harmful_fields(config: Config, families: Families) -> list[str]:

@@ -82,7 +82,8 @@ class Filler:
 
     def settle(self, scope: Scope, name: str, known: Known) -> Fact:
         if known.problem:
-            raise ArchitectureError(known.problem)
+            at = starred(scope.block.home, self.totals)
+            raise ArchitectureError(known.problem, fact=name, at=at)
         if self.facts.types.get(name) == "activation" and known.value not in self.rulebook.activations:
             text = f"{name} is {shorten(str(known.value))} ({known.source}), which vocabulary/activations.yaml does not have"
             self.unknown.setdefault((name, ""), text)

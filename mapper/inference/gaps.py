@@ -12,6 +12,29 @@ from mapper.inference.scopes import Scope
 from mapper.naming.vocabulary import pattern_words
 from mapper.rulebook.families import Family
 
+
+class Gap(str):
+    """A line about tensors that are not there, or make no sense, with their names."""
+
+    tensors: tuple[str, ...] = ()
+
+
+def tensors_of(line: str) -> tuple[str, ...]:
+    """The tensors that a line is about; none where it is about something else."""
+    return line.tensors if isinstance(line, Gap) else ()
+
+
+def _gap(place: Place, names: Iterable[str], line: str) -> Gap:
+    """A line about some tensors of a module in every layer that it stands for."""
+    gap = Gap(line)
+    gap.tensors = tuple(f"{path}.{name}" if name else path for path in place.expand() for name in names)
+    return gap
+
+
+def _missing(place: Place, name: str, why: str) -> Gap:
+    return _gap(place, [name], f"{place}.{name} is missing: {why}")
+
+
 _BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d")
 _PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
 _TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
@@ -45,13 +68,17 @@ def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
         for pattern in (*family.requires, *family.recognise)
         for either in pattern.split(EITHER)
     ]
-    lines = []
+    lines: list[str] = []
     for leaf in idle:
         words = words_of(leaf.place)
         if any(ends(path, pattern) for path in (words, words[:-1]) for pattern in patterns):
             shapes = ", ".join(f"{name} {list(info.shape)}".strip() for name, info in leaf.tensors.items())
             lines.append(
-                f"{leaf.place} is read by no flow, though every {family.name} needs it: it is {shapes}"
+                _gap(
+                    leaf.place,
+                    leaf.tensors,
+                    f"{leaf.place} is read by no flow, though every {family.name} needs it: it is {shapes}",
+                )
             )
     return lines
 
@@ -96,7 +123,7 @@ def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str
     said = [pattern.removesuffix(".bias") for pattern in settled if pattern.endswith(".bias")]
     without = [pattern_words(pattern) for pattern in (*family.unbiased, *said)]
     return [
-        f"{leaf.place}.bias is missing: every {family.name} has it"
+        _missing(leaf.place, "bias", f"every {family.name} has it")
         for leaf in leaves
         if leaf.role is not None
         and leaf.kind in _BIASED
@@ -123,9 +150,9 @@ def _halves(leaf: Leaf) -> Iterator[str]:
         there = [name for name in pair if name in leaf.tensors]
         if len(there) == 1:
             (lacking,) = set(pair) - set(there)
-            yield f"{leaf.place}.{lacking} is missing: it has {there[0]}"
+            yield _missing(leaf.place, lacking, f"it has {there[0]}")
     if "beta" in leaf.tensors and "gamma" not in leaf.tensors:
-        yield f"{leaf.place}.gamma is missing: it has beta"
+        yield _missing(leaf.place, "gamma", "it has beta")
 
 
 def _unequal(group: list[Leaf]) -> Iterator[str]:
@@ -134,7 +161,7 @@ def _unequal(group: list[Leaf]) -> Iterator[str]:
         if having:
             for leaf in group:
                 if name not in leaf.tensors and any(other in leaf.tensors for other in _TENSORS):
-                    yield f"{leaf.place}.{name} is missing: {having[0].place} has one"
+                    yield _missing(leaf.place, name, f"{having[0].place} has one")
 
 
 def lacking_elements(folder: str, indices: Iterable[int]) -> list[str]:

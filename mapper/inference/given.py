@@ -57,7 +57,7 @@ def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | N
             if close
             else f"known facts: {', '.join(sorted(types)[:12])} and more"
         )
-        raise HintError(f"there is no fact {shorten(name)}; {advice}")
+        raise HintError(f"there is no fact {shorten(name)}; {advice}", fact=name, at=at, candidates=close)
     text = str(value)
     written = text if text.isprintable() and len(text) <= 80 else shorten(text)
     if rulebook and (value is None or value in _NULL) and is_nullable(rulebook, name):
@@ -65,7 +65,7 @@ def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | N
     try:
         found = parsed(value, types[name])
     except ValueError as error:
-        raise HintError(f"--set {key}: {error}") from None
+        raise HintError(f"--set {key}: {error}", fact=name, at=at) from None
     if rulebook:
         check_declared(key, found, types[name], rulebook)
     return Given(name, at, found, f"--set {key}={written}")
@@ -83,7 +83,10 @@ def check_declared(key: str, value: Any, kind: str, rulebook: Rulebook) -> None:
         advice = f"did you mean {close[0]!r}? " if close else ""
         more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
         raise HintError(
-            f"--set {key}: {shorten(str(value))} is no value of {name}; {advice}allowed: {', '.join(words[:_NAMED])}{more}"
+            f"--set {key}: {shorten(str(value))} is no value of {name}; {advice}allowed: {', '.join(words[:_NAMED])}{more}",
+            fact=name,
+            at=key.rpartition(":")[0],
+            candidates=known,
         )
 
 
@@ -94,5 +97,7 @@ def check_scopes(given: Iterable[Given], root: Scope) -> None:
         if item.at and not any(scope.matches(item.at) for scope in every):
             words = sorted({word for scope in every for word in scope.words})
             raise HintError(
-                f"--set {item.at}:{item.name}: no part is called {shorten(item.at)}; parts: {', '.join(words[:12])}"
+                f"--set {item.at}:{item.name}: no part is called {shorten(item.at)}; parts: {', '.join(words[:12])}",
+                fact=item.name,
+                at=item.at,
             )

@@ -23,7 +23,7 @@ def read_with_hints(hints: Hints, read: Read) -> Architecture:
     try:
         told = read(hints)
     except ArchitectureError as error:
-        _refuse_costly(hints, read, None, str(error))
+        _refuse_costly(hints, read, None, error.in_command())
         raise
     if told.reading == "skeleton" or told.family is None:
         _refuse_costly(hints, read, told, next(iter([*told.missing, *told.findings]), "no flow fits"))
@@ -31,7 +31,7 @@ def read_with_hints(hints: Hints, read: Read) -> Architecture:
         without = read(_but(hints, key))
         if _gist(without) == _gist(told):
             if told.reading != "skeleton":
-                raise HintError(f"{source}: {_unread(key, told)}")
+                raise HintError(f"{source}: {_unread(key, told)}", **_named(key))
             told.findings.append(f"{source} is read by nothing, as long as no flow fits")
     return told
 
@@ -46,8 +46,15 @@ def _refuse_costly(hints: Hints, read: Read, told: Architecture | None, why: str
         if _is_worse(told, without):
             better = f"family {shorten(without.family)}" if without.family else f"{without.reading}"
             raise HintError(
-                f"--set {key}={shorten(str(hints[key]))[1:-1]} does not go with this checkpoint: {why}; without it: {better}"
+                f"--set {key}={shorten(str(hints[key]))[1:-1]} does not go with this checkpoint: {why}; without it: {better}",
+                **_named(key),
             )
+
+
+def _named(key: str) -> dict[str, str]:
+    """The fields of an error about a hint."""
+    at, _, name = key.rpartition(":")
+    return {"fact": name, "at": at}
 
 
 def _is_worse(told: Architecture | None, without: Architecture) -> bool:

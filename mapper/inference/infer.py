@@ -41,6 +41,7 @@ from mapper.inference.gaps import (
     lacking_recognition,
     lacking_roles,
     lacking_tensors,
+    tensors_of,
     unread_names,
 )
 from mapper.inference.given import check_declared, check_scopes, read_hints
@@ -111,7 +112,7 @@ def _infer(
     match = match_family(families, names, model_type)
     told = type_finding(families, match, names, model_type)
     if told and TYPE in (hints or ()):
-        raise HintError(f"--set {TYPE}={model_type}: {told}")
+        raise HintError(f"--set {TYPE}={model_type}: {told}", fact=TYPE)
     findings = [*([told] if told else []), *odd_type(config, families, match)]
 
     looked_up: set[str] = set()  # in every attempt: the last one may be what it is because of the others
@@ -166,7 +167,7 @@ def _first_fit(read: Callable[..., Architecture], match: FamilyMatch | None) -> 
         try:
             architecture = read(attempt)
         except ArchitectureError as error:
-            refused = refused or str(error)
+            refused = refused or error.in_command()
             continue
         if architecture.reading != "skeleton" or attempt is None:
             return architecture
@@ -391,9 +392,8 @@ class Reading:
             self.findings += lines
             return
         if lines and match and (match.by_type or self.facts.config.model_type is None):
-            raise ArchitectureError(
-                lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more like it"
-            )
+            text = lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more like it"
+            raise ArchitectureError(text, tensors=[key for line in lines for key in tensors_of(line)])
         self.findings += lines
 
     def computes(self, leaves: list[Leaf]) -> bool:
@@ -431,7 +431,7 @@ class Reading:
             except ArchitectureError as error:
                 if complete:
                     raise
-                self.findings.append(str(error))
+                self.findings.append(error.in_command())
                 continue
             solved[id(scope)] = sizes
         self.facts.settle()
@@ -474,7 +474,7 @@ class Reading:
                         idle.append(leaf)
             except FlowError as error:
                 complete = False
-                self.missing.append(str(error))
+                self.missing.append(error.in_command())
         aside = {id(leaf) for leaf in unused}
         idle = [leaf for leaf in idle if id(leaf) not in aside]
         inner = [

@@ -6,6 +6,7 @@ import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from mapper.architecture import Leaf
 from mapper.checkpoint import TensorInfo
@@ -26,7 +27,7 @@ _WEIGHTS = (
 )  # names of the tensor whose shape a flow writes; "" is a bare Parameter
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Equation:
     """One extent of one weight: `heads * head_dim = 384`."""
 
@@ -34,6 +35,12 @@ class Equation:
     node: ast.expr
     extent: int
     key: str  # the tensor, folded, with its shape
+    leaf: Leaf
+    name: str  # of the tensor in the leaf
+
+    def tensors(self) -> list[str]:
+        """The checkpoint's keys."""
+        return [f"{path}.{self.name}" if self.name else path for path in self.leaf.place.expand()]
 
 
 class Sizes:
@@ -60,7 +67,7 @@ class Sizes:
                     self.facts.deny(self.scope, self.names[name])
                     known = self.facts.get(self.scope, self.names[name])
                 if known is not None and known.problem:
-                    raise ArchitectureError(known.problem)
+                    raise ArchitectureError(known.problem, fact=self.names[name], at=self._place())
                 if known is not None:
                     self._settle(name, known)
                     self._propagate()
@@ -152,7 +159,12 @@ class Sizes:
                 continue
             shown = self.known.get(name)
             if shown is not None and shown.value != stated.value:
-                raise HintError(f"{stated.source} contradicts {shown.source}, which shows {shown.value}")
+                raise HintError(
+                    f"{stated.source} contradicts {shown.source}, which shows {shown.value}",
+                    fact=full,
+                    at=self._place(),
+                    candidates=[shown.value],
+                )
             if shown is None:
                 self._settle(name, stated)
                 self._propagate()
@@ -167,10 +179,18 @@ class Sizes:
             f"; {sources}" if sources else ""
         )
         given = [name for name in used if self.known[name].evidence == "given"]
+        blamed = self.names[(given or used)[0]] if used else ""
+        named: dict[str, Any] = {"fact": blamed, "at": self._place(), "tensors": equation.tensors()}
         if not given:
-            return ArchitectureError(text)
-        possible = ", ".join(map(str, self._candidates(given[0])))
-        return HintError(f"{text}; possible here: {possible}" if possible else text)
+            return ArchitectureError(text, **named)
+        candidates = self._candidates(given[0])
+        possible = ", ".join(map(str, candidates))
+        return HintError(
+            f"{text}; possible here: {possible}" if possible else text, candidates=candidates, **named
+        )
+
+    def _place(self) -> str:
+        return str(self.scope.block.home)
 
     def _settle_certain(self) -> None:
         """Take what the shapes leave one value for, though no equation gives it by itself."""
@@ -227,7 +247,10 @@ def _equations(scope: Scope, rule: FlowRule) -> Iterator[Equation]:
     for role, extents in rule.shapes.items():
         for leaf in leaves_at(scope.block, role):
             if "bias" in leaf.tensors and len(leaf.tensors) == 1 and role not in rule.ties:
-                raise ArchitectureError(f"{leaf.place}.weight is missing: its bias stands alone")
+                raise ArchitectureError(
+                    f"{leaf.place}.weight is missing: its bias stands alone",
+                    tensors=[f"{path}.weight" for path in leaf.place.expand()],
+                )
             yield from _of_leaf(leaf, extents, rule)
 
 
@@ -239,11 +262,12 @@ def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[E
     extents = aligned(extents, len(shape))
     if len(shape) != len(extents):
         raise ArchitectureError(
-            f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]"
+            f"{key} has {len(shape)} dimensions; {rule.name} wants [{', '.join(extents)}]",
+            tensors=[f"{path}.{name}" if name else path for path in leaf.place.expand()],
         )
     for text, extent in zip(extents, shape, strict=False):
         if text != ANY:
-            yield Equation(text, expressions.parse_rule(text, rule.file, rule.line), extent, key)
+            yield Equation(text, expressions.parse_rule(text, rule.file, rule.line), extent, key, leaf, name)
 
 
 def _weight(leaf: Leaf) -> tuple[str, TensorInfo]:

@@ -15,7 +15,7 @@ def chain(architecture: Architecture, name: str) -> str:
     scope, colon, bare = name.rpartition(":")
     found = [fact for fact in architecture.facts if fact.name == bare and (not colon or scope in fact.at)]
     if not found:
-        raise HintError(_unknown(architecture, name))
+        raise HintError(_unknown(architecture, name), fact=bare, at=scope)
     return "\n".join(line for fact in found for line in _lines(fact, architecture.lost))
 
 

@@ -123,7 +123,7 @@ class _Checker:
                     rules.composites,
                 )
         except MapperError as error:
-            found.problems.append(str(error))
+            found.problems.append(error.in_command())
         return found
 
     def flow(self, document: Document, found: FileCheck) -> None:

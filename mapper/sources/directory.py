@@ -206,12 +206,12 @@ def open_file(path: str | Path, follow_links: bool = False) -> Checkpoint:
     name, folder = base_name(path), os.path.dirname(os.path.abspath(path))
     if not name.endswith(INDEX_SUFFIX) and (name.endswith(MANIFEST_SUFFIXES) or _looks_like_json(path)):
         return open_manifest(path)
-    config = sibling_config(folder)
     shards = (
         sharded.open_index(path, open_shard, follow_links)
         if name.endswith(INDEX_SUFFIX)
         else _with_others(open_shard(path), follow_links)
     )
+    config = sibling_config(folder)
     checkpoint = joined(shards, name, config)
     if config is not None:  # else nothing says that the folder is the model's
         checkpoint.companions = partial(within, folder, name, follow_links)

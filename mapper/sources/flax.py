@@ -104,13 +104,16 @@ class _Reader:
         dtype = DTYPE_NAMES.get(word)
         if dtype is None:
             raise FormatError(
-                f"{self.name}: the array {shorten(key)} is of the type {shorten(word)}, which no tensor has"
+                f"{self.name}: the array {shorten(key)} is of the type {shorten(word)}, which no tensor has",
+                tensors=[key],
             )
         data, start = self.token(), self.position
         needed = int(math.prod(shape) * DTYPE_BYTES[dtype])
         if data.kind != "bytes" or data.size != needed or start + needed != end:
             seen = f"has {data.size:,} bytes where {dtype} {list(shape)} needs {needed:,}"
-            raise FormatError(f"{self.name}: the array {shorten(key)} {seen}; download it again")
+            raise FormatError(
+                f"{self.name}: the array {shorten(key)} {seen}; download it again", tensors=[key]
+            )
         self.seek(end)
         return TensorInfo(shape, dtype), start
 

@@ -77,7 +77,9 @@ def type_of(number: int, key: str, name: str) -> Type:
     """The type with this number in files."""
     if number not in TYPES:
         known = ", ".join(kind.name for kind in TYPES.values())
-        raise FormatError(f"{name}: tensor {shorten(key)} has the type {number} of GGML, known are {known}")
+        raise FormatError(
+            f"{name}: tensor {shorten(key)} has the type {number} of GGML, known are {known}", tensors=[key]
+        )
     return TYPES[number]
 
 

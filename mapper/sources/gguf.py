@@ -189,13 +189,15 @@ class _Reader:
         dimensions = self.number("<I")
         if dimensions > limits.DIMENSIONS:
             limit = f"at most {limits.DIMENSIONS} are read"
-            raise FormatError(f"{self.name}: tensor {shorten(key)} has {dimensions:,} dimensions, {limit}")
+            raise FormatError(
+                f"{self.name}: tensor {shorten(key)} has {dimensions:,} dimensions, {limit}", tensors=[key]
+            )
         extents = [self.number("<Q") for _ in range(dimensions)]
         shape = check_shape(extents[::-1], key, self.name)
         kind = type_of(self.number("<I"), key, self.name)
         if kind.block > 1 and (not shape or shape[-1] % kind.block):
             seen = f"{list(shape)}, whose rows are no multiple of the {kind.block} numbers of a block of {kind.name}"
-            raise FormatError(f"{self.name}: tensor {shorten(key)} has the shape {seen}")
+            raise FormatError(f"{self.name}: tensor {shorten(key)} has the shape {seen}", tensors=[key])
         return Stored(key, shape, kind, self.number("<Q"))
 
     def value(self, kind: int, key: str, depth: int = 0) -> Any:

@@ -102,6 +102,7 @@ def dtype_name(dtype: object, key: str, name: str) -> str:
     if text not in DTYPE_BYTES:
         raise FormatError(
             f"{name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are "
-            f"{', '.join(DTYPE_BYTES)}"
+            f"{', '.join(DTYPE_BYTES)}",
+            tensors=[key],
         )
     return text

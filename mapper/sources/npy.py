@@ -62,11 +62,15 @@ def read_header(read: Callable[[int], bytes], key: str, name: str) -> Header:
     length = int.from_bytes(start[len(MAGIC) + 2 : before], "little")
     if length > limits.NPY_HEADER_BYTES:
         limit = f"at most {limits.NPY_HEADER_BYTES:,} are read"
-        raise FormatError(f"{name}: the array {shorten(key)} has a header of {length:,} bytes, {limit}")
+        raise FormatError(
+            f"{name}: the array {shorten(key)} has a header of {length:,} bytes, {limit}", tensors=[key]
+        )
     if before + length > len(start):
         start += read(before + length - len(start))
     if before + length > len(start):
-        raise FormatError(f"{name}: the array {shorten(key)} ends within its header; download it again")
+        raise FormatError(
+            f"{name}: the array {shorten(key)} ends within its header; download it again", tensors=[key]
+        )
     return _parsed(start[before : before + length].decode("latin-1"), before + length, key, name)
 
 
@@ -83,11 +87,14 @@ def _parsed(text: str, start: int, key: str, name: str) -> Header:
         or fortran not in ("True", "False")
         or descr[:1] not in ("'", "[")
     ):
-        raise FormatError(f"{name}: the array {shorten(key)} has the header {shorten(text.strip(), 120)}")
+        raise FormatError(
+            f"{name}: the array {shorten(key)} has the header {shorten(text.strip(), 120)}", tensors=[key]
+        )
     order, kind = descr[1:2], descr[2:-1]
     if descr[0] == "[":
         raise FormatError(
-            f"{name}: the array {shorten(key)} is of records, {shorten(descr)}; save each field alone"
+            f"{name}: the array {shorten(key)} is of records, {shorten(descr)}; save each field alone",
+            tensors=[key],
         )
     if order not in "<>|=":
         order, kind = "|", descr[1:-1]
@@ -119,13 +126,15 @@ def _dtype(kind: str, key: str, name: str) -> str | None:
     if kind[:1] == "O":
         raise FormatError(
             f"{name}: the array {shorten(key)} is of Python objects, a pickle, which is never unpickled; "
-            "save an array of numbers"
+            "save an array of numbers",
+            tensors=[key],
         )
     if kind[:1] in NO_NUMBERS:
         return None
     why = "which may be one of several 8-bit types" if kind == "V1" else "which no tensor has"
     raise FormatError(
-        f"{name}: the array {shorten(key)} is of NumPy's type {shorten(kind)}, {why}; save it as another"
+        f"{name}: the array {shorten(key)} is of NumPy's type {shorten(kind)}, {why}; save it as another",
+        tensors=[key],
     )
 
 
@@ -138,7 +147,7 @@ def enter(shard: Shard, key: str, header: Header, available: int) -> bool:
         return False
     if header.size != available:
         seen = f"has {available:,} bytes where {header.info.dtype} {list(header.info.shape)} needs {header.size:,}"
-        raise FormatError(f"{shard.name}: the array {shorten(key)} {seen}; download it again")
+        raise FormatError(f"{shard.name}: the array {shorten(key)} {seen}; download it again", tensors=[key])
     if header.kind == "V2":
         shard.notes.append(f"{shard.name}: arrays of two bytes without a type (V2) are taken for bfloat16")
     shard.tensors[key] = header.info

@@ -129,11 +129,14 @@ def _enter(shard: Shard, message: Message, entry: Entry) -> bool:
     if dtype is None:
         known = UNREAD.get(entry.kind, str(entry.kind))
         raise FormatError(
-            f"{name}: initialiser {shorten(key)} is of ONNX's type {known}, which no tensor has"
+            f"{name}: initialiser {shorten(key)} is of ONNX's type {known}, which no tensor has",
+            tensors=[key],
         )
     info = TensorInfo(check_shape(entry.dims, key, name), dtype)
     if dtype == "F4" and (not info.shape or info.shape[-1] % 2):
-        raise FormatError(f"{name}: initialiser {shorten(key)} of F4 has the odd shape {list(info.shape)}")
+        raise FormatError(
+            f"{name}: initialiser {shorten(key)} of F4 has the odd shape {list(info.shape)}", tensors=[key]
+        )
     if entry.is_external:
         _place(shard, key, info, entry.external)
     else:
@@ -146,13 +149,14 @@ def _place(shard: Shard, key: str, info: TensorInfo, external: dict[str, str]) -
     words = [external.get(word, default) for word, default in (("offset", "0"), ("length", ""))]
     if any(word and not (word.isascii() and word.isdigit() and len(word) < 20) for word in words):
         raise FormatError(
-            f"{shard.name}: initialiser {shorten(key)} lies at {shorten(str(words))} of a file beside it"
+            f"{shard.name}: initialiser {shorten(key)} lies at {shorten(str(words))} of a file beside it",
+            tensors=[key],
         )
     length = int(words[1]) if words[1] else None
     needed = int(info.size * DTYPE_BYTES[info.dtype])
     if length is not None and length != needed:
         seen = f"has {length:,} bytes beside the model where {info.dtype} {list(info.shape)} needs {needed:,}"
-        raise FormatError(f"{shard.name}: initialiser {shorten(key)} {seen}")
+        raise FormatError(f"{shard.name}: initialiser {shorten(key)} {seen}", tensors=[key])
     place = Place(key, info, int(words[0] or 0), length)
     shard.beside.setdefault(external.get("location", ""), []).append(place)
 
@@ -161,16 +165,19 @@ def _numbers(shard: Shard, message: Message, key: str, info: TensorInfo, data: d
     """Enter where the tensor's numbers are in the model's own file."""
     needed = int(info.size * DTYPE_BYTES[info.dtype])
     if SEGMENT in data or len(data) > 1:
-        raise FormatError(f"{shard.name}: initialiser {shorten(key)} is in pieces, which no exporter writes")
+        raise FormatError(
+            f"{shard.name}: initialiser {shorten(key)} is in pieces, which no exporter writes", tensors=[key]
+        )
     number, part = next(iter(data.items()), (RAW, Field(RAW, BYTES, 0, 0)))
     fixed = number == RAW or info.dtype in FIXED.get(number, ())
     if not fixed and info.dtype not in VARIABLE.get(number, ()):
         raise FormatError(
-            f"{shard.name}: initialiser {shorten(key)} of {info.dtype} has its numbers in field {number}"
+            f"{shard.name}: initialiser {shorten(key)} of {info.dtype} has its numbers in field {number}",
+            tensors=[key],
         )
     if (fixed and part.size != needed) or (not fixed and part.size < info.size):
         seen = f"has {part.size:,} bytes where {info.dtype} {list(info.shape)} needs {needed:,}"
-        raise FormatError(f"{shard.name}: initialiser {shorten(key)} {seen}")
+        raise FormatError(f"{shard.name}: initialiser {shorten(key)} {seen}", tensors=[key])
     shard.tensors[key] = info
     shard.offsets[key] = part.start
     if not fixed:
@@ -189,7 +196,8 @@ def _unpacked(data: memoryview, info: TensorInfo, message: Message, key: str) ->
     lengths = np.diff(ends, prepend=-1)
     if len(ends) != info.size or lengths.max(initial=1) > 10 or (len(raw) and raw[-1] >= 0x80):
         raise FormatError(
-            f"{message.name}: initialiser {shorten(key)} has {len(ends):,} numbers, not {info.size:,}"
+            f"{message.name}: initialiser {shorten(key)} has {len(ends):,} numbers, not {info.size:,}",
+            tensors=[key],
         )
     starts = ends - lengths + 1
     values = np.zeros(info.size, np.uint64)

@@ -96,7 +96,7 @@ def _entries(
         if needed != end - start:
             spanned = f"spans {end - start:,} bytes ({start:,} to {end:,})"
             shown = f"{dtype} {list(info.shape)} needs {needed:,.0f}"
-            raise FormatError(f"{name}: tensor {shorten(key)} {spanned} but {shown}")
+            raise FormatError(f"{name}: tensor {shorten(key)} {spanned} but {shown}", tensors=[key])
         tensors[key] = info
         offsets[key] = base + start
         spans.append((start, end, key))
@@ -108,13 +108,15 @@ def _describe(dtype: Any, shape: Any, key: str, name: str) -> tuple[TensorInfo, 
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
         known = ", ".join(DTYPE_BYTES)
         raise FormatError(
-            f"{name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are {known}"
+            f"{name}: tensor {shorten(key)} has the dtype {shorten(str(dtype))}, known are {known}",
+            tensors=[key],
         )
     info = TensorInfo(check_shape(shape, key, name), dtype)
     if dtype == "F4" and (not info.shape or info.shape[-1] % 2):
         raise FormatError(
             f"{name}: tensor {shorten(key)} of F4 has the shape {list(info.shape)}; two of its numbers share a byte, "
-            "so the last dimension must be even"
+            "so the last dimension must be even",
+            tensors=[key],
         )
     return info, info.size * DTYPE_BYTES[dtype]
 
@@ -133,10 +135,13 @@ def _check_spans(spans: list[tuple[int, int, str]], name: str, base: int, size: 
     for start, end, key in sorted(spans):
         if base + end > size:
             seen = f"ends at byte {base + end:,} but the file has {size:,}"
-            raise FormatError(f"{name}: tensor {shorten(key)} {seen}; download it again")
+            raise FormatError(f"{name}: tensor {shorten(key)} {seen}; download it again", tensors=[key])
         if start < position:
             where = f"byte {base + start:,} belongs to both"
-            raise FormatError(f"{name}: tensors {shorten(before)} and {shorten(key)} overlap: {where}")
+            raise FormatError(
+                f"{name}: tensors {shorten(before)} and {shorten(key)} overlap: {where}",
+                tensors=[before, key],
+            )
         if start > position:
             gap = f"bytes {base + position:,} to {base + start:,}, before tensor {shorten(key)}"
             raise FormatError(f"{name}: {gap}, belong to no tensor; the header and the data do not fit")

@@ -186,7 +186,8 @@ def _typed(read: Read, raw: dict[str, Any]) -> Read:
             dtype = getattr(torch, raw[name]["dtype"], None)
             if not isinstance(dtype, torch.dtype):
                 raise MapperError(
-                    f"tensor {shorten(name)} is of {raw[name]['dtype']}, which this torch lacks"
+                    f"tensor {shorten(name)} is of {raw[name]['dtype']}, which this torch lacks",
+                    tensors=[name],
                 )
             found[name] = from_raw(found[name], dtype, raw[name]["shape"])
         return found

@@ -24,7 +24,8 @@ def shard_names(index: dict[str, Any], name: str) -> dict[str, list[str]]:
         if not isinstance(file, str) or not is_inside(file):
             raise FormatError(
                 f"{name}: tensor {shorten(key)} is said to be in {shorten(str(file))}, which is no "
-                "file beside the index"
+                "file beside the index",
+                tensors=[key],
             )
         files.setdefault(file, []).append(key)
     if len(files) > limits.SHARDS:
@@ -107,8 +108,7 @@ def refuse_escape(directory: str, file: str, index: str, follow_links: bool = Fa
     if not any(os.path.commonpath([real, place]) == place for place in allowed):
         raise FormatError(
             f"{index}: {shorten(file)} is a link out of its directory; put the file itself there, or, if the links "
-            "are yours, say --follow-links",
-            options=[("say --follow-links", "give follow_links=True")],
+            "are yours, say --follow-links"
         )
 
 

@@ -78,15 +78,19 @@ def check_name(key: object, file: str) -> None:
         )
     if len(key) > limits.NAME_CHARACTERS:
         limit = f"at most {limits.NAME_CHARACTERS:,} are read"
-        raise FormatError(f"{file}: tensor {shorten(key)} has a name of {len(key):,} characters, {limit}")
+        raise FormatError(
+            f"{file}: tensor {shorten(key)} has a name of {len(key):,} characters, {limit}", tensors=[key]
+        )
     if key.count(".") >= limits.NAME_DEPTH:
         limit = f"at most {limits.NAME_DEPTH} are read"
         raise FormatError(
-            f"{file}: tensor {shorten(key)} has a name of {key.count('.') + 1:,} parts, {limit}"
+            f"{file}: tensor {shorten(key)} has a name of {key.count('.') + 1:,} parts, {limit}",
+            tensors=[key],
         )
     if not is_printable_text(key):
         raise FormatError(
-            f"{file}: tensor {shorten(key)} has half of a surrogate pair in its name; the file is damaged"
+            f"{file}: tensor {shorten(key)} has half of a surrogate pair in its name; the file is damaged",
+            tensors=[key],
         )
 
 
@@ -94,15 +98,19 @@ def check_shape(shape: object, key: str, file: str) -> tuple[int, ...]:
     """`shape` as a tuple; raises FormatError unless it is a short list of sizes."""
     if not isinstance(shape, (list, tuple)) or any(type(extent) is not int or extent < 0 for extent in shape):
         raise FormatError(
-            f"{file}: tensor {shorten(key)} has the shape {shorten(str(shape))}, not a list of sizes"
+            f"{file}: tensor {shorten(key)} has the shape {shorten(str(shape))}, not a list of sizes",
+            tensors=[key],
         )
     if len(shape) > limits.DIMENSIONS:
         limit = f"at most {limits.DIMENSIONS} are read"
-        raise FormatError(f"{file}: tensor {shorten(key)} has {len(shape):,} dimensions, {limit}")
+        raise FormatError(
+            f"{file}: tensor {shorten(key)} has {len(shape):,} dimensions, {limit}", tensors=[key]
+        )
     if any(extent > limits.EXTENT for extent in shape):
         limit = f"at most {limits.EXTENT:,} is read"
         raise FormatError(
-            f"{file}: tensor {shorten(key)} has a dimension of {shorten(str(max(shape)))}, {limit}"
+            f"{file}: tensor {shorten(key)} has a dimension of {shorten(str(max(shape)))}, {limit}",
+            tensors=[key],
         )
     return tuple(shape)
 

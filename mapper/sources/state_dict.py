@@ -57,7 +57,8 @@ def _taken(table: Any, shard: Shard, start: tuple[str, ...] = ()) -> dict[str, S
         if isinstance(tensor, Opaque):
             raise FormatError(
                 f"{shard.name}: tensor {shorten(key)} {tensor.unread}; load it with torch and save "
-                "a plain tensor"
+                "a plain tensor",
+                tensors=[key],
             )
         check_name(key, shard.name)
         if key in shard.tensors:
@@ -153,7 +154,7 @@ def _enter(shard: Shard, key: str, tensor: StoredTensor) -> None:
     available = int(tensor.storage.elements * DTYPE_BYTES.get(tensor.storage.dtype, 1))
     if needed > available:
         size = f"needs {needed:,} bytes of storage {shorten(tensor.storage.key)}, which has {available:,}"
-        raise FormatError(f"{shard.name}: tensor {shorten(key)} {size}; download it again")
+        raise FormatError(f"{shard.name}: tensor {shorten(key)} {size}; download it again", tensors=[key])
     shard.tensors[key] = TensorInfo(shape, tensor.dtype)
     if not _is_contiguous(shape, tensor.strides):
         shard.strides[key] = tensor.strides

@@ -81,6 +81,7 @@ def torch_dtype(name: str, key: str) -> torch.dtype:
     if not isinstance(dtype, torch.dtype):
         raise SourceError(
             f"tensor {shorten(key)} has the dtype {name}, which torch {torch.__version__} lacks; "
-            "install a newer torch"
+            "install a newer torch",
+            tensors=[key],
         )
     return dtype

@@ -40,7 +40,8 @@ def read_header(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -
             if tensor.storage.key not in starts:
                 raise FormatError(
                     f"{name}: the bytes of tensor {shorten(key)}, storage "
-                    f"{shorten(tensor.storage.key)}, are missing"
+                    f"{shorten(tensor.storage.key)}, are missing",
+                    tensors=[key],
                 )
             table.offsets[key] = starts[tensor.storage.key] + int(tensor.offset * DTYPE_BYTES[tensor.dtype])
     return shard

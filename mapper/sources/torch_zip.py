@@ -89,9 +89,12 @@ def _check_record(record: zipfile.ZipInfo | None, key: str, tensor: StoredTensor
         if needed == 0:
             return
         raise FormatError(
-            f"{name}: the bytes of tensor {shorten(key)}, record {shorten(tensor.storage.key)}, are missing"
+            f"{name}: the bytes of tensor {shorten(key)}, record {shorten(tensor.storage.key)}, are missing",
+            tensors=[key],
         )
     _check_stored(record, name)
     if record.file_size < needed:
         seen = f"{record.file_size:,} bytes where its storage has {needed:,}"
-        raise FormatError(f"{name}: the record of tensor {shorten(key)} has {seen}; download it again")
+        raise FormatError(
+            f"{name}: the record of tensor {shorten(key)} has {seen}; download it again", tensors=[key]
+        )

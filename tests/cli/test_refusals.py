@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-from tests.checkpoints import write_bert, write_manifest
+import mapper
+from mapper.cli import main
+from mapper.errors import ArchitectureError, HintError, MapperError, OverwriteError, StructureError
+from tests.checkpoints import BERT, write_bert, write_manifest
 
 # Each is refused; the whole list in one process, whose modules are looked at after each.
 RUN = """
@@ -79,3 +85,117 @@ def test_what_headers_decide_is_refused_before_torch_is_there(unknown: str, tmp_
     told = json.loads(done.stdout.splitlines()[-1])
     assert [what for what, refused, torch, transformers in told if not refused or torch or transformers] == []
     assert len(told) == len(commands) + len(calls)
+
+
+# ------------------------------------------------------------------------------------------- words, and what they name
+@pytest.mark.parametrize(
+    ("command", "python"),
+    [
+        ("say --set attention.heads=VALUE", 'say hints={"attention.heads": VALUE}'),
+        ("say --set vision:attention.heads=VALUE (and 1 more)", 'say hints={"vision:attention.heads": VALUE} (and 1 more)'),
+        ("heads = 3 (--set attention.heads=3); possible", 'heads = 3 (hints={"attention.heads": 3}); possible'),
+        ("(if so: --set a.b=true --set c=gelu)", '(if so: hints={"a.b": True, "c": "gelu"})'),
+        ("--set strides=[1, 2] contradicts", 'hints={"strides": [1, 2]} contradicts'),
+        ("--set text:task: no value", 'hints["text:task"]: no value'),
+        ("or replace it with --overwrite", "or replace it with overwrite=True"),
+        ("split it with --shard-size", "split it with shard_size="),
+        ("cast them to one (--dtype)", "cast them to one (dtype=)"),
+        ("a--set b.c=1 is a name, -- is none", "a--set b.c=1 is a name, -- is none"),
+    ],
+)  # fmt: skip
+def test_options_of_the_command_line_are_arguments_in_python(command: str, python: str) -> None:
+    error = MapperError(command)
+    assert (str(error), error.in_command()) == (python, command)
+
+
+def test_whoever_asked_is_answered_in_their_words(unknown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ArchitectureError) as caught:
+        mapper.build(unknown)
+    assert str(caught.value).endswith('say hints={"attention.heads": VALUE}')
+    assert main(["build", unknown]) == 2
+    assert capsys.readouterr().err.endswith("say --set attention.heads=VALUE\n")
+    with pytest.raises(HintError, match=r'^hints\["attention.heads"\]: '):
+        mapper.build(unknown, hints={"attention.heads": "many"})
+    assert main(["build", unknown, "--set", "attention.heads=many"]) == 2
+    assert capsys.readouterr().err.startswith("error: --set attention.heads: ")
+    assert mapper.build(unknown, hints={"attention.heads": 2}) is not None  # as it says
+
+
+def refused(source: object, **options: object) -> MapperError:
+    with pytest.raises(MapperError) as caught:
+        mapper.build(source, **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_what_an_error_names_is_in_its_fields(unknown: str) -> None:
+    error = refused(unknown)
+    assert (error.fact, error.at, error.candidates) == ("attention.heads", "encoder.layer.*", (1, 2, 4, 8))
+    question = json.loads(mapper.inspect(unknown).to_json())["questions"][0]
+    assert (error.fact, error.at, list(error.candidates)) == tuple(
+        question[key] for key in ("fact", "at", "candidates")
+    )
+    error = refused(unknown, hints={"attention.heads": 3})
+    assert (error.fact, error.candidates) == ("attention.heads", (1, 2, 4, 8))
+    assert "encoder.layer.1.attention.self.query.weight" in error.tensors
+    error = refused(unknown, hints={"attention.head": 3})
+    assert (error.fact, error.candidates) == ("attention.head", ("attention.heads",))
+    error = refused(unknown, hints={"nowhere:attention.heads": 2})
+    assert (error.fact, error.at) == ("attention.heads", "nowhere")
+    error = refused(unknown, hints={"norm.placement": "sideways"})
+    assert error.fact == "norm.placement" and "post" in error.candidates
+
+
+def test_a_contradiction_names_its_tensors_and_its_fact(tmp_path: Path) -> None:
+    bert = write_bert(tmp_path / "bert")
+    tensors = load_file(bert / "model.safetensors")
+    lacking = "encoder.layer.1.attention.self.key.bias"
+    without = {name: tensor for name, tensor in tensors.items() if name != lacking}
+    error = refused({"tensors": {name: [*tensor.shape] for name, tensor in without.items()}, "config": BERT})
+    assert error.tensors == (lacking,) and lacking in str(error)
+    save_file(tensors, bert / "model.safetensors")
+    (bert / "config.json").write_text(json.dumps({**BERT, "intermediate_size": 17}))
+    error = refused(bert)
+    assert (error.fact, error.candidates) == ("feed_forward.intermediate_size", (16,))
+    assert error.at.startswith("encoder.layer")
+
+
+def test_a_file_that_is_cut_short_names_the_tensor(tmp_path: Path) -> None:
+    bert = write_bert(tmp_path / "bert")
+    data = (bert / "model.safetensors").read_bytes()
+    (bert / "model.safetensors").write_bytes(data[:-8])
+    error = refused(bert)
+    assert len(error.tensors) == 1 and repr(error.tensors[0]) in str(error)
+    tensors = {"fine": torch.ones(2), "big": torch.tensor([1e30])}
+    with pytest.raises(MapperError) as caught:
+        mapper.convert(tensors, tmp_path / "out.safetensors", dtype="float16")
+    assert caught.value.tensors == ("big",)
+
+
+def test_fields_and_words_go_through_pickle(unknown: str) -> None:
+    for error in (
+        refused(unknown),
+        OverwriteError("out already exists, or replace it with --overwrite", tensors=["a"]),
+        StructureError("text", "path", None, fact="f"),
+    ):
+        back = pickle.loads(pickle.dumps(error))
+        assert type(back) is type(error) and str(back) == str(error) and vars(back) == vars(error)
+
+
+# ----------------------------------------------------------------------------------------------------------- the type
+@pytest.mark.parametrize("dtype", ["float16", "torch.bfloat16", "float64", torch.float16, None])
+def test_a_type_is_torchs_or_its_name(dtype: str | torch.dtype | None, tmp_path: Path) -> None:
+    bert = write_bert(tmp_path / "bert")
+    wanted = (
+        getattr(torch, dtype.removeprefix("torch.")) if isinstance(dtype, str) else dtype or torch.float32
+    )
+    assert {tensor.dtype for tensor in mapper.build(bert, dtype=dtype).parameters()} == {wanted}
+    mapper.save(tmp_path / "saved", mapper.build(bert))
+    assert {tensor.dtype for tensor in mapper.load(tmp_path / "saved", dtype=dtype).model.parameters()} == {
+        wanted
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float17", "int8", "", "nn", 3])
+def test_what_is_no_type_is_refused_with_those_that_are(dtype: object, tmp_path: Path) -> None:
+    error = refused(write_bert(tmp_path / "bert"), dtype=dtype)
+    assert "float64, float32, float16, bfloat16" in str(error)

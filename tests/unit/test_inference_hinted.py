@@ -142,7 +142,7 @@ def test_a_refused_hint_never_costs_the_family(model_type: Any, key: str, value:
 
 def test_a_hint_that_costs_the_flows_says_why_and_what_is_there_without_it() -> None:
     text = refusal(example("llama"), "norm.placement", "sandwich")
-    assert "--set norm.placement=sandwich does not go with this checkpoint: no flow fits" in text
+    assert 'hints={"norm.placement": "sandwich"} does not go with this checkpoint: no flow fits' in text
     assert text.endswith("without it: family 'llama'")
 
 

@@ -150,7 +150,7 @@ def test_dtypes_bytes_and_notes_are_of_their_own() -> None:
 
 def test_a_question_is_what_why_answers_with() -> None:
     with pytest.raises(
-        HintError, match=r"possible here: 1, 2, 4, 8, 16, 32; say --set attention\.heads=VALUE"
+        HintError, match=r"possible here: 1, 2, 4, 8, 16, 32; say hints=\{\"attention\.heads\": VALUE"
     ):
         Report(read(LAYER)).why("attention.heads")
 

@@ -34,10 +34,13 @@ def check_array(name: str, info: TensorInfo, source: str) -> None:
     """Raise MapperError for what an archive of NumPy cannot hold."""
     if info.dtype not in DESCRIPTIONS:
         raise MapperError(
-            f"{source}: {shorten(name)} is of {info.dtype}, which NumPy has no type for; write safetensors"
+            f"{source}: {shorten(name)} is of {info.dtype}, which NumPy has no type for; write safetensors",
+            tensors=[name],
         )
     if "\0" in name:
-        raise MapperError(f"{source}: {shorten(name)} has a zero byte, at which a name in a zip file ends")
+        raise MapperError(
+            f"{source}: {shorten(name)} has a zero byte, at which a name in a zip file ends", tensors=[name]
+        )
 
 
 def write_arrays(path: Path, tensors: Mapping[str, TensorInfo], origins: Origins) -> None:

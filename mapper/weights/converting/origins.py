@@ -114,7 +114,8 @@ class Origins:
         tensor = self.checkpoint.read([name])[name].detach()
         if tensor.nbytes != tensor.dtype.itemsize * _bytes(info) // wanted.itemsize:
             raise FormatError(
-                f"{source}: {shorten(name)} has {tensor.nbytes:,} bytes as {tensor.dtype}, not the {_bytes(info):,} of {info.dtype}"
+                f"{source}: {shorten(name)} has {tensor.nbytes:,} bytes as {tensor.dtype}, not the {_bytes(info):,} of {info.dtype}",
+                tensors=[name],
             )
         parts: Iterable[torch.Tensor] = (
             pieces(tensor) if tensor.dtype == wanted else _cast(tensor, wanted, name, source)
@@ -133,7 +134,8 @@ def _cast(tensor: torch.Tensor, dtype: torch.dtype, name: str, source: str) -> I
     for part in tensor.reshape(-1).split(PIECE // 8):
         if overflows(part, dtype):
             raise MapperError(
-                f"{source}: {shorten(name)} has values out of the range of {named(dtype)}; convert to another type"
+                f"{source}: {shorten(name)} has values out of the range of {named(dtype)}; convert to another type",
+                tensors=[name],
             )
         yield part.to(dtype)
 

@@ -195,7 +195,9 @@ def _cast(tensors: Mapping[str, TensorInfo], dtype: str | None) -> dict[str, Ten
 def _check_named(name: str, info: TensorInfo, source: str) -> None:
     """Raise MapperError for what a safetensors file cannot hold."""
     if info.dtype in UNNAMED:
-        raise MapperError(f"{source}: {shorten(name)} is of {info.dtype}, which safetensors has no name for")
+        raise MapperError(
+            f"{source}: {shorten(name)} is of {info.dtype}, which safetensors has no name for", tensors=[name]
+        )
     if name == "__metadata__":
         raise FormatError(
             f"{source}: a tensor is called '__metadata__', which no tensor of safetensors can be"
@@ -306,8 +308,7 @@ def _header(part: _Part, checkpoint: Checkpoint, metadata: Mapping[str, str] | N
     if len(text) - 8 > limits.HEADER_BYTES:
         raise MapperError(
             f"{part.name}: the names of {len(entries):,} tensors take {len(text) - 8:,} bytes, and {limits.HEADER_BYTES:,} may "
-            "stand in one header; split it with --shard-size",
-            options=[("--shard-size", "shard_size=")],
+            "stand in one header; split it with --shard-size"
         )
     return text
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
+from mapper._dtype import as_torch
 from mapper._files import standing, whole_file, whole_folder
 from mapper._written import CONFIG, Replacing, Saving, carried_before, carry, config_text, digests
 from mapper.checkpoint import Checkpoint
@@ -158,19 +159,23 @@ def load(
     *,
     model: nn.Module | None = None,
     device: torch.device | str = "cpu",
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
     strict: bool | Collection[str] = True,
 ) -> Loaded:
     """The model that `save` wrote, and its `aux`. Nothing that is stored is run: the architecture is data.
 
-    Tensors are mapped into memory, not copied, unless `dtype` (of floating states) or `device` asks for others.
+    Tensors are mapped into memory, not copied, unless `dtype` (of floating states, torch's or its name) or `device`
+    asks for others.
     `model` is filled instead, as by `load_weights`, and is needed where a save has no architecture
     (StructureUnavailable); `device` is then for its parameters on meta.
 
         model, aux = mapper.load("run/step_100")
     """
+    if isinstance(dtype, str):
+        dtype = as_torch(dtype)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise TypeError(f"dtype is {dtype!r}; it is a floating type of torch, as torch.float16")
+    cast = dtype
     fatal_kinds(strict)
     wanted = checked_device(device)
 
@@ -178,9 +183,9 @@ def load(
         aux = aux_of(checkpoint)
         if model is not None:
             load_weights(model, checkpoint, strict=strict, device=wanted)
-            return Loaded(model if dtype is None else model.to(dtype), aux)
+            return Loaded(model if cast is None else model.to(cast), aux)
         with torch.device("cpu"):  # the caller's default device is not where a file is read to
-            return Loaded(_filled(checkpoint, wanted, dtype), aux)
+            return Loaded(_filled(checkpoint, wanted, cast), aux)
 
     return _from(_path(path, "load(path)"), made)
 
@@ -328,7 +333,8 @@ def _check_same(states: Mapping[str, State], checkpoint: Checkpoint) -> None:
         info, tensor = checkpoint.tensors[path], state.tensor
         if tensor is not None and tuple(tensor.shape) != info.torch_shape:
             raise FormatError(
-                f"{checkpoint.source}: {shorten(path)} is {list(info.torch_shape)} and {list(tensor.shape)} in its architecture"
+                f"{checkpoint.source}: {shorten(path)} is {list(info.torch_shape)} and {list(tensor.shape)} in its architecture",
+                tensors=[path],
             )
 
 
