@@ -167,7 +167,8 @@ def open_directory(path: str | Path, source: str, follow_links: bool = False, pa
         shards.append(open_shard(os.path.join(path, saved.AUX)))
     checkpoint = joined(shards, source, config, [choice.note] if choice.note else [], document)
     checkpoint.companions = partial(within, os.fspath(path), source, follow_links)
-    checkpoint.adapter = _adapter_config(path)
+    if config is None or any(name.startswith(ADAPTER_STEM) for name in choice.files):
+        checkpoint.adapter = _adapter_config(path)
     return checkpoint
 
 

@@ -107,6 +107,20 @@ def test_adapters_of_other_tools_are_named_by_their_tensors() -> None:
     assert "an adapter (LoHa, LoKr or IA3);" in head({"a.ia3_l": [4, 1], "b.ia3_l": [4, 1]})
 
 
+def test_other_things_beside_a_base_are_named_too(tmp_path: Path) -> None:
+    folder = tmp_path / "prompt"
+    folder.mkdir()
+    save_file({"prompt_embeddings": torch.ones(8, 16)}, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "org/base"}))
+    assert head(folder) == "prompt: a learned prompt for org/base; no known family, skeleton"
+    save_file(
+        {"a.weight": torch.ones(2, 2)}, folder / "model.safetensors"
+    )  # a whole model: the adapter is beside it
+    (folder / "config.json").write_text("{}")
+    (folder / "adapter_config.json").write_text("[")
+    assert head(folder) == "prompt: no known family, skeleton"
+
+
 def test_an_adapter_on_the_hub(serve: Serve, tmp_path: Path) -> None:
     folder = lora(tmp_path / "lora", CONFIG)
     serve({"org/lora": {path.name: path.read_bytes() for path in folder.iterdir()}})
