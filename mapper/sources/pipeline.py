@@ -86,6 +86,7 @@ def _together(source: str, parts: Mapping[str, Checkpoint], notes: list[str]) ->
     """All models of a pipeline; each name begins with that of the folder."""
     homes = {f"{part}.{name}": (one, name) for part, one in parts.items() for name in one.tensors}
     whole = Checkpoint(source, CONTAINER, {key: one.tensors[name] for key, (one, name) in homes.items()})
+    whole.config = {part: one.config for part, one in parts.items() if one.config is not None}
     whole.parts, whole.notes = dict(parts), notes
     whole.packed = {key: one.packed[name] for key, (one, name) in homes.items() if name in one.packed}
     whole.where = lambda key: homes[key][0].where(homes[key][1]) if key in homes else None
