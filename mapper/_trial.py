@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mapper.errors import listed
@@ -21,11 +22,13 @@ EXTENTS = {
     "height": 224,
     "width": 224,
     "samples": 16_000,
-    "frames": 200,  # of windows of eight and of a hundred
+    "frames": 100,
     "images": 2,
     "packed": 32,
 }
 OTHER_EXTENT = 8
+# Of inputs that some models do not take: other extents, in the order in which they are tried.
+OTHER_EXTENTS: tuple[dict[str, int], ...] = ({}, {"frames": 96}, {"height": 128, "width": 128})
 LARGEST_SIDE = 1024  # of an image: a config may claim any size, and a forward on it must end
 FIRST_ID, IDS = 2, 8  # past the padding ids 0 and 1; every vocabulary has ten
 _SPECIAL = ("token_id", "token_ids", "token_index", "_index")  # ends of the fields that give an id a meaning
@@ -46,16 +49,19 @@ def made_up_inputs(architecture: Architecture, model: nn.Module) -> dict[str, to
 
 
 def input_cases(
-    architecture: Architecture, model: nn.Module, also: Collection[str] = ()
+    architecture: Architecture,
+    model: nn.Module,
+    also: Collection[str] = (),
+    sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
     """Inputs for a comparison: two rows, the same with the second padded on the right and on the left, one row.
 
     Ids are such as stand for words: what the config gives another meaning to stands where it belongs, the end of a text
-    at its end and padding in padded places, and nowhere else. `also` are optional inputs that are wanted too.
+    at its end and padding in padded places, and nowhere else. `also` are optional inputs that are wanted too, `sizes` other extents than the usual ones.
     """
     declared = architecture.inputs
     extents = EXTENTS | _sizes(architecture.checkpoint.config)
-    extents |= {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2}
+    extents |= {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2, **sizes}
     ids = _ordinary_ids(architecture)
     wanted = {name: spec for name, spec in declared.items() if not spec.get("optional") or name in also}
     device = next(iter(model.parameters())).device

@@ -17,7 +17,7 @@ from mapper._api import TOLERANCE
 from mapper._build import build_architecture, compile_source, renamed
 from mapper._compare import Difference, Trace, compare, difference, is_masked, other_steps, trace
 from mapper._progress import without_bars
-from mapper._trial import input_cases
+from mapper._trial import OTHER_EXTENTS, input_cases
 from mapper.errors import MapperError, SourceError, listed, shorten
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _compare(
     blocks: dict[str, Difference] = {}
     steps: dict[str, None] = {}  # in order
     is_constant = True
-    for case, inputs in input_cases(architecture, candidate, _asked(reference)):
+    for case, inputs in _cases(found, candidate, reference, architecture):
         other = _of_reference(found, reference, case, inputs)
         if other is None:
             continue
@@ -250,6 +250,25 @@ def _compare(
         found.notes.append("every output is one number throughout, so equal values show little")
     if not found.outputs:
         found.notes.append("the reference returns no output that the model has")
+
+
+def _cases(
+    found: Verification, candidate: nn.Module, reference: nn.Module, architecture: Architecture
+) -> list[tuple[str, dict[str, Tensor]]]:
+    """Inputs of the usual extents; of others where the reference does not take those."""
+    asked = _asked(reference)
+    named = {
+        extent for spec in architecture.inputs.values() for extent in spec["shape"] if isinstance(extent, str)
+    }
+    first, *others = (sizes for sizes in OTHER_EXTENTS if sizes.keys() <= named)
+    cases = list(input_cases(architecture, candidate, asked, first))
+    for sizes in others:
+        try:
+            _run(reference, cases[0][1], str(found.against))
+            break
+        except MapperError:
+            cases = list(input_cases(architecture, candidate, asked, sizes))
+    return cases
 
 
 def _asked(reference: nn.Module) -> list[str]:

@@ -57,6 +57,19 @@ def test_a_pad_id_among_small_ids_is_no_word(tmp_path: Path) -> None:
     verified(reference("GPT2ForSequenceClassification", config), tmp_path)
 
 
+def test_other_sizes_are_made_up_where_the_usual_ones_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = transformers.ViTConfig(image_size=30, patch_size=15, **SIZES)
+    model = reference("ViTModel", config)
+    model.save_pretrained(tmp_path)
+    monkeypatch.setattr(
+        "mapper._trial._sizes", lambda config: {"channels": 3}
+    )  # so that 224 pixels are tried
+    monkeypatch.setattr("mapper._verify.OTHER_EXTENTS", ({}, {"height": 30, "width": 30}))
+    assert mapper.verify(tmp_path, against="transformers").equal is True
+
+
 @pytest.mark.parametrize(
     ("name", "config", "other"),
     [
