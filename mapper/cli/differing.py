@@ -25,7 +25,7 @@ from mapper.report.fitting import fitted
 )
 @click.argument("a", metavar="A", shell_complete=options.complete_files)
 @click.argument("b", metavar="B", shell_complete=options.complete_files)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document of the tensors that differ.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document of what differs.")
 @click.option("--values", is_flag=True, help="Compare the weights too, a piece at a time; needs torch.")
 @click.option(
     "--color",
@@ -34,13 +34,16 @@ from mapper.report.fitting import fitted
     show_default=True,
     help="Red, green and yellow; auto: on a terminal that wants them.",
 )
-@click.option("--exit-code", is_flag=True, help="End with 3 if a tensor differs, as scripts like it.")
+@click.option(
+    "--exit-code", is_flag=True, help="End with 3 if anything differs: tensors, names, layout, architecture."
+)
 @options.follow_links
 def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: bool, follow_links: bool) -> int:
     """Compare two checkpoints: what the models have that differs, then the tensors. Reads headers only.
 
     A and B are each any SRC. A line starts with - for what only A has, + for what only B has, and ~ for what both
-    have but not alike; a part that only one of them has is one line.
+    have but not alike; a part that only one of them has is one line. Tensors are each other's by their role and block
+    first, by their names next, behind a prefix too; a fused map is compared with its parts.
     """
     import mapper
 
@@ -49,7 +52,7 @@ def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: boo
         text = json.dumps(found.as_dict(), allow_nan=False) if as_json else _text(found, color)
     # whether there are colours is settled: click would take them out of a pipe, also where they are forced
     click.echo(text if as_json else fitted(text, columns()), color=True)
-    return DIFFERS if exit_code and not found.equal else 0
+    return DIFFERS if exit_code and found.equal is False else 0
 
 
 def _text(found: object, color: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
 from mapper.report.words import counted
+from mapper.weights.comparing.places import FUSED
 
 Path = tuple[str, ...]  # role names from the root; elements of a list together
 # What a reader asks first; the rest follows by name.
@@ -39,6 +40,19 @@ class Contrast:
     only: str = ""
     defaults: str = ""  # sides whose value is a default of the rules: "a", "b", "ab"
 
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `architecture` in `mapper diff --json`."""
+        from mapper.report.document import finite
+
+        return {
+            "subject": self.subject,
+            "where": self.where,
+            "only": self.only,
+            "a": finite(self.a),
+            "b": finite(self.b),
+            "defaults": list(self.defaults),
+        }
+
 
 @dataclass
 class _Part:
@@ -49,6 +63,9 @@ class _Part:
     kinds: Counter[str] = field(default_factory=Counter)  # of leaves
     tensors: Counter[str] = field(default_factory=Counter)
     flows: dict[str, None] = field(default_factory=dict)
+    fused: set[str] = field(
+        default_factory=set
+    )  # of a block: maps of it that hold several; of a leaf: what holds it
 
 
 def contrasts(a: Architecture, b: Architecture) -> list[Contrast]:
@@ -84,7 +101,10 @@ def _parts(root: Block) -> dict[Path, _Part]:
         for role, value in block.roles.items():
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, Leaf):
-                    _add_leaf(found, (*path, role), item)
+                    if role in FUSED:
+                        found[path].fused.add(role)
+                    for name in FUSED.get(role, (role,)):  # in one map or in several: both have them
+                        _add_leaf(found, (*path, name), item, role)
                 elif any(True for _ in item.leaves()):  # others are steps of a flow, no parts of a model
                     part = found.setdefault((*path, role), _Part(item.kind))
                     part.count += item.home.instances
@@ -93,8 +113,9 @@ def _parts(root: Block) -> dict[Path, _Part]:
     return found
 
 
-def _add_leaf(found: dict[Path, _Part], path: Path, leaf: Leaf) -> None:
+def _add_leaf(found: dict[Path, _Part], path: Path, leaf: Leaf, role: str) -> None:
     part = found.setdefault(path, _Part("leaf"))
+    part.fused |= {role} & FUSED.keys()
     part.count += leaf.place.instances
     part.kinds[leaf.kind] += leaf.place.instances
     for name in leaf.tensors:
@@ -175,7 +196,7 @@ def _kinds(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
     groups: dict[tuple[str, str], list[str]] = {}
     for path in sorted(a.keys() & b.keys()):
         kinds = _kind_words(a[path]), _kind_words(b[path])
-        if kinds[0] != kinds[1]:
+        if kinds[0] != kinds[1] and a[path].fused == b[path].fused:
             groups.setdefault(kinds, []).append(words(path[-1]))
     for (ours, theirs), roles in groups.items():
         yield Contrast(_and(list(dict.fromkeys(roles))), "", ours, theirs)
@@ -191,8 +212,9 @@ def _flows(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
     groups: dict[tuple[str, str, str], None] = {}
     for path in sorted(a.keys() & b.keys(), key=lambda path: (len(path), path)):
         ours, theirs = ", ".join(sorted(a[path].flows)), ", ".join(sorted(b[path].flows))
-        if path and ours and theirs and ours != theirs:
-            groups[words(path[-1]), ours, theirs] = None
+        is_layout = a[path].fused != b[path].fused  # not what is computed, but how it is stored
+        if ours and theirs and ours != theirs and (path or a.keys() == b.keys()) and not is_layout:
+            groups[words(path[-1]) if path else "the model", ours, theirs] = None
     for subject, ours, theirs in groups:
         yield Contrast(f"flow of {subject}", "", ours, theirs)
 
@@ -253,7 +275,9 @@ def _alone(facts: tuple[_Known, _Known], silent: tuple[bool, bool]) -> dict[str,
         found[side] = [
             same[0]
             for name, same in mine.by_name.items()
-            if name not in theirs.by_name and name not in _IMPLIED and {fact.evidence for fact in same} - weak
+            if name not in theirs.by_name
+            and name not in (*_IMPLIED, "attention.fused")
+            and {fact.evidence for fact in same} - weak
         ]
     return found
 
@@ -300,7 +324,7 @@ def _one(values: list[Any]) -> Any:
 def _remaining(
     alone: dict[str, list[Fact]], parts: tuple[dict[Path, _Part], dict[Path, _Part]]
 ) -> Iterator[Contrast]:
-    """What one side alone says, in one sentence; sizes and numbers only: a switch that is off says nothing."""
+    """What one side alone says, in one sentence: a switch that is off says nothing, and a list too much."""
     for side in "ab":
         facts = [fact for fact in alone[side] if _telling(fact.value)]
         named = [f"{words(fact.name)} {value_words(fact.value)}" for fact in facts]
@@ -310,7 +334,7 @@ def _remaining(
 
 
 def _telling(value: Any) -> bool:
-    return value is not None and not isinstance(value, (bool, list, dict))
+    return value is not None and value is not False and not isinstance(value, (list, dict))
 
 
 def value_words(value: Any) -> str:

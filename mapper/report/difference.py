@@ -21,6 +21,7 @@ SCREEN = 40  # lines about tensors that are shown one by one: a search for a nam
 FOLDED = 4  # of more, those that differ in numbers only are one line, if there are so many of them
 _WIDTH = 80  # of the column of paths; a longer path pushes its own line only
 _NAME = 400  # characters of a path
+_UNREAD = "values not read (--values)"
 _STYLE = {"-": "bad", "+": "good", "~": "doubt"}
 
 Words = tuple[str, ...]
@@ -39,26 +40,56 @@ class Row(NamedTuple):
 
 
 def as_text(diff: Diff, paint: Paint = plain) -> str:
-    """The whole comparison; ends without a newline. Equal sides are one line where their readings agree."""
+    """The whole comparison; ends without a newline. Where nothing was found to differ it is one line."""
+    from mapper.report.alignment import alignment
+
     parts = [
-        *(_readings(diff, paint) if not diff.equal or diff.architecture else []),
+        *(_readings(diff, paint) if diff.equal is False else []),
+        alignment(diff, paint),
         tensors(diff, paint),
     ]
     return "\n\n".join(part for part in [*parts, summary(diff, paint)] if part)
 
 
 def summary(diff: Diff, paint: Paint = plain) -> str:
-    """The last line: how many agree, and how many differ in what way."""
+    """The last line: how many agree, in what, and how many differ in what way."""
     if diff.equal:
         return f"{paint('good', 'equal')}: {counted(diff.common, 'tensor')}"
+    if diff.equal is None:
+        return f"{paint('good', 'same names, shapes and types')}; {_UNREAD}: {counted(diff.common, 'tensor')}"
     kinds = Counter(entry.kind for entry in diff.changed)
     parts = [
+        f"{counted(diff.common, 'tensor')} with {_same(diff)}",
         f"{len(diff.only_a):,} only in A" if diff.only_a else "",
         f"{len(diff.only_b):,} only in B" if diff.only_b else "",
         *(f"{kinds[kind]:,} of another {kind}" for kind in ("shape", "dtype", "value") if kinds[kind]),
     ]
     told = ", ".join(part for part in parts if part)
-    return f"{paint('bad', 'different')}: {counted(diff.common, 'tensor')} the same, {told}"
+    return f"{paint('bad', _how(diff))}: {told}{'' if diff.values else f'; {_UNREAD}'}"
+
+
+def _how(diff: Diff) -> str:
+    """`different`, or in what alone where every tensor has its counterpart."""
+    if diff.weights_equal is False:
+        return "different"
+    ways = (
+        ("names", _is_renamed(diff)),
+        ("layout", bool(diff.layout)),
+        ("architecture", bool(diff.architecture)),
+    )
+    return f"different in {' and '.join(word for word, is_so in ways if is_so)} alone"
+
+
+def _same(diff: Diff) -> str:
+    """What those that agree have in common."""
+    is_renamed = _is_renamed(diff)
+    what = f"{'' if is_renamed else 'names, '}shapes{', types and values' if diff.values else ' and types'}"
+    ways = (("under other names", is_renamed), ("in another layout", bool(diff.layout)))
+    return " ".join(["the same", what, " and ".join(text for text, is_so in ways if is_so)]).rstrip()
+
+
+def _is_renamed(diff: Diff) -> bool:
+    return bool(any(diff.prefixes) or diff.renamed)
 
 
 # -------------------------------------------------------------------------------------------------------- readings
@@ -105,17 +136,17 @@ def _rows(diff: Diff) -> list[Row]:
 
     left, right = (side.table() for side in diff.sides)
     rows = [
-        *_one_sided("-", diff.only_a, right),
-        *_one_sided("+", diff.only_b, left),
-        *(_changed(entry) for entry in diff.changed),
+        *_one_sided("-", diff.only_a, left, right),
+        *_one_sided("+", diff.only_b, right, left),
+        *(_changed(entry, diff.prefixes) for entry in diff.changed),
     ]
     return sorted(rows, key=lambda row: (natural(".".join(row.path)), row.mark))
 
 
-def _one_sided(mark: str, entries: Iterable[Entry], other: Iterable[str]) -> Iterator[Row]:
+def _one_sided(mark: str, entries: list[Entry], mine: Iterable[str], theirs: Iterable[str]) -> Iterator[Row]:
     """A line for each subtree of which the other side has nothing, and for each tensor beside those."""
-    entries = list(entries)
-    known = _folders(other) if entries else set()
+    alone = {entry.path for entry in entries}
+    known = _folders([*theirs, *(path for path in mine if path not in alone)]) if entries else set()
     subtrees: dict[tuple[str, bool], list[Entry]] = {}
     for entry in entries:
         top = _topmost(entry.path, known)
@@ -149,7 +180,26 @@ def _topmost(path: str, known: set[str]) -> str:
     return path
 
 
-def _changed(entry: Entry) -> Row:
+def _changed(entry: Entry, prefixes: tuple[str, str]) -> Row:
+    """A pair that differs, called as in A; with its name in B and the part of a map that it is, where these are others."""
+    row = _differing(entry)
+    names = [
+        side.get("path", entry.path).removeprefix(start)
+        for side, start in zip((entry.a, entry.b), prefixes, strict=True)
+    ]
+    told = [
+        f"{side['part']} in {letter}" if "part" in side else f"{_starred(name)} in {letter}"
+        for letter, side, name in zip("AB", (entry.a, entry.b), names, strict=True)
+        if "part" in side or (letter == "B" and names[0] != names[1])
+    ]
+    return row._replace(details="  ".join([row.details, *told]))
+
+
+def _starred(path: str) -> str:
+    return ".".join("*" if is_index(word) else word for word in path.split("."))
+
+
+def _differing(entry: Entry) -> Row:
     path = tuple(entry.path.split("."))
     if entry.kind == "value":
         return Row("~", path, _tensor(entry.a), apart=float(entry.max_abs_diff))

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from mapper.cli import main
 from tests.checkpoints import write_bert, write_manifest
 
 Captured = pytest.CaptureFixture[str]
+UNREAD = "same names, shapes and types; values not read (--values): 39 tensors"
 
 
 @pytest.fixture
@@ -37,13 +38,19 @@ def test_the_text_has_a_line_for_each_difference_and_a_summary(pair: list[str], 
         "- old F32 [1]",
         "~ w shape F32 [2] → F32 [3]",
     ]
-    assert lines[-1] == "different: 2 tensors the same, 1 only in A, 1 only in B, 1 of another shape"
+    assert lines[-1] == (
+        "different: 2 tensors with the same names, shapes and types, 1 only in A, 1 only in B, 1 of another shape;"
+        " values not read (--values)"
+    )
 
 
 def test_the_json_is_the_document_alone(pair: list[str], capsys: Captured) -> None:
     assert main(["diff", *pair, "--json", "--values", "--color", "always"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["a", "b", "equal", "common", "only_a", "only_b", "changed"]
+    assert list(found) == [
+        "a", "b", "equal", "weights_equal", "values", "common", "prefixes", "renamed", "layout", "only_a", "only_b",
+        "changed", "architecture",
+    ]  # fmt: skip
     assert (found["a"], found["b"], found["equal"], found["common"]) == (*pair, False, 1)
     assert [(entry["path"], entry["kind"]) for entry in found["changed"]] == [("v", "value"), ("w", "shape")]
 
@@ -67,6 +74,49 @@ def test_values_that_differ_count_for_the_exit_code_when_compared(tmp_path: Path
     pair = [str(tmp_path / f"{at}.safetensors") for at in (0, 1)]
     assert main(["diff", *pair, "--exit-code"]) == 0
     assert main(["diff", *pair, "--exit-code", "--values"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"layer_norm_eps": 1e-5}, "norm eps: 1e-12 in A, 1e-05 in B"),
+        ({"model_type": "electra"}, "model type: bert in A, electra in B"),
+        ({"num_attention_heads": 4}, "attention heads: 2 in A, 4 in B"),
+    ],
+)
+def test_what_the_configs_alone_show_counts(
+    change: dict[str, object], told: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """For the text, the JSON and the exit code; with values read too."""
+    folders = [write_bert(tmp_path / name) for name in "ab"]
+    config = json.loads((folders[1] / "config.json").read_text())
+    (folders[1] / "config.json").write_text(json.dumps({**config, **change}))
+    pair = [str(folder) for folder in folders]
+    assert main(["diff", *pair, "--values", "--exit-code"]) == 3
+    assert told in capsys.readouterr().out
+    assert main(["diff", *pair, "--exit-code", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["equal"], found["weights_equal"], found["only_a"], found["changed"]) == (
+        False,
+        None,
+        [],
+        [],
+    )
+    assert found["architecture"][0]["subject"] == told.partition(":")[0]
+    assert main(["diff", pair[0], pair[0], "--exit-code", "--values"]) == 0
+    assert capsys.readouterr().out == "equal: 39 tensors\n"
+
+
+def test_other_names_count_for_the_exit_code(tmp_path: Path, capsys: Captured) -> None:
+    folder = write_bert(tmp_path / "a")
+    wrapped = {f"module.{name}": value for name, value in load_file(folder / "model.safetensors").items()}
+    save_file(wrapped, tmp_path / "b.safetensors")
+    assert main(["diff", str(folder), str(tmp_path / "b.safetensors"), "--values", "--exit-code"]) == 3
+    out = capsys.readouterr().out
+    assert "  B has the prefix module.\n" in out
+    assert out.splitlines()[-1] == (
+        "different in names alone: 39 tensors with the same shapes, types and values under other names"
+    )
 
 
 def test_colours_are_for_terminals_unless_forced(
@@ -120,7 +170,7 @@ def test_a_checkpoint_and_its_manifest_are_equal_without_torch(tmp_path: Path) -
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder), str(manifest)], capture_output=True, text=True
     )
-    assert done.stdout == "equal: 39 tensors\n0 False\n", done.stderr
+    assert done.stdout == f"{UNREAD}\n0 False\n", done.stderr
 
 
 def test_python_m_mapper_is_the_same(tmp_path: Path) -> None:
@@ -128,4 +178,4 @@ def test_python_m_mapper_is_the_same(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mapper", "diff", manifest, manifest], capture_output=True, text=True
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "equal: 39 tensors\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{UNREAD}\n", "")

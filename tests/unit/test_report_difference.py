@@ -179,14 +179,21 @@ def test_every_path_that_differs_is_told_exactly_once(folding: None, a: Table, b
 
 # --------------------------------------------------------------------------------------------------- around them
 def test_equal_sides_are_one_line() -> None:
-    assert str(mapper.diff(bert(), bert())) == "equal: 39 tensors"
+    assert str(mapper.diff(bert(), bert())) == (
+        "same names, shapes and types; values not read (--values): 39 tensors"
+    )
+    import torch
+
+    weights = {"w": torch.zeros(2)}
+    assert str(mapper.diff(weights, dict(weights), values=True)) == "equal: 1 tensor"
 
 
 def test_the_last_line_counts() -> None:
     a = {"tensors": {"s": [1], "d": {"shape": [1], "dtype": "F16"}, "same": [1], "x": [1]}}
     b = {"tensors": {"s": [2], "d": [1], "same": [1], "y": [1], "z": [1]}}
     assert str(mapper.diff(a, b)).splitlines()[-1] == (
-        "different: 1 tensor the same, 1 only in A, 2 only in B, 1 of another shape, 1 of another dtype"
+        "different: 1 tensor with the same names, shapes and types, 1 only in A, 2 only in B, 1 of another shape,"
+        " 1 of another dtype; values not read (--values)"
     )
 
 
@@ -205,7 +212,8 @@ def test_names_cannot_write_on_the_terminal() -> None:
 
 # -------------------------------------------------------------------------------------------------- architecture
 def test_blocks_and_facts_that_differ_are_told_in_words() -> None:
-    assert sentences("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen3-0.6B")[:7] == [
+    assert sentences("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen3-0.6B")[:8] == [
+        "model type: qwen2 in A, qwen3 in B",
         "A has biases of query, key and value in 24 attention blocks",
         "B has lm head",
         "B has query and key norms in 28 attention blocks",
@@ -218,13 +226,15 @@ def test_blocks_and_facts_that_differ_are_told_in_words() -> None:
 
 def test_a_fact_that_no_tensor_shows_is_told_of_equal_tensors() -> None:
     diff = mapper.diff(bert(), bert(num_attention_heads=4, layer_norm_eps=1e-5))
-    assert diff.equal
+    assert diff.equal is False and diff.weights_equal is None
     assert [sentence(contrast) for contrast in diff.architecture] == [
         "attention heads: 2 in A, 4 in B",
         "attention head dim: 4 in A, 2 in B",
         "norm eps: 1e-12 in A, 1e-05 in B",
     ]
-    assert str(diff).splitlines()[-1] == "equal: 39 tensors"
+    assert str(diff).splitlines()[-1] == (
+        "different in architecture alone: 39 tensors with the same names, shapes and types; values not read (--values)"
+    )
 
 
 def test_a_default_is_called_one() -> None:
@@ -236,7 +246,8 @@ def test_a_default_is_called_one() -> None:
 
 def test_equal_tensors_without_a_config_on_one_side_are_equal() -> None:
     diff = mapper.diff(bert(), bert_shapes())
-    assert diff.architecture == [] and str(diff) == "equal: 39 tensors"
+    assert diff.architecture == [] and diff.equal is None
+    assert str(diff) == "same names, shapes and types; values not read (--values): 39 tensors"
 
 
 def test_a_mixture_of_experts_is_told_with_its_sizes() -> None:
@@ -286,9 +297,62 @@ def test_a_side_without_a_readable_architecture_says_so(monkeypatch: pytest.Monk
     assert "- a" in text and "+ b" in text
 
 
-def test_nothing_is_inferred_for_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sides.Side, "reading", lambda self: pytest.fail("inferred"))
-    mapper.diff({"a": [1]}, {"b": [1]}).as_dict()
+def test_nothing_is_inferred_where_headers_and_configs_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sides.Side, "_read", lambda self, origin: pytest.fail("inferred"))
+    assert mapper.diff(bert(), bert()).as_dict()["equal"] is None
+
+
+def test_another_type_is_a_difference_whatever_the_tensors() -> None:
+    diff = mapper.diff(bert(), bert(model_type="electra"))
+    assert diff.equal is False
+    assert "model type: bert in A, electra in B" in str(diff)
+
+
+@pytest.mark.parametrize(
+    ("field", "ours", "theirs", "told"),
+    [
+        ("rope_theta", 10000.0, 500000.0, "rotary base: 10,000 in A, 500,000 in B"),
+        ("rope_theta", None, 500000.0, "rotary base: 10,000 in A (a default), 500,000 in B"),
+        ("rms_norm_eps", 1e-6, 1e-5, "norm eps: 1e-06 in A, 1e-05 in B"),
+        ("hidden_act", "silu", "gelu", "feed forward activation: silu in A, gelu in B"),
+        ("tie_word_embeddings", True, False, "head tied: yes in A, no in B"),
+        ("rope_scaling", None, {"rope_type": "linear", "factor": 2.0}, "2"),
+        ("unheard_of", 3, 4, "config unheard_of: 3 in A, 4 in B"),
+        ("unheard_of", None, 4, "B has config unheard_of 4"),
+    ],
+)
+def test_what_the_configs_alone_show_counts(field: str, ours: Any, theirs: Any, told: str) -> None:
+    """In the text, the JSON and `equal`."""
+    manifest = llama()
+    pair = [{**manifest, "config": {**manifest["config"], field: value}} for value in (ours, theirs)]
+    for side in pair:
+        side["config"] = {name: value for name, value in side["config"].items() if value is not None}
+    diff = mapper.diff(*pair)
+    assert diff.equal is False and diff.weights_equal is None
+    assert told in str(diff)
+    assert diff.as_dict()["architecture"] and diff.as_dict()["equal"] is False
+    assert mapper.diff(pair[0], dict(pair[0])).equal is None
+
+
+def test_what_changes_nothing_is_no_difference() -> None:
+    manifest = llama()
+    other = {
+        **manifest,
+        "config": {
+            **manifest["config"],
+            "transformers_version": "4.0",
+            "_name_or_path": "x",
+            "use_cache": False,
+        },
+    }
+    assert mapper.diff(manifest, other).equal is None
+
+
+def llama() -> dict[str, Any]:
+    from tests.weights.test_pairing import LLAMA, norms
+
+    tensors = norms("input_layernorm", "post_attention_layernorm") | {"lm_head.weight": [29, 8]}
+    return {"tensors": tensors, "config": {**LLAMA, "rms_norm_eps": 1e-6, "hidden_act": "silu"}}
 
 
 def test_a_head_of_one_map_and_one_of_several_are_told_apart() -> None:

@@ -17,6 +17,7 @@ from mapper.sources import open_source
 from mapper.sources.manifest import dtype_name
 from mapper.sources.memory import config_of
 from mapper.sources.shards import check_names
+from mapper.weights.comparing.wrappers import without_wrappers
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
@@ -34,6 +35,7 @@ class Side:
     checkpoint: Checkpoint
     tied: Mapping[str, str] = field(default_factory=dict)  # alias -> owner
     built: Callable[[], Any] = _nothing  # the architecture of a model of mapper's own, as data
+    untold: frozenset[str] = frozenset()  # paths of ties that the other side has under another of their paths
 
     def table(self) -> dict[str, TensorInfo]:
         """Every path under which a tensor is known, those of ties that are stored once too."""
@@ -47,6 +49,14 @@ class Side:
         for alias, owner in self.tied.items():
             groups.setdefault(owner, [owner]).append(alias)
         return {path: group for group in groups.values() for path in group}
+
+    def beside(self, other: Side) -> Side:
+        """This side without those paths of ties that the other stores under another of their paths alone."""
+        ties, known = self.ties(), other.table()
+        untold = {
+            path for path, group in ties.items() if path not in known and any(same in known for same in group)
+        }
+        return replace(self, untold=frozenset(untold)) if untold else self
 
     def read(self, paths: Iterable[str]) -> dict[str, Any]:
         """The tensors at these paths."""
@@ -68,18 +78,39 @@ class Side:
 
     def reads_like(self, other: Side) -> bool:
         """Whether nothing speaks for another architecture: equal tables, and configs that do not contradict."""
-        if self.table() != other.table():
+        tables = [
+            {path: info for path, info in side.table().items() if path not in side.untold}
+            for side in (self, other)
+        ]
+        if tables[0] != tables[1]:
             return False
         one, another = self.origin, other.origin
         return one.config is None or another.config is None or one == another
 
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The names that wrappers of modules have put words into, each without them."""
+        return without_wrappers(self.checkpoint.tensors)
+
     def reading(self) -> Architecture | None:
-        """What the rules say it is; None where they cannot: a table of anything may be compared."""
+        """What the rules say it is, by its names without wrappers; None where they cannot: anything may be compared."""
+        return self._reading
+
+    @cached_property
+    def _reading(self) -> Architecture | None:
+        return self._read(self.origin)
+
+    def placed(self) -> Architecture | None:
+        """What says which role each tensor has: its reading, else one by its names alone, whatever its config says."""
+        return self.reading() or self._read(Origin(families=False))
+
+    def _read(self, origin: Origin) -> Architecture | None:
         from mapper.inference import infer
         from mapper.rulebook.rulebook import rulebook_of
 
-        origin = self.origin
-        checkpoint = replace(self.checkpoint, config=origin.config)
+        stored = self.checkpoint.tensors
+        tensors = {self.names.get(path, path): stored[path] for path in stored if path not in self.untold}
+        checkpoint = replace(self.checkpoint, config=origin.config, tensors=tensors)
         try:
             return infer(checkpoint, rulebook_of(()), hints=origin.hints, use_families=origin.families)
         except MapperError:
