@@ -44,6 +44,7 @@ def rules() -> None:
     mapper rules check
     mapper rules check my_family.yaml
     mapper rules check --rules ./my_rules
+    mapper rules check my_family.yaml --rules ./my_rules
     """,
 )
 @click.argument(
@@ -55,12 +56,12 @@ def rules() -> None:
 def check(files: tuple[Path, ...], no_run: bool, rules: tuple[str, ...], quiet: bool) -> None:
     """Check rule files: schema, flows under all guards, examples, and that their models run. Without FILE, all.
 
-    Of a FILE it also says which other families' examples it would steal.
+    Of a FILE it also says which other families' examples it would steal. With a FILE, --rules DIR adds what DIR holds.
     """
     from mapper.rulebook.check import check_rules
 
     with working("checking"):
-        found = check_rules(_rulebook(rules), files, run=not no_run)
+        found = check_rules(_rulebook(rules), files, run=not no_run, folders=rules if files else ())
     problems = list(
         dict.fromkeys(problem for file in found for problem in file.problems)
     )  # one may stop many files
@@ -193,10 +194,15 @@ def _is_key(subject: str) -> bool:
 def _leaf_lines(leaves: Iterable[LeafExplanation], show: Paint) -> Iterator[str]:
     leaves = list(leaves)
     rows = _columns((leaf.path, leaf.role or "-", leaf.kind, leaf.why) for leaf in leaves)
+    said: set[str] = set()
     for leaf, (path, role, kind, why) in zip(leaves, rows, strict=True):
         yield f"{path}  {show('role' if leaf.role else 'doubt', role)}  {kind}  {show('faint', why)}".rstrip()
         for lost in leaf.lost:
-            yield show("faint", f"  lost: {printable(lost)}")
+            if lost not in said:
+                yield show("faint", f"  lost: {printable(lost)}")
+        if above := len(said.intersection(leaf.lost)):
+            yield show("faint", f"  lost: {above} that {'is' if above == 1 else 'are'} said above")
+        said.update(leaf.lost)
 
 
 def _family_lines(families: Iterable[FamilyExplanation], show: Paint) -> Iterator[str]:

@@ -43,6 +43,7 @@ SPECIAL = frozenset(
     }
 )
 MODULES = frozenset({"F", "torch"})
+_NEAREST = 4  # callable names, in a message
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
 
 
@@ -202,13 +203,13 @@ class _Checker:
             start = start.value
         is_path = isinstance(start, ast.Name) and start.id in self.roots
         if node.attr.startswith("_") or not (is_path or node.attr in METHODS):
-            self.refuse(node, f"the attribute {node.attr} is not allowed")
+            self.refuse(node, f"the attribute {node.attr} is not allowed; {_instead(node.attr, METHODS)}")
         self.expression(node.value)
 
     def call(self, node: ast.Call) -> None:
         name = dotted(node.func)
         if name is not None and name.split(".")[0] in MODULES and name not in TORCH:
-            self.refuse(node, f"{name} is not among the callable parts of torch")
+            self.refuse(node, f"{name} is not among the callable parts of torch; {_instead(name, TORCH)}")
         if name in ("given", "optional"):
             self.refuse(node, f"{name}(value, other) is all that an assignment has on its right")
         if name is None and not isinstance(node.func, (ast.Attribute, ast.Subscript)):
@@ -263,6 +264,19 @@ def is_optional(node: ast.AST) -> bool:
 def _is_choice(node: ast.AST, word: str) -> bool:
     is_call = isinstance(node, ast.Call) and dotted(node.func) == word and not node.keywords
     return is_call and len(node.args) == 2  # type: ignore[attr-defined]
+
+
+def _instead(name: str, allowed: Iterable[str]) -> str:
+    """The nearest that may be called, and what is done where none will do."""
+    from difflib import SequenceMatcher  # here: reading a flow that is right needs none of it
+
+    last = name.rpartition(".")[2]
+    far = {other: -SequenceMatcher(None, last, other.rpartition(".")[2]).ratio() for other in allowed}
+    near = sorted(far, key=lambda other: (far[other], other))
+    return (
+        f"near it: {', '.join(near[:_NEAREST])}; where none of these will do, an operation does: a function in "
+        "mapper/operations/, which a flow calls by its name"
+    )
 
 
 def is_option(node: ast.AST) -> bool:

@@ -36,18 +36,31 @@ class FileCheck:
     runs: int = 0  # examples whose model was built and run
 
 
-def check_rules(rulebook: Rulebook, files: Iterable[Path] = (), run: bool = False) -> list[FileCheck]:
-    """Check these rule files beside the rest of the rule set, or every file of it.
+def check_rules(
+    rulebook: Rulebook, files: Iterable[Path] = (), run: bool = False, folders: Iterable[str | Path] = ()
+) -> list[FileCheck]:
+    """Check these rule files, and those of these folders, beside the rest of the rule set; or every file of it.
 
     Of files that are named it is also said which examples of others they would take. `run` also builds the model of
     every example that has a flow, and runs it: that needs torch.
     """
     chosen = [_document(Path(file), rulebook) for file in files]
+    named = {document.path.resolve() for _, document in chosen}
+    chosen += [
+        (kind, document)
+        for kind in rulebook.kinds
+        for document in rulebook.documents(kind)
+        if document.path.resolve() not in named and _is_in(document.path, folders)
+    ]
     documents = chosen or [
         (kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)
     ]
     checker = _Checker(rulebook, bool(chosen), run)
     return [checker.file(kind, document) for kind, document in documents]
+
+
+def _is_in(path: Path, folders: Iterable[str | Path]) -> bool:
+    return any(path.resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
 
 
 def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:

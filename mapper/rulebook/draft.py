@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from mapper.naming.words import normal
+from mapper.rulebook.guesses import Guess, Guesser
 from mapper.rulebook.shorten import short_header
 from mapper.rulebook.strict import with_point
 
@@ -40,6 +39,7 @@ def draft(checkpoint: Checkpoint, rulebook: Rulebook) -> str:
         f"model_types: [{_scalar(model_type)}]" if isinstance(model_type, str) else "model_types: []",
         "source: [say where the architecture is published]",
         *_known_by(architecture.family, patterns),
+        *_lists(architecture),
         *_names(architecture, rulebook),
         *_facts(architecture),
         "examples:",
@@ -73,12 +73,15 @@ def _known_by(family: str | None, patterns: Iterable[str]) -> Iterator[str]:
 def _recognised(leaves: Iterable[Leaf]) -> Iterator[str]:
     """Patterns of a layer's leaves, one for each block and role."""
     seen: set[tuple[str, ...]] = set()
+    given: set[str] = set()
     for leaf in leaves:
         kind = tuple(step for step, _ in leaf.block)
         in_list = any(isinstance(part, tuple) for part in leaf.place[1:])
-        if in_list and kind not in seen and len(seen) < _PATTERNS:
+        pattern = _pattern(leaf, _start(leaf))
+        if in_list and kind not in seen and len(seen) < _PATTERNS and pattern not in given:
             seen.add(kind)
-            yield _pattern(leaf, _start(leaf))
+            given.add(pattern)
+            yield pattern
 
 
 def _start(leaf: Leaf) -> int:
@@ -92,43 +95,77 @@ def _pattern(leaf: Leaf, start: int = 0) -> str:
     return ".".join(("{root}", *words))
 
 
+def _lists(architecture: Architecture) -> Iterator[str]:
+    """Numbered folders that are no list of layers to the vocabulary: no family says so, another file does."""
+    words: dict[str, None] = {}
+    for leaf in architecture.leaves:
+        at = next((at for at, part in enumerate(leaf.place) if isinstance(part, tuple)), 0)
+        if 0 < at < len(leaf.place) - 1 and not any(numbers for _, numbers in leaf.block):
+            words[str(leaf.place[at - 1])] = None
+    if words:
+        yield f"# no list of layers to the vocabulary: {', '.join(words)}; if it is one, begin with a file of rules"
+        yield "# that says so, in the folder of this one, and draft again with --rules: vocabulary/layers.yaml with"
+        yield "#   vocabulary: layers"
+        yield f"#   lists: {{layers: [{', '.join(map(_scalar, words))}]}}"
+
+
 def _names(architecture: Architecture, rulebook: Rulebook) -> Iterator[str]:
-    """Leaves without a role: what the closest known word would mean, as a guess."""
-    without = [leaf for leaf in architecture.leaves if leaf.role is None and leaf.kind != "Buffer"]
-    idle = {_pattern(leaf, _start(leaf)): leaf for leaf in without}
-    known = _known_words(rulebook)
-    rows = [_guess(pattern, leaf, known) for pattern, leaf in idle.items()]
-    yield from ["names:", *rows] if any(not row.startswith("#") for row in rows) else rows
+    """Leaves without a role: what each would be where the evidence leaves one thing, else what it is."""
+    guessed = Guesser(architecture, rulebook).all()
+    leaves = {leaf.place: leaf for leaf in architecture.leaves}
+    rows: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    for place, guess in guessed.items():
+        pattern = _name(leaves[place])
+        rows.setdefault(pattern, _row(pattern, leaves[place], guess))
+        if guess.kind:
+            kinds.setdefault(pattern, guess.kind)
+    yield from ["names:"] if any(not row.startswith("#") for row in rows.values()) else []
+    yield from rows.values()
+    if kinds:
+        yield f"kinds: {{{', '.join(f'{json.dumps(name)}: {kind}' for name, kind in kinds.items())}}}  # guessed"
 
 
-def _known_words(rulebook: Rulebook) -> dict[str, str]:
-    entries = (entry for file in rulebook.vocabulary for entry in file.entries if entry.section == "roles")
-    return {normal(name.rpartition(".")[2]): entry.target for entry in entries for name in entry.names}
+def _name(leaf: Leaf) -> str:
+    """What a leaf is called in the element of a list that it is in: a pattern that says more would hide the element."""
+    numbers = [at for at, part in enumerate(leaf.place) if isinstance(part, tuple)]
+    last = len(leaf.place) - 1
+    start = max((at + 1 for at in numbers if at < last), default=max(last - 1, 0))
+    if last in numbers:  # an element by itself: with the word of its list
+        start = min(start, max(last - 1, 0))
+    words = [part if isinstance(part, str) else "{n}" for part in leaf.place[start:]]
+    return ".".join(words)
 
 
-def _guess(pattern: str, leaf: Leaf, known: Mapping[str, str]) -> str:
-    word = next(part for part in reversed(leaf.place) if isinstance(part, str))
+def _row(pattern: str, leaf: Leaf, guess: Guess) -> str:
     shapes = ", ".join(f"{name} {list(info.shape)}".strip() for name, info in leaf.tensors.items())
-    close = get_close_matches(normal(word), known, n=1, cutoff=0.7)
-    if not close:
-        return f'#  "{pattern}": say its role; it is {leaf.kind} {shapes}'
-    inside = leaf.block[-1][0] if leaf.block else ""
-    target = known[close[0]].rpartition(".")[2]
-    role = target if inside in ("", "layers", "tower") else f"{inside}.{target}"
-    return f'  "{pattern}": {role}  # guessed from {close[0]!r}; it is {leaf.kind} {shapes}'
+    what = f"{leaf.kind} {shapes}"
+    if guess.role:
+        return f"  {json.dumps(pattern)}: {guess.role}  # guessed: {guess.why}; it is {what}"
+    could = f", {' or '.join(guess.among)}" if guess.among else ""
+    if leaf.kind == "Linear" and any(role.startswith("embeddings.") for role in guess.among):
+        could += " (a table: kinds says Embedding, too)"
+    return f"#  {json.dumps(pattern)}: say its role{could}; it is {what}"
 
 
 def _facts(architecture: Architecture) -> Iterator[str]:
-    """Facts that keep a flow from being chosen, each with the first value that would do, and the fields nobody read."""
-    asked = {question.fact: question.candidates for question in architecture.questions if question.candidates}
+    """What nobody knows, with what it could be, and the fields nobody read: all to be said, none of it guessed."""
+    asked = {question.fact: question for question in reversed(architecture.questions)}
     if asked:
-        yield "facts:"
-    for name, values in asked.items():
-        one = f"# guessed: one of {', '.join(map(_scalar, values))}" if len(values) > 1 else "# guessed"
-        yield f"  {name}: {{value: {_scalar(values[0])}, why: say where this is written}}  {one}"
-    told = [*architecture.missing, *architecture.findings]
-    for line in dict.fromkeys(line for line in told if line.split(" ", 1)[0] not in asked):
-        yield f"# {line}"[:110]
+        yield "#facts:                                   # what nothing shows: say each that remains, with its reason"
+    for name, question in asked.items():
+        values = ", ".join(map(_scalar, question.candidates))
+        yield _comment(f"  {name}: {{value: ..., why: ...}}", f"one of {values}" if values else "a value")
+    for unfit in architecture.unfit:
+        yield f"# {unfit.head}:"
+        yield from (f"#   {text}" for text in unfit.nearest)
+    told = {*map(str, architecture.questions), *map(str, architecture.unfit)}
+    lines = [*architecture.missing, *architecture.findings]
+    yield from (f"# {line}" for line in dict.fromkeys(lines) if line not in told)
+
+
+def _comment(text: str, why: str) -> str:
+    return f"#{text}  # {why}"
 
 
 def _header(patterns: Mapping[str, list[int]]) -> Iterator[str]:

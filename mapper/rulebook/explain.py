@@ -123,7 +123,8 @@ def _leaves(checkpoint: Checkpoint, rulebook: Rulebook, family: str | None) -> I
             (match.entry.where, f"{match.entry.target}{verdict and f' ({verdict})'}")
             for match, verdict in verdicts
         ]
-        lost = tuple(f"{where}: {target}" for where, target in candidates if where not in leaf.why)
+        others = (f"{where}: {target}" for where, target in candidates if where not in leaf.why)
+        lost = tuple(dict.fromkeys(others))  # an entry has several patterns, and more than one may fit
         yield LeafExplanation(str(leaf.place), leaf.kind, role_path(leaf.block, leaf.role), leaf.why, lost)
 
 

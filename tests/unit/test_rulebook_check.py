@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from mapper.cli.rules import _leaf_lines
 from mapper.errors import RuleError
-from mapper.rulebook.check import FileCheck, check_rules
+from mapper.report.style import plain
+from mapper.rulebook.check import FileCheck, _Checker, check_rules
 from mapper.rulebook.examples import expand, header
 from mapper.rulebook.explain import explain_checkpoint, explain_key, list_rules
 from mapper.rulebook.families import read_families
@@ -168,3 +171,57 @@ def test_every_kind_of_rule_is_listed() -> None:
     rows = list_rules(Rulebook())
     assert {row.kind for row in rows} == {"family", "flow", "vocabulary"}
     assert next(row.about for row in rows if row.name == "distilbert") == "distilbert"
+
+
+def test_files_of_a_folder_are_checked_beside_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Checker, "stolen", lambda self, family: iter(()))  # every example of every family
+    (tmp_path / "rules" / "families").mkdir(parents=True)
+    (tmp_path / "rules" / "flows").mkdir()
+    shipped = next(family for family in Rulebook().families if family.name == "distilbert").document.path
+    text = shipped.read_text(encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        text.replace("family: distilbert", "family: mine", 1).replace("[distilbert]", "[mine]", 1)
+    )
+    bad = tmp_path / "rules" / "families" / "bad.yaml"
+    bad.write_text("family: bad\nmodel_types: [bad]\nsource: [nowhere]\nrecognise: [xyzzy]\nexamples: []\n")
+    found = check_rules(Rulebook([tmp_path / "rules"]), [file], folders=[tmp_path / "rules"])
+    assert [check.name for check in found] == ["mine", "bad"]
+    assert any("no example that matches" in problem for problem in found[1].problems)
+    (alone,) = check_rules(Rulebook([tmp_path / "rules"]), [file])
+    assert alone.name == "mine"
+    twice = check_rules(Rulebook([tmp_path / "rules"]), [bad], folders=[tmp_path / "rules"])
+    assert [check.name for check in twice] == ["bad"]
+
+
+@pytest.mark.parametrize(
+    ("call", "near"),
+    [
+        ("torch.real(x)", "F.relu"),
+        ("F.gelu_new(x)", "F.gelu"),
+        ("torch.sqr(x)", "torch.sqrt"),
+        ("x.meen()", "mean"),
+    ],
+)
+def test_what_cannot_be_called_is_said_with_what_can(tmp_path: Path, call: str, near: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(
+        f"flow: layer/wrong\ndoc: a call that there is not\nneeds: [norm]\nforward: |\n  return norm({call})\n"
+    )
+    (found,) = check_rules(Rulebook(), [file])
+    (problem,) = found.problems
+    assert re.match(r".*wrong.yaml:\d+: ", problem) and f"near it: {near}" in problem
+    assert "a function in mapper/operations/" in problem
+
+
+def test_a_loser_is_said_once() -> None:
+    rulebook = Rulebook()
+    bert = next(item for item in rulebook.families if item.name == "bert")
+    found = explain_checkpoint(header(bert.examples[0]), rulebook)
+    assert any(leaf.lost for leaf in found.leaves)
+    assert all(len(set(leaf.lost)) == len(leaf.lost) for leaf in found.leaves)
+    lines = list(_leaf_lines(found.leaves, plain))
+    lost = [line for line in lines if "lost: vocabulary/" in line]
+    assert len(set(lost)) == len(lost)
+    assert set(lost) == {f"  lost: {text}" for leaf in found.leaves for text in leaf.lost}
+    assert any(re.fullmatch(r"  lost: \d+ that are said above", line) for line in lines)

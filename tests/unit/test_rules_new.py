@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
+from mapper._trial import run_header
 from mapper.architecture import Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
 from mapper.rulebook.check import check_rules
 from mapper.rulebook.draft import draft
-from mapper.rulebook.examples import expand, header
+from mapper.rulebook.examples import check_example, expand, header
 from mapper.rulebook.families import read_family
-from mapper.rulebook.rulebook import Rulebook
+from mapper.rulebook.rulebook import Rulebook, rulebook_of
 from mapper.rulebook.shorten import short_header
 from mapper.rulebook.strict import load_yaml
 
@@ -57,7 +61,7 @@ def test_a_header_written_short_expands_to_itself() -> None:
 
 def test_a_draft_is_a_family_file_that_reads(tmp_path: Path) -> None:
     file = tmp_path / "nobodys.yaml"
-    file.write_text(draft(checkpoint(), Rulebook()))
+    file.write_text(draft(checkpoint(), SHIPPED))
     family = read_family(load_yaml(file))
     assert family.model_types == ("nobodys",)
     first, near_miss = family.examples
@@ -66,19 +70,173 @@ def test_a_draft_is_a_family_file_that_reads(tmp_path: Path) -> None:
     assert first.config == {"model_type": "nobodys", "layer_scale": 1e-12}
 
 
-def test_a_word_like_a_known_one_is_guessed_and_marked() -> None:
-    text = draft(checkpoint(gate_proj="gate_projj"), Rulebook())
-    (line,) = [line for line in text.splitlines() if "gate_projj" in line and "guessed" in line]
-    assert '"{root}.layers.{n}.mlp.gate_projj": feed_forward.gate' in line
+def own(**renamed: str) -> Checkpoint:
+    """A decoder of nobody's, in words of its own."""
+    width, rows = 32, 99
+    shapes: dict[str, tuple[int, ...]] = {
+        "tok.weight": (rows, width), "pos.weight": (64, width), "out_norm.weight": (width,), "out.weight": (rows, width),
+    }  # fmt: skip
+    layer = {
+        "mix.wq": (width, width), "mix.wk": (width, width), "mix.wv": (width, width), "mix.wo": (width, width),
+        "n1": (width,), "n2": (width,), "ff.one": (44, width), "ff.two": (width, 44),
+    }  # fmt: skip
+    for at in range(2):
+        for name, shape in layer.items():
+            shapes[f"blocks.{at}.{name}.weight"] = shape
+            shapes[f"blocks.{at}.{name}.bias"] = shape[:1]
+    tensors = {
+        ".".join(renamed.get(word, word) for word in name.split(".")): TensorInfo(shape, "F32")
+        for name, shape in shapes.items()
+    }
+    config = {
+        "model_type": "own", "architectures": ["OwnForCausalLM"], "vocab_size": rows, "hidden_size": width, "n_heads": 4,
+        "max_position_embeddings": 64, "hidden_act": "gelu", "layer_norm_eps": 1e-5,
+    }  # fmt: skip
+    return Checkpoint("own/thing", "manifest", tensors, config)
 
 
-def test_a_word_like_no_other_is_left_to_the_writer() -> None:
-    text = draft(checkpoint(gate_proj="xyzzy"), Rulebook())
-    assert '#  "{root}.layers.{n}.mlp.xyzzy": say its role; it is Linear weight [48, 32]' in text
+SHIPPED = rulebook_of(())
+FACTS = """facts:
+  attention.rotary: {value: false, why: learned positions}
+  rotary: {value: false, why: learned positions}
+  attention.causal: {value: true, why: a decoder}
+  norm.placement: {value: pre, why: each norm stands before its block}
+"""
+
+
+def rows(text: str) -> dict[str, str]:
+    """The names of a draft with what is said of each; commented rows are questions."""
+    lines = [line for line in text.splitlines() if re.match(r'#?  "', line)]
+    return {re.findall(r'"([^"]*)"', line)[0]: line for line in lines if not line.startswith("      ")}
+
+
+def settled(text: str, tmp_path: Path, roles: dict[str, str], kinds: str = "") -> Path:
+    """The draft as somebody would finish it: roles corrected or added, facts said."""
+    for name, role in roles.items():
+        line = rows(text)[name]
+        text = text.replace(line, f'  "{name}": {role}')
+    text = (
+        text.replace("#facts:", f"{FACTS}#facts:")
+        if "#facts:" in text
+        else text.replace("examples:", f"{FACTS}examples:")
+    )
+    if kinds:
+        text = re.sub(r"^kinds: .*$", "", text, flags=re.MULTILINE).replace(
+            "facts:", f"kinds: {kinds}\nfacts:", 1
+        )
+    if roles and "\nnames:" not in text:
+        first = next(f'  "{name}": {role}' for name, role in roles.items())
+        text = text.replace(first, f"names:\n{first}", 1)
+    file = tmp_path / "families" / "own.yaml"
+    file.parent.mkdir()
+    file.write_text(text.replace("{unmapped: []}", "{reading: exact, unmapped: []}"))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("renamed", "guesses"),
+    [
+        ({"wo": "xyzzy"}, {"mix.xyzzy": ("attention.output", "attention has")}),
+        ({"wk": "xyzzy"}, {"mix.xyzzy": ("attention.key", "lacking")}),
+        ({}, {"ff.one": ("feed_forward.up", "shapes"), "ff.two": ("feed_forward.down", "shapes")}),
+        ({"ff": "chan"}, {"chan.one": ("feed_forward.up", "shapes"), "n2": ("norm_feed_forward", "number")}),
+        ({"n1": "ln_attn", "n2": "zz"}, {"zz": ("norm_feed_forward", "other norm")}),
+        ({"out_norm": "zz"}, {"zz": ("final_norm", "the only norm")}),
+        (
+            {},
+            {
+                "tok": ("embeddings.token", "99 rows"),
+                "pos": ("embeddings.position", "64 rows"),
+                "out": ("/lm_head", "99"),
+            },
+        ),
+    ],
+)
+def test_a_guess_comes_from_place_shape_and_neighbours(
+    renamed: dict[str, str], guesses: dict[str, tuple[str, str]]
+) -> None:
+    said = rows(draft(own(**renamed), SHIPPED))
+    for name, (role, why) in guesses.items():
+        assert said[name].startswith(f'  "{name}": {role}  # guessed: ') and why in said[name], said[name]
+
+
+@pytest.mark.parametrize(
+    "renamed",
+    [
+        {"wq": "za", "wk": "zb", "wv": "zc", "wo": "zd"},  # all square, and called like nothing
+        {"tok": "aaa", "out": "bbb"},  # a table or a head
+        {"n1": "na", "n2": "nb"},  # which norm is first, nothing says
+    ],
+)
+def test_what_nothing_tells_apart_is_not_guessed(renamed: dict[str, str]) -> None:
+    said = rows(draft(own(**renamed), SHIPPED))
+    lines = [line for name, line in said.items() if name.rpartition(".")[2] in renamed.values()]
+    assert len(lines) == len(renamed) and all(line.startswith("#") for line in lines)
+
+
+def test_no_word_of_three_letters_is_like_another() -> None:
+    """`tok` was once taken for `to_k`, a key."""
+    text = draft(own(), SHIPPED)
+    assert ": key" not in text and "to_k" not in text
+
+
+@pytest.mark.parametrize(
+    ("renamed", "roles", "kinds"),
+    [
+        ({}, {}, ""),
+        (
+            {"wq": "za", "wk": "zb", "wv": "zc", "wo": "zd"},
+            {
+                f"mix.z{letter}": f"attention.{role}"
+                for letter, role in zip("abcd", ("query", "key", "value", "output"), strict=True)
+            },
+            "",
+        ),
+        (
+            {"tok": "aaa", "out": "bbb"},
+            {"aaa": "embeddings.token", "bbb": "/lm_head"},
+            "{pos: Embedding, aaa: Embedding}",
+        ),
+        ({"n1": "na", "n2": "nb"}, {"na": "norm_attention", "nb": "norm_feed_forward"}, ""),
+    ],
+)
+def test_a_draft_that_is_settled_checks_and_runs(
+    tmp_path: Path, renamed: dict[str, str], roles: dict[str, str], kinds: str
+) -> None:
+    checkpoint = own(**renamed)
+    settled(draft(checkpoint, SHIPPED), tmp_path, roles, kinds)
+    rulebook = Rulebook([tmp_path])
+    family = next(family for family in rulebook.families if family.name == "own")
+    assert [check_example(example, family, rulebook) for example in family.examples] == [[], []]
+    architecture = infer(checkpoint, rulebook)
+    assert architecture.reading == "exact"
+    run_header(architecture)
+
+
+def test_a_list_of_layers_that_no_word_names_is_said(tmp_path: Path) -> None:
+    text = draft(own(blocks="stack"), SHIPPED)
+    start = text.index("#   vocabulary: layers")
+    (tmp_path / "vocabulary").mkdir()
+    file = tmp_path / "vocabulary" / "layers.yaml"  # as the draft says
+    file.write_text("".join(line[4:] + "\n" for line in text[start:].splitlines()[:2]))
+    again = draft(own(blocks="stack"), Rulebook([tmp_path]))
+    assert "no list of layers" not in again and '"n1": norm_attention' in again
+
+
+def test_patterns_of_a_draft_are_each_said_once() -> None:
+    text = draft(own(), SHIPPED)
+    patterns = re.findall(r'^  - "(.*)"$', text, flags=re.MULTILINE)
+    assert patterns and len(set(patterns)) == len(patterns)
+
+
+def test_facts_are_asked_and_never_guessed() -> None:
+    text = draft(own(), SHIPPED)
+    assert "#  norm.placement: {value: ..., why: ...}  # one of " in text
+    assert not re.search(r"^facts:", text, flags=re.MULTILINE)
 
 
 def test_names_of_a_family_there_is_are_taken_over_from_it(tmp_path: Path) -> None:
-    text = draft(checkpoint(), Rulebook())
+    text = draft(checkpoint(), SHIPPED)
     assert (
         "extends: llama  # if nothing differs" in text
         and "recognise" not in text.partition("by_type_only")[0]
