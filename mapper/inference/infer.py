@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial as partial_call
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mapper._collector import collection_paused
-from mapper.architecture import CONTRADICTION, Architecture, Block, Leaf, Origin, Place, Question, Unfit
+from mapper.architecture import CONTRADICTION, Architecture, Block, Leaf, Origin, Question, Unfit
 from mapper.errors import ArchitectureError, FlowError, HintError, listed
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.program import link, unused_leaves
@@ -27,6 +26,7 @@ from mapper.inference.checks import (
 )
 from mapper.inference.choice import Choice, choose, untaken
 from mapper.inference.config import Config
+from mapper.inference.counting import count_layers
 from mapper.inference.elements import differing_elements
 from mapper.inference.facts import Facts
 from mapper.inference.families import TYPE, Families, gather, words_of
@@ -35,7 +35,6 @@ from mapper.inference.gaps import (
     broken_promises,
     differing_roles,
     lacking_biases,
-    lacking_elements,
     lacking_kept_roles,
     lacking_names,
     lacking_recognition,
@@ -47,7 +46,6 @@ from mapper.inference.gaps import (
 from mapper.inference.given import check_declared, check_scopes, read_hints
 from mapper.inference.hinted import read_with_hints
 from mapper.inference.inputs import public_inputs
-from mapper.inference.known import Known
 from mapper.inference.matching import FamilyMatch, match_family, type_finding
 from mapper.inference.names import Names
 from mapper.inference.nearest import Open, said_of
@@ -55,7 +53,7 @@ from mapper.inference.needs import Needs
 from mapper.inference.partial import holds_only, what_part
 from mapper.inference.quantised import odd_types, quantised, several_types
 from mapper.inference.roots import choose_root
-from mapper.inference.scopes import TOWER_LISTS, Scope, add_parts, is_tower, scopes
+from mapper.inference.scopes import Scope, add_parts, scopes
 from mapper.inference.sizes import Sizes
 from mapper.inference.so_far import so_far
 from mapper.inference.stated_type import odd_type
@@ -211,12 +209,12 @@ class Reading:
         leaves = resolve(self.tree, vocabulary)
         self.place(leaves, vocabulary)
         found = list(self.findings)
-        self.count_layers()
+        self.gap(count_layers(self.root))
         if apart := differing_elements(self.root, self.facts):
             leaves = resolve(self.tree, vocabulary, apart)
             self.place(leaves, vocabulary)
             self.findings = found
-            self.count_layers()
+            self.gap(count_layers(self.root))
         reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
         unused = [(leaf, why) for leaf, why in reasons if why]
         read = [leaf for leaf, why in reasons if not why]
@@ -313,21 +311,6 @@ class Reading:
         towers = [scope for scope in self.root.below() if scope.tower is scope]
         words = towers[0].block.home if len(towers) == 1 else ()
         return next(filter(None, map(vocabulary.tower, words)), None)
-
-    def count_layers(self) -> None:
-        """The length of each tower's list, as a fact that a config can contradict."""
-        every = (self.root, *self.root.below())
-        towers = [scope for scope in every if is_tower(scope.block) or scope.topic == "stage"]
-        for scope, role in product(towers, TOWER_LISTS):
-            elements = scope.block.roles.get(role)
-            blocks = (
-                [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
-            )
-            if blocks:
-                indices = [at for item in blocks for at in item.indices or ()]
-                folder = str(Place(blocks[0].home[:-1])) or "*"
-                self.gap(lacking_elements(folder, indices))
-                scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
 
     def choose_flows(self, leaves: list[Leaf]) -> bool:
         """Give every block its flow; whether each block that a flow calls has one."""

@@ -1,0 +1,25 @@
+"""How many layers each tower has, by the numbers in its names."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from mapper.architecture import Block, Place
+from mapper.inference.gaps import lacking_elements
+from mapper.inference.known import Known
+from mapper.inference.scopes import TOWER_LISTS, Scope, is_tower
+
+
+def count_layers(root: Scope) -> list[str]:
+    """Settle the length of each tower's list, as a fact that a config can contradict; a line for numbers left out."""
+    lines: list[str] = []
+    towers = [scope for scope in (root, *root.below()) if is_tower(scope.block) or scope.topic == "stage"]
+    for scope, role in product(towers, TOWER_LISTS):
+        elements = scope.block.roles.get(role)
+        blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
+        if blocks:
+            indices = [at for item in blocks for at in item.indices or ()]
+            folder = str(Place(blocks[0].home[:-1])) or "*"
+            lines += lacking_elements(folder, indices)
+            scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
+    return lines
