@@ -201,7 +201,7 @@ class Reading:
         try:
             return self.read()
         except ArchitectureError as error:
-            error.so_far = error.so_far or partial_call(so_far, self, str(error))
+            error.so_far = error.so_far or partial_call(so_far, self, error.in_command())
             raise
 
     def read(self) -> Architecture:

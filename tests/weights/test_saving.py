@@ -260,7 +260,8 @@ def test_floating_states_can_be_had_as_another_type(path: Path) -> None:
     made = mapper.load(path, dtype=torch.bfloat16).model
     assert made[0].weight.dtype is torch.bfloat16
     assert made[1].num_batches_tracked.dtype is torch.int64
-    for odd in (torch.int8, "float16"):
+    assert mapper.load(path, dtype="float16").model[0].weight.dtype is torch.float16
+    for odd in (torch.int8, 16):
         with pytest.raises(TypeError, match="floating"):
             mapper.load(path, dtype=odd)  # type: ignore[arg-type]
     assert mapper.load(path, device="meta").model[0].weight.is_meta
