@@ -31,7 +31,7 @@ def read_with_hints(hints: Hints, read: Read) -> Architecture:
         without = read(_but(hints, key))
         if _gist(without) == _gist(told):
             if told.reading != "skeleton":
-                raise HintError(f"{source}: {_unread(key, told)}", **_named(key))
+                raise HintError(f"{source} says nothing here: {_unread(key, told)}", **_named(key))
             told.findings.append(f"{source} is read by nothing, as long as no flow fits")
     return told
 

@@ -110,7 +110,7 @@ def _infer(
     match = match_family(families, names, model_type)
     told = type_finding(families, match, names, model_type)
     if told and TYPE in (hints or ()):
-        raise HintError(f"--set {TYPE}={model_type}: {told}", fact=TYPE)
+        raise HintError(f"--set {TYPE}={model_type} does not go with the names: {told}", fact=TYPE)
     findings = [*([told] if told else []), *odd_type(config, families, match)]
 
     looked_up: set[str] = set()  # in every attempt: the last one may be what it is because of the others

@@ -146,5 +146,10 @@ def test_without_families_only_a_type_that_is_no_word_is_a_finding() -> None:
 
 
 def test_a_type_of_another_family_is_refused_where_a_user_says_it() -> None:
-    with pytest.raises(HintError, match=r"--set model_type=bert: .* the names lack"):
+    with pytest.raises(HintError, match=r"does not go with the names: .* the names lack"):
         read(example("llama"), {"model_type": "bert"}, model_type=...)
+    with pytest.raises(HintError) as caught:
+        read(example("bert"), {"rotary.pairs": "halves"})
+    assert str(caught.value).startswith(
+        'hints={"rotary.pairs": "halves"} says nothing here: nothing in this model'
+    )
