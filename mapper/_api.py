@@ -194,6 +194,7 @@ def generate(
     *,
     cache: bool = False,
     hidden_states: bool = False,
+    train: bool = False,
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
     families: bool = True,
@@ -204,7 +205,8 @@ def generate(
     """The source of a checkpoint's model: one file of plain torch with a `load(path)` at its end.
 
     `cache` adds a key/value cache to decoders: the forward takes `past`, which `new_cache` of the model makes, and
-    `start`, how many positions are in it. Without `families` the vocabulary and the flows alone are read. `adapter` is
+    `start`, how many positions are in it. `train` writes dropout where the config has it, which training mode alone
+    turns on. Without `families` the vocabulary and the flows alone are read. `adapter` is
     a LoRA of the source: its modules are written, or none with `merge`.
 
         Path("model.py").write_text(mapper.generate("distilbert-base-uncased"))
@@ -224,6 +226,7 @@ def generate(
         ),
         cache=cache,
         hidden_states=hidden_states,
+        train=train,
     )
 
 
@@ -237,6 +240,7 @@ def build(
     overwrite: bool = False,
     cache: bool = False,
     hidden_states: bool = False,
+    train: bool = False,
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
     families: bool = True,
@@ -250,8 +254,8 @@ def build(
     unless `dtype` or `device` asks for others. A manifest has no weights: its module is on the meta device, ready for
     `load_state_dict(..., assign=True)`. `out` is where to save the model as `mapper.save` does, with the whole config
     and the files of the tokenizer and the like; a folder that is there is replaced with `overwrite` alone, and only
-    where mapper wrote all of it that would change. `cache`, `hidden_states`, `families` and `adapter` are options of
-    `generate`; with `merge` an adapter's updates are added to the weights, and the model is one without. `follow_links`
+    where mapper wrote all of it that would change. `cache`, `hidden_states`, `train`, `families` and `adapter` are options
+    of `generate`; with `merge` an adapter's updates are added to the weights, and the model is one without. `follow_links`
     is one of `inspect`. Raises MapperError for what the source causes.
 
         model = mapper.build("distilbert-base-uncased")
@@ -260,6 +264,7 @@ def build(
     from mapper._dtype import as_torch, dtype_word
     from mapper._written import check_out
     from mapper.emission import emit
+    from mapper.emission.dropout import with_dropout
 
     if isinstance(dtype, str):
         dtype_word(dtype)
@@ -279,7 +284,9 @@ def build(
     if out is not None:
         check_weights(architecture)
         check_out(out, overwrite, kept_config(architecture, dtype))
-    options = {"cache": cache, "hidden_states": hidden_states}
+    if train:
+        architecture = with_dropout(architecture)
+    options = {"cache": cache, "hidden_states": hidden_states, "train": train}
     text = emit(architecture, **options)
     from mapper._build import build_architecture, keep  # torch: only now, that nothing is left to refuse
 

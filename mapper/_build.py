@@ -47,11 +47,16 @@ def build_architecture(
     cache: bool = False,
     hidden_states: bool = False,
     text: str | None = None,
+    train: bool = False,
 ) -> nn.Module:
     """The module of an architecture that has been read already; `text` is its source with the same options, if known."""
     from mapper.emission import emit
+    from mapper.emission.dropout import with_dropout
 
-    checkpoint, options = architecture.checkpoint, {"cache": cache, "hidden_states": hidden_states}
+    if train:
+        architecture = with_dropout(architecture)
+    checkpoint = architecture.checkpoint
+    options = {"cache": cache, "hidden_states": hidden_states, "train": train}
     text = emit(architecture, **options) if text is None else text
     model = empty_model(text, checkpoint)
     remember(model, Made(light(architecture), options, text))

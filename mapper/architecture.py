@@ -17,6 +17,7 @@ LEAF_KINDS = (
 BLOCK_KINDS = (
     "layer", "attention", "feed_forward", "moe", "norm", "embedding", "convolution", "recurrent", "state_space", "head", "other",
 )  # fmt: skip
+DROPS = ("result", "input", "probabilities", "path", "skips")  # ways in which training drops something
 EVIDENCE = ("given", "shape", "config", "graph", "name", "weights", "rule", "default")  # strongest first
 READINGS = ("exact", "unverified", "skeleton")
 CONTRADICTION = "contradiction"  # in place of a reading: of what is shown of a checkpoint that is refused
@@ -172,6 +173,23 @@ class Leaf:
                 yield f"{path}.{name}" if name and self.place else name or path
 
 
+@dataclass(frozen=True)
+class Drop:
+    """A site of dropout in a block."""
+
+    way: str  # one of DROPS: what comes out or goes in, or the probabilities of an attention
+    role: str  # whose, "" for the block's own
+    rate: str  # the name of the fact
+
+
+@dataclass
+class Dropout:
+    """What of a config's dropout stands in the blocks, and what does not."""
+
+    written: list[str] = field(default_factory=list)  # "hidden_dropout_prob = 0.1", as the config has it
+    left: list[str] = field(default_factory=list)  # with the reason
+
+
 @dataclass
 class Block:
     """Leaves and blocks that compute one thing together.
@@ -192,6 +210,8 @@ class Block:
     facts: dict[str, Fact] = field(
         default_factory=dict
     )  # by the name that the flow uses: "head_dim", "rotary.base", or a size symbol
+
+    drops: list[Drop] = field(default_factory=list)  # of an architecture that is to be trained
 
     def blocks(self) -> Iterator[Block]:
         """Every block below, not this one, depth first."""
@@ -261,3 +281,4 @@ class Architecture:
     parts: dict[str, Architecture] = field(
         default_factory=dict
     )  # of several models in one source: each by its name; the whole then has no blocks of its own
+    dropout: Dropout | None = None  # the option `train`: blocks hold their sites

@@ -39,6 +39,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
     "--device", default="cpu", show_default=True, metavar="DEVICE", help="Such as cuda, cuda:1 or mps."
 )
 @options.adapter
+@options.train
 @options.facts
 @options.rule_folders
 @options.without
@@ -51,6 +52,7 @@ def build(
     overwrite: bool,
     dtype: str | None,
     device: str,
+    train: bool,
     hints: dict[str, str],
     rules: tuple[str, ...],
     without: tuple[str, ...],
@@ -63,6 +65,7 @@ def build(
     """Load the model with its weights and run it once on made-up inputs; with --out, keep it in a folder."""
     from mapper._api import check_weights, describe, kept_config
     from mapper._written import check_out
+    from mapper.emission.dropout import told, with_dropout
 
     if out:
         check_out(out, overwrite)
@@ -85,7 +88,10 @@ def build(
         show = paint()
         whole = as_text(architecture, show, width=columns(), lines=screen()) if out else ""
         say(whole or first_line(architecture, show))
+    if train:
+        architecture = with_dropout(architecture)
     model, lines = _try(architecture, dtype, device)
+    lines += told(architecture.dropout) if architecture.dropout else []
     lines += _keep(model, architecture, out, dtype, overwrite) if out else _how_to_keep(source, dtype)
     if not quiet:
         say("\n".join(["", *lines] if out else lines))
@@ -95,7 +101,8 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn
     """Build, run once, and say what came out and how long it took."""
     from mapper.emission import emit
 
-    text = emit(architecture)  # before torch is there: what cannot be built is refused at once
+    train = architecture.dropout is not None
+    text = emit(architecture, train=train)  # before torch is there: what cannot be built is refused at once
     with working("loading torch"):
         import torch
 
@@ -105,7 +112,7 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn
     _check_device(device)
     start = time.perf_counter()
     with working("loading weights"):
-        model = build_architecture(architecture, dtype=as_torch(dtype), device=device, text=text)
+        model = build_architecture(architecture, as_torch(dtype), device, text=text, train=train)
     lines = [f"loaded in {time.perf_counter() - start:.2f} s on {device}"]
     if architecture.reading == "skeleton":
         lines += [f"  {printable(text, limit=400)}" for text in architecture.missing]

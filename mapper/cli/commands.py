@@ -99,6 +99,7 @@ def _show(architecture: Architecture, depth: int | None) -> None:
 @options.overwrite("FILE; one that was edited is kept as FILE.bak")
 @click.option("--cache", is_flag=True, help="Give a decoder a key/value cache.")
 @options.adapter
+@options.train
 @options.facts
 @options.rule_folders
 @options.without
@@ -109,6 +110,7 @@ def generate(
     output: str | None,
     overwrite: bool,
     cache: bool,
+    train: bool,
     hints: dict[str, str],
     rules: tuple[str, ...],
     without: tuple[str, ...],
@@ -135,7 +137,7 @@ def generate(
         adapter=adapter,
         merge=merge,
     )
-    text = emit(architecture, cache=cache)
+    text = emit(architecture, cache=cache, train=train)
     if place is None:
         click.echo(text, nl=False)
         return

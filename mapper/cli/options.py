@@ -97,6 +97,12 @@ def revision(function: Function) -> Function:
     return click.option("--revision", metavar="REV", help="Branch, tag or commit of a hub id.")(function)
 
 
+def train(function: Function) -> Function:
+    return click.option(
+        "--train", is_flag=True, help="Write dropout where the config has it; only model.train() turns it on."
+    )(function)
+
+
 def rule_folders(function: Function) -> Function:
     return click.option(
         "--rules",

@@ -10,11 +10,15 @@ from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.language import copied, parse_expression
 
 
-def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool = False) -> str:
+def emit(
+    architecture: Architecture, *, cache: bool = False, hidden_states: bool = False, train: bool = False
+) -> str:
     """The source of a model as one self-contained file.
 
-    `cache` adds a key/value cache to decoders; `hidden_states` makes the output hold what went into each layer.
+    `cache` adds a key/value cache to decoders; `hidden_states` makes the output hold what went into each layer;
+    `train` writes dropout where the config has it.
     """
+    from mapper.emission.dropout import with_dropout
     from mapper.emission.guard import check_source
     from mapper.emission.memory import with_cache
     from mapper.emission.origin import with_origin
@@ -42,7 +46,9 @@ def emit(architecture: Architecture, *, cache: bool = False, hidden_states: bool
 
     if cache:
         architecture = with_cache(architecture)
-    options = {"cache": cache, "hidden_states": hidden_states}
+    if train:
+        architecture = with_dropout(architecture)
+    options = {"cache": cache, "hidden_states": hidden_states, "train": train}
     text = with_origin(emit_source(architecture, flow, activation, options), architecture, options)
     check_source(text)
     return text

@@ -116,6 +116,9 @@ class Body:
                 *lines(f"for {expression(node.target)} in {source}:", indent),
                 *self.block(node.body, indent + 4),
             ]
+        if isinstance(node, ast.If):  # of training: a layer is left out
+            draw, rate = (self.expression(side) for side in (node.test.left, node.test.comparators[0]))  # type: ignore[attr-defined]
+            return [*lines(f"if self.training and {draw} < {rate}:", indent), f"{' ' * indent}    continue"]
         raise TypeError(type(node).__name__)
 
     def loop_source(self, node: ast.For) -> str:

@@ -67,7 +67,7 @@ def told_by(text: str) -> Told | None:
     try:
         said = json.loads(" ".join(row.removeprefix("# ") for row in rows))
         origin = Origin(said.get("config"), said.get("hints", {}), said.get("families", True))
-        options = {name: bool(said.get(name)) for name in ("cache", "hidden_states")}
+        options = {name: bool(said.get(name)) for name in ("cache", "hidden_states", "train")}
         source, notes = said.get("source", header[1]), tuple(said.get("notes", ()))
         return Told(origin, options, source, notes, said.get("prefix", ""), said.get("types", {}))
     except (ValueError, AttributeError, TypeError, RecursionError):

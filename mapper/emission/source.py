@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mapper.architecture import UNREAD, Architecture, Place
@@ -11,6 +11,7 @@ from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.classes import Classes, blocks_of
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
+from mapper.emission.dropout import told
 from mapper.emission.layout import lines
 from mapper.emission.memory import NO_CACHE, annotation, cache_method, cached_tower
 from mapper.emission.modules import Folder, assign_owners, module_tree, order_children
@@ -21,6 +22,7 @@ from mapper.emission.printing import WIDTH
 from mapper.emission.sizes import Sizes, collect_sizes
 from mapper.emission.text import comment, literal, quoted
 from mapper.emission.ties import tie_text, tied_leaves, untied_text
+from mapper.emission.training import deepening_rows, place_dropout, training_source, weighing_operations
 from mapper.emission.types import Types, main_dtype
 from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow
@@ -57,6 +59,8 @@ def emit_source(
     root = module_tree(architecture)
     skeleton = architecture.reading == "skeleton"
     program = None if skeleton else link(architecture, flows, options)
+    if program is not None and architecture.dropout is not None:
+        place_dropout(program)
     file = _File(architecture, program, root, rename_table(architecture), collect_sizes(architecture))
     paths = Paths(root, file.renames)
     cache = options.get("cache", False)
@@ -155,9 +159,18 @@ class _Writer:
         load = self.load()
         words = set(_WORD.findall(body))
         needed = list(operations_needed(sorted(words & set(operation_names()))))
-        operations = [operation_source(name) for name in needed]
+        operations = self.operations(needed)
         parts = [self.head(body, operations), self.config(), self.output(), *operations, body, load]
         return "\n\n\n".join(part for part in parts if part) + "\n"
+
+    def operations(self, names: Iterable[str]) -> list[str]:
+        """The source of each; where something is dropped, of those that weigh by attention as training has them."""
+        if self.file.architecture.dropout is None:
+            return [operation_source(name) for name in names]
+        weighed = weighing_operations()
+        return [
+            training_source(name, weighed) if name in weighed else operation_source(name) for name in names
+        ]
 
     def head(self, body: str, operations: list[str]) -> str:
         architecture = self.file.architecture
@@ -166,7 +179,7 @@ class _Writer:
             f'"""{comment(architecture.checkpoint.source)}: written by mapper {_version()}, rules {architecture.rules[:12]}.',
             "",
         ]
-        doc += [*_reading(architecture), ""]
+        doc += [*_reading(architecture), *self.dropout(), ""]
         doc += ["Load the weights with `load(path)`; the attributes are the names in the checkpoint.", '"""']
         imports = ["from __future__ import annotations", ""]
         imports += ["import math"] if re.search(r"\bmath\.", everything) else []
@@ -177,6 +190,19 @@ class _Writer:
         imports += ["import torch.nn.functional as F"] if re.search(r"\bF\.", everything) else []
         imports += ["from torch import Tensor, nn"]
         return "\n".join([*doc, "", *imports, *self.renames()])
+
+    def dropout(self) -> list[str]:
+        """What training mode does."""
+        if self.file.program is None:
+            return []
+        dropout = self.file.architecture.dropout
+        if dropout is None:
+            normed = any(leaf.kind == "BatchNorm" for leaf in self.file.architecture.leaves)
+            apart = ", the batch norms apart" if normed else ""
+            return [
+                f"No dropout is written: training mode computes the same{apart}; `mapper generate --train` writes it."
+            ]
+        return [row for text in told(dropout) for row in _wrapped(comment(text), WIDTH)]
 
     def renames(self) -> list[str]:
         if not self.file.renames:
@@ -273,7 +299,8 @@ class _Writer:
             *(row for row in draft.lines if row not in made),
             *self.casts(draft),
         ]
-        if rows == ["super().__init__()"]:
+        deepening = self.deepening(draft)
+        if rows == ["super().__init__()"] and not deepening:
             return []
         text = lines(f"def __init__({', '.join(parameters)}):", 4)
         for row in rows:
@@ -282,7 +309,22 @@ class _Writer:
                 text += lines(self.fill(done, self.annotated(done, row)), 12)
             else:
                 text += lines(self.fill(done, self.annotated(done, row)), 8)
-        return text
+        return [*text, *(row for part in deepening for row in lines(part, 8))]
+
+    def deepening(self, draft: Draft) -> list[str]:
+        """How rates grow with depth, in the class of a tower."""
+        rows: list[str] = []
+        for tower in blocks_of(draft.folder):
+            rates = {id(b): drop.rate for b in tower.blocks() for drop in b.drops if drop.way == "path"}
+            classes = {
+                done.name: rates[id(block)]
+                for done in self.file.classes
+                for other in done.drafts
+                for block in blocks_of(other.folder)
+                if id(block) in rates
+            }
+            rows += deepening_rows(tower, classes)
+        return rows
 
     def casts(self, draft: Draft) -> list[str]:
         """The checkpoint's own floating-point type, where it is not torch's default; leaves of another type by name."""

@@ -16,13 +16,13 @@ def collect_states(statements: list[ast.stmt]) -> list[ast.stmt] | None:
     loops = (
         node for node in reversed(statements) if isinstance(node, ast.For)
     )  # the last: convolutions come first
-    loop = next((node for node in loops if _carried(node)), None)
+    loop = next((node for node in loops if carried(node)), None)
     if loop is not None and isinstance(loop.iter, ast.Subscript):
         return None  # the layers before a place and those behind it: two loops
     last = statements[-1]
     if loop is None or not isinstance(last, ast.Return) or last.value is None:
         return None
-    name, body = _carried(loop) or ("", loop.body)
+    name, body = carried(loop) or ("", loop.body)
     first, *others = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
     if others and not _is(first, name):
         return None  # what else is returned may be made of what the loop gave, not of the first value
@@ -43,11 +43,11 @@ def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _carried(loop: ast.For, outer: frozenset[str] = frozenset()) -> tuple[str, list[ast.stmt]] | None:
+def carried(loop: ast.For, outer: frozenset[str] = frozenset()) -> tuple[str, list[ast.stmt]] | None:
     """The name that each layer takes and assigns, `x` in `x = layer(x)`, and the body in which it does."""
     variables = outer.union(targets(loop.target))
     for node in loop.body:
-        if isinstance(node, ast.For) and (found := _carried(node, variables)):
+        if isinstance(node, ast.For) and (found := carried(node, variables)):
             return found
         if (
             isinstance(node, ast.Assign)

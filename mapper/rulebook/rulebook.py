@@ -91,6 +91,10 @@ class Rulebook:
             self.documents(kind)
         return digest(kind + self._digests[kind] for kind in self.kinds)[:12]
 
+    def files(self, kind: str) -> list[tuple[Path, str]]:
+        """Files of a kind that no reading needs, and how messages name them."""
+        return [(Path(file.path), file.label) for file in _found(kind, self.folders)]
+
     def documents(self, kind: str) -> list[Document]:
         """The parsed files of one of KINDS, in the order in which they win."""
         if kind not in self._documents:

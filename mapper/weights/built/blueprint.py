@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -40,6 +40,7 @@ def as_data(architecture: Architecture, options: Mapping[str, bool]) -> dict[str
         "findings": architecture.findings,
         "missing": architecture.missing,
         "origin": _origin(architecture),
+        "dropout": asdict(architecture.dropout) if architecture.dropout else None,
         "inputs": {name: plain(spec) for name, spec in architecture.inputs.items()},
         "leaves": [writer.leaf(leaf) for leaf in architecture.leaves],
         "root": writer.block(architecture.root),
@@ -98,6 +99,7 @@ class _Writer:
             "indices": _indices(block.indices),
             "flow": block.flow,
             "facts": self.table(block.facts),
+            "drops": [[drop.way, drop.role, drop.rate] for drop in block.drops],
             "roles": {
                 role: [self.item(item) for item in value] if isinstance(value, list) else self.item(value)
                 for role, value in block.roles.items()

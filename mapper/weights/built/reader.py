@@ -16,11 +16,14 @@ from typing import Any
 from mapper import limits
 from mapper.architecture import (
     BLOCK_KINDS,
+    DROPS,
     EVIDENCE,
     LEAF_KINDS,
     READINGS,
     Architecture,
     Block,
+    Drop,
+    Dropout,
     Fact,
     Leaf,
     Numbered,
@@ -53,7 +56,7 @@ from mapper.weights.built.checks import (
     words_of,
 )
 
-OPTIONS = ("cache", "hidden_states")
+OPTIONS = ("cache", "hidden_states", "train")
 _EXTENT = re.compile(r"[A-Za-z0-9_ .*+/()-]{1,200}")
 _FAMILY = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _DIGEST = re.compile(r"[0-9a-f]{0,64}")
@@ -88,6 +91,7 @@ def read_data(data: Any) -> tuple[Architecture, dict[str, bool]]:
         inputs={name: _input(value) for name, value in words_of(data, "inputs").items()},
         rulebook=Resolved(flows, _activations(data)),
         origin=_origin(data),
+        dropout=_dropout(data.get("dropout")),
     )
     chosen = texts(data, "options")
     return architecture, {name: name in chosen for name in OPTIONS}
@@ -169,6 +173,18 @@ def _origin(data: Mapping[str, Any]) -> Origin:
     return Origin(config, table(hints or {}, "hints"), origin.get("families") is not False)
 
 
+def _dropout(data: Any) -> Dropout | None:
+    said = None if data is None else table(data, "dropout")
+    return None if said is None else Dropout(texts(said, "written"), texts(said, "left"))
+
+
+def _drop(data: Any) -> Drop:
+    if not isinstance(data, list) or len(data) != 3:
+        fail(f"a site of dropout is {shown(data)}")
+    way, role, rate = data
+    return Drop(one_of({"way": way}, "way", DROPS), word(role) if role != "" else "", word(rate))
+
+
 def _tensor(data: Any) -> TensorInfo:
     if not isinstance(data, list) or not 1 <= len(data) <= limits.DIMENSIONS + 1:
         fail(f"a tensor is {shown(data)}")
@@ -232,6 +248,7 @@ class _Reader:
             {role: self.role(value, depth) for role, value in words_of(data, "roles").items()},
             flow,
             self.table(data),
+            [_drop(item) for item in items(data, "drops")],
         )
 
     def role(self, value: Any, depth: int) -> Any:
