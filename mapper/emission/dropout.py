@@ -162,9 +162,12 @@ class _Planner:
                 self.made.left.append(f"{name} = {value}: no rule says where")
 
     def _is_stale(self, name: str) -> bool:
-        """Whether a field of the whole config only repeats what a part says, or a part is not in this checkpoint."""
-        folder, _, _ = name.rpartition(".")
-        return bool(folder) and folder in self.config.folders and folder not in self.described
+        """Whether it is said of a part that is not in this checkpoint, and of which no rule speaks here."""
+        folder = name.rpartition(".")[0]
+        known = folder in self.config.folders and folder not in self.described
+        rule = self.rules.get(self.config.type_of("") or "")
+        named = {field.partition(".")[0] for place in (rule.places if rule else ()) for field in place.fields}
+        return known and folder not in named
 
     @property
     def described(self) -> set[str]:

@@ -129,6 +129,8 @@ class _Weights(_Changes):
         name = dotted(node.func)
         if name == _FUSED or name in self.weighed:
             self.done = True
+            if any(keyword.arg == RATE for keyword in node.keywords):
+                raise FlowError("two rates for the probabilities of one attention")
             part = ast.BinOp(self.rate, ast.Mult(), ast.Name(TRAINING, ast.Load()))
             node.keywords.append(ast.keyword(RATE, part))
         elif name == "F.softmax" or (isinstance(node.func, ast.Attribute) and node.func.attr == "softmax"):

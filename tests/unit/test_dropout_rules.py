@@ -83,7 +83,7 @@ def test_a_rate_whose_place_is_unknown_is_named(tmp_path):
 
 def test_where_no_place_is_known_it_is_refused(tmp_path):
     file = manifest(tmp_path, odd_dropout=0.2)
-    with pytest.raises(ArchitectureError, match="odd_dropout = 0.2: no rule says where"):
+    with pytest.raises(ArchitectureError, match=r"odd_dropout = 0\.2: no rule says where"):
         mapper.generate(file, train=True)
     assert main(["generate", str(file), "--train"]) == 2
 
