@@ -87,13 +87,15 @@ def read_parts(
     checkpoint: Checkpoint, parts: Mapping[str, Checkpoint], rulebook: Rulebook, families: bool = True
 ) -> Architecture:
     """Several models, each with its own reading; one that contradicts itself is there too, and says how."""
-    from mapper.architecture import Architecture, Block, Place
+    from mapper.architecture import Architecture, Block, Origin, Place
     from mapper.sources.parts import count, outside
 
     root = Block("other", "root", Place(()))
     whole = Architecture(checkpoint, [], root, reading="", rules=rulebook.digest, rulebook=rulebook)
     whole.what = count(parts)
     whole.parts = {name: _part(part, rulebook, families) for name, part in parts.items()}
+    configs = {name: part.origin.config for name, part in whole.parts.items()}
+    whole.origin = Origin({name: config for name, config in configs.items() if config is not None} or None)
     whole.notes = [note] if (note := outside(checkpoint, parts)) else []
     return whole
 

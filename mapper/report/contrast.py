@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
@@ -70,6 +70,8 @@ class _Part:
 
 def contrasts(a: Architecture, b: Architecture) -> list[Contrast]:
     """The differences, those of what there is before those of how it computes; exchanging the sides exchanges nothing else."""
+    if a.parts or b.parts:
+        return list(_of_models(a.parts, b.parts))
     parts = _parts(a.root), _parts(b.root)
     facts = _facts(a), _facts(b)
     alone = _alone(facts, (a.checkpoint.config is None, b.checkpoint.config is None))
@@ -79,6 +81,16 @@ def contrasts(a: Architecture, b: Architecture) -> list[Contrast]:
         item for item in _counts(*parts) if (item.a, item.b) not in {(same.a, same.b) for same in values}
     ]
     return [*told, *counts, *values, *_kinds(*parts), *_flows(*parts), *_remaining(alone, parts)]
+
+
+def _of_models(a: Mapping[str, Architecture], b: Mapping[str, Architecture]) -> Iterator[Contrast]:
+    """Of several models those that one side alone has, then the differences of each."""
+    for only, mine, theirs in (("a", a, b), ("b", b, a)):
+        yield from (Contrast(f"the part {name}", only=only) for name in mine if name not in theirs)
+    for name in a:
+        for contrast in contrasts(a[name], b[name]) if name in b else ():
+            where = f"{name}: {contrast.where}" if contrast.where else name
+            yield replace(contrast, where=where)
 
 
 def words(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,24 @@ def test_every_function_takes_a_part(folder: Path, single: Path, tmp_path: Path)
     assert mapper.load_weights(model, source).loaded
     assert mapper.verify(f"{folder}#text_encoder", "transformers").equal
     assert "class Model" in mapper.generate(f"{folder}#unet")
+
+
+def test_pipelines_are_compared_part_by_part(folder: Path, single: Path, tmp_path: Path) -> None:
+    assert mapper.diff(folder, folder).equal is None  # values are not read
+    other = pipelines.folder(tmp_path / "sd")
+    config = {**pipelines.TEXT_CONFIG, "num_attention_heads": 4}
+    (other / "text_encoder/config.json").write_text(json.dumps(config))
+    found = mapper.diff(folder, other)
+    assert found.equal is False and not found.changed
+    assert "attention heads (text_encoder): 2 in A, 4 in B" in str(found)
+    assert f"B {other}: 3 models, text_encoder, unet, vae; 72 tensors" in str(found)
+    mixed = str(mapper.diff(folder, single))
+    assert (
+        "B has the prefix cond_stage_model.transformer." in mixed
+        and "the two readings say the same" not in mixed
+    )
+    shutil.rmtree(other / "vae")
+    assert "A has the part vae" in str(mapper.diff(folder, other))
 
 
 def test_variants_shards_and_torch_files_of_members_are_chosen_as_those_of_models(tmp_path: Path) -> None:

@@ -98,11 +98,23 @@ class Side:
 
     @cached_property
     def _reading(self) -> Architecture | None:
-        return self._read(self.origin)
+        from mapper._api import read_parts
+        from mapper.rulebook.rulebook import rulebook_of
+        from mapper.sources.parts import parts_of
+
+        rulebook = rulebook_of(())
+        parts = parts_of(self.checkpoint, rulebook)
+        return read_parts(self.checkpoint, parts, rulebook) if parts else self._read(self.origin)
 
     def placed(self) -> Architecture | None:
-        """What says which role each tensor has: its reading, else one by its names alone, whatever its config says."""
-        return self.reading() or self._read(Origin(families=False))
+        """What says which role each tensor has: its reading, else one by its names alone, whatever its config says.
+
+        Several models are placed as if they were one: their names tell them apart.
+        """
+        reading = self.reading()
+        if reading is not None and not reading.parts:
+            return reading
+        return self._read(Origin(families=reading is not None))
 
     def _read(self, origin: Origin) -> Architecture | None:
         from mapper.inference import infer
