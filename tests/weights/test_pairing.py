@@ -120,10 +120,16 @@ def test_tables_that_share_endings_alone_have_no_prefix() -> None:
         (["m.w", "m.v.u"], ["w", "v.u"], ("m.", "")),
         (["m.w", "m.v.u"], ["n.o.w", "n.o.v.u"], ("m.", "n.o.")),
         (["w"], ["v"], ("", "")),
+        (["0.m.w", "0.m.v"], ["w", "v"], ("0.m.", "")),
     ],
 )
 def test_prefixes_between_names(a: list[str], b: list[str], expected: tuple[str, str]) -> None:
     assert prefixes_between(a, b) == expected
+
+
+def test_one_element_of_a_list_is_not_another() -> None:
+    found = mapper.diff({"a": [1], "l.0.w": [3]}, {"l.1.w": [3]})
+    assert paths(found.only_a) == ["a", "l.0.w"] and paths(found.only_b) == ["l.1.w"]
 
 
 def test_a_wrapper_inside_of_names_is_no_other_name(tmp_path: Path) -> None:

@@ -172,11 +172,11 @@ def _starts(name: str) -> Iterator[str]:
 
 
 def _top(names: Collection[str]) -> str:
-    """The folder that all names stand in, with its dot; "" where they stand in several."""
+    """The folder that all names stand in, with its dot, but none of a list; "" where they stand in several."""
     first = min(names), max(names)
     same = 0
     for one, other in zip(*(name.split(".")[:-1] for name in first), strict=False):
-        if one != other:
+        if one != other or one.isdecimal():  # layer 0 of one side is not layer 1 of the other
             break
         same += len(one) + 1
     return first[0][:same]
