@@ -156,6 +156,11 @@ class Config:
         """Those of them that are harmless with some values, and have another: what they ask for is not done."""
         return [f"{found.name} = {shown(found.value)}" for found, known in self._left(spared) if known]
 
+    def mentions(self, field: str) -> bool:
+        """Whether a field is there, at the top or in a tower's part."""
+        places = ["", *(name for name, value in self.data.items() if isinstance(value, Mapping))]
+        return any(self._get(part, field.removeprefix("/")) is not None for part in places)
+
     def consult(self, fields: Iterable[str], folder: str = "") -> None:
         """Note that these fields of a part decide on something, there or in a part inside of it."""
         start = f"{folder}." if folder else ""

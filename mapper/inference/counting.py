@@ -10,9 +10,12 @@ from mapper.inference.known import Known
 from mapper.inference.scopes import TOWER_LISTS, Scope, is_tower
 
 
-def count_layers(root: Scope) -> list[str]:
-    """Settle the length of each tower's list, as a fact that a config can contradict; a line for numbers left out."""
-    lines: list[str] = []
+def count_layers(root: Scope) -> list[tuple[Place, str]]:
+    """Settle the length of each tower's list, as a fact that a config can contradict.
+
+    Returns a line for the numbers that a list leaves out, with the place of its first element.
+    """
+    lines: list[tuple[Place, str]] = []
     towers = [scope for scope in (root, *root.below()) if is_tower(scope.block) or scope.topic == "stage"]
     for scope, role in product(towers, TOWER_LISTS):
         elements = scope.block.roles.get(role)
@@ -20,6 +23,6 @@ def count_layers(root: Scope) -> list[str]:
         if blocks:
             indices = [at for item in blocks for at in item.indices or ()]
             folder = str(Place(blocks[0].home[:-1])) or "*"
-            lines += lacking_elements(folder, indices)
+            lines += [(blocks[0].home, line) for line in lacking_elements(folder, indices)]
             scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,23 @@ class Facts:
         self.denied: set[tuple[int, str]] = (
             set()
         )  # facts of scopes whose type's default the shapes contradict
+        self.defaults = True
         self._open: set[tuple[int, str]] = set()
+
+    def as_of(self, families: Families, defaults: bool = True) -> Facts:
+        """The same facts as if other families read the checkpoint; sizes and what the user said stay.
+
+        Without `defaults`, a config that is silent about what could be switched on has not switched it on.
+        """
+        other = copy(self)
+        other.families, other.defaults = families, defaults
+        other.types = dict(self.types)
+        for family in families.everything:
+            for name in family.facts:
+                if name not in other.types:
+                    other.types[name] = fact_type(name, family.facts[name])
+        other.used, other._known, other._shared, other._open = {}, {}, {}, set()
+        return other
 
     def full_name(self, scope: Scope, name: str) -> str:
         """`heads` as an attention's flow writes it is the fact attention.heads, if that is declared."""
@@ -111,6 +128,10 @@ class Facts:
     def use(self, scope: Scope, name: str, known: Known) -> None:
         """Note that the model depends on a fact, and mark the fields of the config behind it as read."""
         self.used.setdefault((id(scope), name), (scope, name, known))
+        self.ask(scope, name)
+
+    def ask(self, scope: Scope, name: str) -> None:
+        """Note that the model depends on a fact, known or not: the fields of the config behind it are read."""
         self._mark(scope, name, set())
 
     def _mark(self, scope: Scope, name: str, seen: set[str]) -> None:
@@ -146,7 +167,15 @@ class Facts:
 
     def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
         """What holds for a type that no family lists, before what a family says whose names alone fit."""
-        return () if self.families.vouch(scope) else self.unlisted.get(name, ())
+        return () if self.families.speak_for(scope) else self.unlisted.get(name, ())
+
+    def is_convention(self, known: Known, name: str) -> bool:
+        """Whether the vocabulary says a value of all types that no family lists."""
+        return known.by in self.unlisted.get(name, ())
+
+    def is_common(self, known: Known, name: str) -> bool:
+        """Whether no family gave a value."""
+        return known.by in self.common.get(name, ())
 
     def every_rule(self, scope: Scope, name: str) -> Iterator[FactRule]:
         """The same with those that do not hold here."""
@@ -212,7 +241,7 @@ class Facts:
         if stated:
             yield stated
         part = self.families.part(scope) if name == TYPE and scope.tower else None
-        if part:
+        if part and part.is_listed:
             yield Known(part.model_type, "name", f"names of family {part.family.name}")
         yield from self._from_shapes(scope, name)
         rules = self.rules(scope, name)
@@ -232,15 +261,16 @@ class Facts:
         )  # what a tower holds says nothing about another
         for rule in rules:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
-                yield Known(rule.value, "name", _named(rule), rule=rule.place)
+                yield Known(rule.value, "name", _named(rule), rule=rule.place, by=rule)
         for rule in rules:
             if rule.value is not UNSET and not rule.by_names:
-                yield Known(rule.value, "rule", _origin(rule), rule=rule.place)
+                yield Known(rule.value, "rule", _origin(rule), rule=rule.place, by=rule)
             elif sources(rule) and (known := self._calculated(rule, scope)):
                 yield known
+        silent = not self.defaults and any(rule.config or rule.towers for rule in rules)
         for rule in rules:
-            if rule.default is not UNSET:
-                yield Known(rule.default, "default", _origin(rule), rule=rule.place)
+            if rule.default is not UNSET and not (silent and rule.default not in (None, False)):
+                yield Known(rule.default, "default", _origin(rule), rule=rule.place, by=rule)
 
     def _from_shapes(self, scope: Scope, name: str) -> Iterator[Known]:
         """What was settled for the block, for one around it, or alike for all blocks below one of these."""
@@ -311,7 +341,7 @@ class Facts:
             )
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
-        return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}", rule=rule.place)
+        return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}", rule=rule.place, by=rule)
 
 
 def _left_out(found: Found) -> str:

@@ -7,14 +7,16 @@ names (`text_config.model_type`), where that names none by the one that `towers:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from mapper.errors import shorten
+from mapper.errors import listed, shorten
 from mapper.inference.config import Config, Spared
 from mapper.inference.matching import FamilyMatch, is_recognised
+from mapper.inference.names import IN_OUT, OUT_IN
+from mapper.inference.part import Home
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
 from mapper.naming.words import normal
 from mapper.rulebook.vocabulary import Region
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from mapper.architecture import Leaf
     from mapper.inference.names import Names
     from mapper.inference.scopes import Scope
-    from mapper.rulebook.facts import FactRule
+    from mapper.rulebook.facts import ConfigVocabulary, FactRule
     from mapper.rulebook.families import Family
     from mapper.rulebook.rulebook import Rulebook
 
@@ -40,6 +42,16 @@ class Part:
     model_type: str  # as its config calls it, or, where that is silent, the family of the whole
     family: Family
     region: Region  # the paths that the family's words are meant for
+    is_listed: bool = True  # False: its own part of the config names a type that no family lists
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A tower of a type that no family lists."""
+
+    tower: str
+    folder: str
+    region: Region
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,7 @@ class Families:
     match: FamilyMatch | None = None
     parts: tuple[Part, ...] = ()
     findings: tuple[str, ...] = ()  # towers that no family lists
+    strangers: Mapping[str, Stranger] = field(default_factory=dict)  # the same by tower
     everything: tuple[Family, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,13 +84,27 @@ class Families:
         return self.match.family if self.match else None
 
     @property
+    def home(self) -> Home:
+        """Where what the family of the whole judges stands."""
+        return self.match.home if self.match else Home()
+
+    @property
     def are_vouched_for(self) -> bool:
         """Whether the whole is listed by its model_type; a tower that is not has a finding."""
         return bool(self.match and self.match.by_type)
 
     def vouch(self, scope: Scope) -> bool:
         """Whether a family lists the model_type of the whole, or of the tower that a block is in."""
+        return self.stranger(scope) is None and self.speak_for(scope)
+
+    def speak_for(self, scope: Scope) -> bool:
+        """The same, or a family of the whole has one for the tower."""
         return self.are_vouched_for or self.part(scope) is not None
+
+    def stranger(self, scope: Scope) -> str | None:
+        """The tower that a block is in, if that is of a type of its own that no family lists."""
+        tower = _tower(scope)
+        return tower if tower in self.strangers else None
 
     def towers(self) -> dict[str, str]:
         """Tower -> name of its family, for reports."""
@@ -87,12 +114,12 @@ class Families:
         """What each family says about a fact of a block, that of the whole first, with the type that it speaks of."""
         part = self.part(scope)
         found = [(self.match.model_type, self.match.family.facts.get(name, ()))] if self.match else []
-        return [*found, *([(part.model_type, part.family.facts.get(name, ()))] if part else [])]
+        own = part.model_type if part and part.is_listed else None
+        return [*found, *([(own, part.family.facts.get(name, ()))] if part else [])]
 
     def part(self, scope: Scope) -> Part | None:
         """The tower's family; outside of all towers, and in the only one, that of the text."""
-        tower = TEXT if scope.tower_name in (None, "tower") else scope.tower_name
-        return next((part for part in self.parts if part.tower == tower), None)
+        return next((part for part in self.parts if part.tower == _tower(scope)), None)
 
     def flows(self, scope: Scope) -> Sequence[str]:
         """What the families say for a block: by its role path, longest first, its topic, its kind."""
@@ -134,33 +161,61 @@ class Families:
 
     def checked(self, names: Names, leaves: Sequence[Leaf]) -> Iterator[Checked]:
         """Each family with what it speaks about."""
-        if self.whole:
-            yield Checked(self.whole, "", None, names, list(leaves))
+        if self.match:
+            home = self.home
+            own = [leaf for leaf in leaves if home.holds(leaf.place)]
+            yield Checked(
+                self.match.family, "", None, names.of(home.holds_words) if home.foreign else names, own
+            )
         for part in self.parts:
             inside = [leaf for leaf in leaves if in_region(part.region, leaf.place)]
             yield Checked(part.family, part.folder, part.model_type, names.within(part.region), inside)
+
+
+def _tower(scope: Scope) -> str:
+    return TEXT if scope.tower_name in (None, "tower") else scope.tower_name
 
 
 def words_of(rulebook: Rulebook, families: Families, names: Names | None = None) -> Vocabulary:
     """The vocabulary, with the words of the families on top; those of the whole win."""
     common = rulebook.config_vocabulary
     alike = [
-        patterns for shown, patterns in common.transposed.items() if names and names.is_transposed(shown)
+        patterns
+        for shown, patterns in common.transposed.items()
+        if names and names.stored([shown], [shown]) == IN_OUT
     ]
     overrides = [Overrides(unused=common.unused, transposed=[name for group in alike for name in group])]
-    overrides += [_overrides(part.family, names, part.region) for part in families.parts]
-    overrides += [_overrides(families.whole, names)] if families.whole else []
+    overrides += [_overrides(part.family, names, common, part.region) for part in families.parts]
+    overrides += [_overrides(families.whole, names, common)] if families.whole else []
     return Vocabulary(rulebook.vocabulary, overrides)
 
 
-def _overrides(family: Family, names: Names | None, region: Region | None = None) -> Overrides:
+def _overrides(
+    family: Family, names: Names | None, common: ConfigVocabulary, region: Region | None = None
+) -> Overrides:
     read = [
         pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())
     ]
     unused = {pattern: why for pattern, why in family.unused.items() if pattern not in read}
-    return Overrides(
-        family.names, family.kinds, family.transposed, family.forms, unused, family.folders, region
-    )
+    transposed = () if names and _is_turned(family, names, common) else family.transposed
+    return Overrides(family.names, family.kinds, transposed, family.forms, unused, family.folders, region)
+
+
+def _is_turned(family: Family, names: Names, common: ConfigVocabulary) -> bool:
+    """Whether the weights that a family has stored [in, out] are stored the other way here."""
+    telling = [
+        shown for shown, patterns in common.transposed.items() if set(patterns) & set(family.transposed)
+    ]
+    return bool(family.transposed) and names.stored(family.transposed, telling) == OUT_IN
+
+
+def turned_round(rulebook: Rulebook, families: Families, names: Names) -> list[str]:
+    """A finding for each family whose maps are stored the other way here: the shapes win."""
+    return [
+        f"{listed(list(family.transposed), 2)} are stored {OUT_IN} here, and {IN_OUT} in every {family.name}: the shapes win"
+        for family in families.everything
+        if _is_turned(family, names, rulebook.config_vocabulary)
+    ]
 
 
 def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names: Names) -> Families:
@@ -173,19 +228,28 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
         words[tower] = words.get(tower, frozenset()) | frozenset(map(normal, folders))
     parts: list[Part] = []
     findings: list[str] = []
+    strangers: dict[str, Stranger] = {}
     for tower, (folder, model_types) in wanted.items():
         others = frozenset().union(*(words[other] for other in wanted if other != tower))
         region = Region(outside=others) if tower == TEXT else Region(inside=words[tower])
         inside = names.within(region)
-        listed = [(name, family) for name in model_types for family in _listers(rulebook, name)]
-        fitting = [(name, family) for name, family in listed if is_recognised(family, inside)]
+        known = [(name, family) for name in model_types for family in _listers(rulebook, name)]
+        fitting = [(name, family) for name, family in known if is_recognised(family, inside)]
+        named = config.type_of(folder) if folder else None
+        is_listed = any(_listers(rulebook, named)) if named else bool(match and match.by_type)
+        is_listed = is_listed or bool(
+            match and match.by_type and named in match.family.reads_as.get(tower, ())
+        )
         if fitting:
-            parts.append(Part(tower, folder, *fitting[0], region))
-        elif listed:
-            findings.append(f"config {folder}: the names lack those of family {listed[0][1].name!r}")
-        else:
-            findings.append(f"config {folder}.model_type {shorten(model_types[0])} is listed by no family")
-    return Families(match, tuple(parts), tuple(findings))
+            parts.append(Part(tower, folder, *fitting[0], region, is_listed))
+        if not is_listed:
+            strangers[tower] = Stranger(tower, folder, region)
+        if named and not is_listed:
+            as_what = f"; its names are those of {fitting[0][1].name!r}" if fitting else ""
+            findings.append(f"config {folder}.model_type {shorten(named)} is listed by no family{as_what}")
+        elif known and not fitting:
+            findings.append(f"config {folder}: the names lack those of family {known[0][1].name!r}")
+    return Families(match, tuple(parts), tuple(findings), strangers)
 
 
 def _defaults(match: FamilyMatch | None) -> dict[str, list[str]]:
@@ -208,6 +272,13 @@ def _named_parts(
         model_types = [*([named] if named else []), *defaults.get(tower, [])]
         if model_types:
             yield tower, (folder or "", model_types)
+
+
+def has_strangers(config: Config, rulebook: Rulebook) -> bool:
+    """Whether the config names a type for a tower that no family lists: its names are its own."""
+    folders = (next(config.parts(tower), None) for tower in config.vocabulary.towers)
+    named = (config.type_of(folder) for folder in folders if folder)
+    return any(name is not None and not _listers(rulebook, name) for name in named)
 
 
 def _listers(rulebook: Rulebook, model_type: str) -> list[Family]:

@@ -15,6 +15,7 @@ from mapper.inference.nearest import part_of
 from mapper.inference.needs import Needs
 from mapper.inference.scopes import TOWER_LISTS, Scope, list_totals, starred
 from mapper.inference.sizes import Sizes
+from mapper.inference.twins import OFFSET, Twins
 from mapper.rulebook.declared import declared
 
 if TYPE_CHECKING:
@@ -27,15 +28,14 @@ _LEAF_FACTS = {
 }
 _REQUIRED = ("norm.eps",)
 _SCALED = ("RMSNorm", "LayerNorm")
-_OFFSET = "norm.offset"
 _PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
 
 
 class Filler:
     """Puts facts where flows read them; gathers what is unknown."""
 
-    def __init__(self, root: Scope, facts: Facts, rulebook: Rulebook):
-        self.facts, self.rulebook = facts, rulebook
+    def __init__(self, root: Scope, facts: Facts, rulebook: Rulebook, twins: Twins | None = None):
+        self.facts, self.rulebook, self.twins = facts, rulebook, twins
         self.totals = list_totals(root)
         self.unknown: dict[tuple[str, str], str | Question] = {}  # by fact and part
         self.lost: list[Fact] = []
@@ -60,14 +60,14 @@ class Filler:
                 continue  # follows from what is asked for
             if known is None:
                 doubt = self.facts.doubt(scope, full)
-                among = doubt.among if doubt else ()
-                self.ask(scope, full, candidates.get(full) or among or flow.rule.values.get(name) or ())
-            else:
+                among = candidates.get(full) or (doubt.among if doubt else ()) or flow.rule.values.get(name)
+                self.ask(scope, full, among or self.candidates(scope, full))
+            elif not self.is_open(scope, full, known):
                 scope.block.facts[name] = self.settle(scope, full, known)
         for name in flow.rule.when:  # what chose the flow is part of the reading
             full = self.facts.full_name(scope, name)
             known = self.facts.get(scope, full)
-            if known is not None:
+            if known is not None and not self.is_open(scope, full, known):
                 self.settle(scope, full, known)
         self.leaves(scope)
         for inner in scope.children:
@@ -90,6 +90,18 @@ class Filler:
         self.facts.use(scope, name, known)
         return known.fact(name, starred(scope.block.home, self.totals))
 
+    def candidates(self, scope: Scope, name: str) -> list[Any]:
+        """What listed types of the same names say of a fact that nothing here says."""
+        return self.twins.differ(scope, name, None) if self.twins else []
+
+    def is_open(self, scope: Scope, name: str, known: Known, leaf: Leaf | None = None) -> bool:
+        """Whether listed types of the same names differ in a fact that nothing here shows; then it is asked for."""
+        values = self.twins.differ(scope, name, known, leaf) if self.twins else []
+        if values:
+            self.facts.ask(scope, name)
+            self.ask(scope, name, values)
+        return bool(values)
+
     def ask(self, scope: Scope, name: str, candidates: Iterable[Any]) -> None:
         """Note an unknown fact, once for each tower, with what it could be."""
         part, among = part_of(scope), tuple(candidates)
@@ -107,20 +119,23 @@ class Filler:
             for argument in arguments:
                 name = f"{_PREFIXES[part]}.{argument}"
                 known = self.facts.get(inner, name) if name in self.facts.types else None
-                if known is not None:
+                if known is not None and not self.is_open(inner, name, known):
                     leaf.facts[argument] = self.settle(inner, name, known)
-                elif name in _REQUIRED:
-                    self.ask(inner, name, ())
+                elif known is None and name in _REQUIRED:
+                    self.ask(inner, name, self.candidates(inner, name))
         if leaf.kind in _SCALED and leaf.form == "plain":
             self.form(inner, leaf)
 
     def form(self, scope: Scope, leaf: Leaf) -> None:
         """Whether a norm scales by 1 + weight, where no family says what its names mean."""
-        known, doubt = self.facts.get(scope, _OFFSET), self.facts.doubt(scope, _OFFSET)
-        if known is not None and self.settle(scope, _OFFSET, known).value:
-            leaf.form = "offset"
+        known, doubt = self.facts.get(scope, OFFSET), self.facts.doubt(scope, OFFSET)
+        plain = known or Known(False, "default", "as stored")
         if known is None and doubt is not None:
-            self.ask(scope, _OFFSET, doubt.among)
+            self.ask(scope, OFFSET, doubt.among)
+        elif (
+            not self.is_open(scope, OFFSET, plain, leaf) and known and self.settle(scope, OFFSET, known).value
+        ):
+            leaf.form = "offset"
 
     def findings(self) -> list[str]:
         """Fields of the config that speak of the same fact and disagree."""

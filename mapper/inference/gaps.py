@@ -132,6 +132,11 @@ def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str
     ]
 
 
+def has_no_biases(leaves: Iterable[Leaf]) -> bool:
+    """Whether no map and no norm has a bias: another architecture than one whose all have, and no incomplete file."""
+    return all({"bias", "beta"}.isdisjoint(leaf.tensors) for leaf in leaves if leaf.kind in _BIASED)
+
+
 def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
     """A line for each module that lacks a tensor which the same module of another layer has."""
     alike: dict[tuple[str, ...], list[Leaf]] = {}

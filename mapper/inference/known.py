@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import EVIDENCE, Fact
+
+if TYPE_CHECKING:
+    from mapper.rulebook.facts import FactRule
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Known:
     problem: str = ""  # why the value cannot be used: then it is None
     shown: bool = False  # a shape shows it, given what else is known
     rule: str = field(default="", compare=False)  # FILE:LINE of what says so, or where a config has it
+    by: FactRule | None = field(default=None, compare=False, repr=False)  # the rule itself
 
     def fact(self, name: str, at: str) -> Fact:
         return Fact(name, self.value, at, self.evidence, self.source, self.rule)

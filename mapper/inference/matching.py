@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from mapper.errors import ArchitectureError, listed, shorten
 from mapper.inference.names import Names
+from mapper.inference.part import Home, home_of
 from mapper.naming.vocabulary import pattern_words
 from mapper.rulebook.families import Family
 
@@ -18,6 +19,7 @@ class FamilyMatch:
     family: Family
     by_type: bool  # the config's model_type is one that the family lists
     model_type: str | None = None  # of the config
+    home: Home = field(default_factory=Home)  # where its names stand
 
 
 def match_family(families: Sequence[Family], names: Names, model_type: str | None) -> FamilyMatch | None:
@@ -42,7 +44,23 @@ def match_family(families: Sequence[Family], names: Names, model_type: str | Non
             f"the families {who} match equally; say which in the config (model_type), by --set model_type=NAME, or leave "
             "families out"
         )
-    return equal[0]
+    return replace(equal[0], home=_home(families, equal[0], names))
+
+
+def _home(families: Sequence[Family], match: FamilyMatch, names: Names) -> Home:
+    """Where the names of a family stand, without the folders that are something else's.
+
+    Inside of its own folders, and in all of a checkpoint whose type it lists, these have the names of another family.
+    """
+    home = home_of(match.family, names)
+    others = [family for family in families if not (family.by_type_only or family is match.family)]
+    foreign = []
+    for folder in home.foreign:
+        is_outside = not any(folder[: len(own)] == own for own in home.folders)
+        inside = names.of(lambda words, folder=folder: tuple(words[: len(folder)]) == folder)  # type: ignore[misc]
+        if (is_outside and not match.by_type) or any(is_recognised(family, inside) for family in others):
+            foreign.append(folder)
+    return Home(home.folders, frozenset(foreign))
 
 
 def is_recognised(family: Family, names: Names) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,8 @@ from mapper.naming.words import normal
 from mapper.rulebook.vocabulary import Region
 
 EVERYWHERE = Place()
+Folder = tuple["str | tuple[int, ...]", ...]
+IN_OUT, OUT_IN = "[in, out]", "[out, in]"  # how the weight of a map is stored
 EITHER = " | "  # between patterns of which one is enough
 
 
@@ -34,12 +36,7 @@ class Names:
 
     def within(self, region: Region) -> Names:
         """The names of one region alone."""
-        part = Names(self.tree)
-        part._by_last = {
-            last: [item for item in items if in_region(region, item[0])]
-            for last, items in self._by_last.items()
-        }
-        return part
+        return self.of(lambda words: in_region(region, words))
 
     def has(self, pattern: str, shape: Sequence[Any] | None = None, within: Place = EVERYWHERE) -> bool:
         """Whether a name ends in the pattern (and, where a shape is given, a tensor there has it; null is any extent).
@@ -49,22 +46,70 @@ class Names:
         return any(self._has(either, shape, within) for either in pattern.split(EITHER))
 
     def _has(self, pattern: str, shape: Sequence[Any] | None, within: Place) -> bool:
-        wanted, folder = pattern_words(pattern), words_of(within)
+        folder = words_of(within)
+        return any(words[: len(folder)] == folder for words, _ in self._found(pattern, shape))
+
+    def _found(self, pattern: str, shape: Sequence[Any] | None = None) -> Iterator[tuple[list[Any], int]]:
+        """The paths that end in a pattern, each with the number of words before it."""
+        wanted = pattern_words(pattern)
         last = NUMBER if wanted[-1].isdigit() else wanted[-1]
         outside = pattern.startswith(TOWER)
-        return any(
-            ends(words, wanted)
-            and words[: len(folder)] == folder
-            and (shape is None or _shaped(node, shape))
-            and not (outside and any(isinstance(word, tuple) for word in words))
-            for words, node in self._by_last.get(last, ())
+        for words, node in self._by_last.get(last, ()):
+            if (
+                ends(words, wanted)
+                and (shape is None or _shaped(node, shape))
+                and not (outside and any(isinstance(word, tuple) for word in words))
+            ):
+                yield words, len(words) - len(wanted)
+
+    def found(self, pattern: str) -> list[Folder]:
+        """The paths that end in a pattern."""
+        return [tuple(words) for either in pattern.split(EITHER) for words, _ in self._found(either)]
+
+    def homes(self, patterns: Iterable[str]) -> list[Folder]:
+        """The innermost folders below which every pattern occurs."""
+        shared: set[Folder] | None = None
+        for pattern in patterns:
+            hits = (item for either in pattern.split(EITHER) for item in self._found(either))
+            around = {tuple(words[:at]) for words, count in hits for at in range(count + 1)}
+            shared = around if shared is None else shared & around
+        every = shared or {()}
+        return sorted(
+            (one for one in every if not any(other[: len(one)] == one for other in every - {one})), key=str
         )
 
-    def is_transposed(self, pattern: str) -> bool:
-        """Whether the bias of a map with this name is as long as the second extent of its weight, and not as the first."""
+    @cached_property
+    def lists(self) -> list[Folder]:
+        """The folders whose numbered elements hold modules: layers, not the steps of a head."""
+        found = set()
+        for items in self._by_last.values():
+            for words, _ in items:
+                at = next((at for at, word in enumerate(words) if isinstance(word, tuple)), None)
+                if at is not None and len(words) > at + 2:  # an element's module, and its tensor
+                    found.add(tuple(words[:at]))
+        return sorted(found)
+
+    def of(self, holds: Callable[[Sequence[Any]], bool]) -> Names:
+        """The names of some paths alone."""
+        part = Names(self.tree)
+        part._by_last = {
+            last: [item for item in items if holds(item[0])] for last, items in self._by_last.items()
+        }
+        return part
+
+    def stored(self, patterns: Iterable[str], telling: Iterable[str]) -> str:
+        """How the weights of maps with these names are stored, "[in, out]" or "[out, in]"; "" where nothing shows it.
+
+        A bias is as long as what a map gives; of the maps that are `telling`, what they give is the longer extent.
+        """
+        shown = {_by_bias(node) for pattern in patterns for node in self._modules(pattern)} - {""}
+        if not shown:
+            shown = {_by_length(node) for pattern in telling for node in self._modules(pattern)} - {""}
+        return shown.pop() if len(shown) == 1 else ""
+
+    def _modules(self, pattern: str) -> Iterator[Node]:
         wanted = pattern_words(pattern)
-        found = (node for words, node in self._by_last.get(wanted[-1], ()) if ends(words, wanted))
-        return any(map(_is_transposed, found))
+        return (node for words, node in self._by_last.get(wanted[-1], ()) if ends(words, wanted))
 
     def fit(self, has: Iterable[str], lacks: Iterable[str], within: Place = EVERYWHERE) -> bool:
         """Whether all of the first and none of the second occur, below a folder."""
@@ -89,11 +134,22 @@ def _same(word: str | tuple[int, ...], wanted: str) -> bool:
     return wanted == NUMBER or (wanted.isdigit() and int(wanted) in word)
 
 
-def _is_transposed(node: Node) -> bool:
+def _by_bias(node: Node) -> str:
     weight, bias = (node.children.get(name) for name in ("weight", "bias"))
     if weight is None or bias is None or weight.info is None or bias.info is None:
-        return False
-    return bias.info.shape == weight.info.shape[1:] != weight.info.shape[:1]
+        return ""
+    rows, columns = weight.info.shape[:1], weight.info.shape[1:]
+    if len(columns) != 1 or rows == columns or bias.info.shape not in (rows, columns):
+        return ""
+    return IN_OUT if bias.info.shape == columns else OUT_IN
+
+
+def _by_length(node: Node) -> str:
+    weight = node.children.get("weight")
+    shape = weight.info.shape if weight and weight.info else ()
+    if len(shape) != 2 or shape[0] == shape[1]:
+        return ""
+    return IN_OUT if shape[1] > shape[0] else OUT_IN
 
 
 def _shaped(node: Node, shape: Sequence[Any]) -> bool:

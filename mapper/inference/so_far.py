@@ -10,7 +10,7 @@ from mapper.errors import MapperError
 from mapper.inference.fill import Filler
 
 if TYPE_CHECKING:
-    from mapper.inference.infer import Reading
+    from mapper.inference.reading import Reading
 
 
 def so_far(reading: Reading, why: str) -> Architecture:

@@ -95,6 +95,9 @@ class ConfigVocabulary:
     unlisted: dict[str, tuple[FactRule, ...]] = field(
         default_factory=dict
     )  # what holds before all other rules where no family lists the model_type
+    unasked: frozenset[str] = (
+        frozenset()
+    )  # facts in which types may differ and no user is asked: no output shows it
     transposed: dict[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # a map whose bias may show that it is stored [in, out] -> patterns of all that are stored alike
@@ -205,6 +208,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     """The files named `vocabulary: config`; where two say the same, the first wins."""
     found = ConfigVocabulary({}, {}, {}, None, frozenset(), {}, {})
     irrelevant: set[str] = set()
+    unasked: set[str] = set()
     quantised_fields: dict[str, None] = {}
     unpacked: dict[str, None] = {}
     headless: str | None = None
@@ -218,6 +222,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         _merge(found.tasks, {suffix: str(task) for suffix, task in fields.mapping("tasks").items()})
         headless = headless or fields.any("headless")
         _merge(found.transposed, fields.choices("transposed"))
+        unasked.update(fields.words("unasked"))
         irrelevant.update(fields.words("irrelevant"))
         _merge(found.harmless, fields.choices("harmless"))
         _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
@@ -231,6 +236,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         found,
         headless=headless,
         irrelevant=frozenset(irrelevant),
+        unasked=frozenset(unasked),
         quantised_fields=tuple(quantised_fields),
         unpacked=tuple(unpacked),
     )

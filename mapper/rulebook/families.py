@@ -50,6 +50,9 @@ class Family:
     towers: dict[
         str, Any
     ]  # tower -> its model_type (or several, the first that fits) where its own config names none, or that by the type of the whole
+    reads_as: dict[
+        str, tuple[str, ...]
+    ]  # tower -> types that its configs give it and no family lists: `towers:` reads them
     folders: dict[str, tuple[str, ...]]  # tower -> names of folders that are its own here
     varies: tuple[str, ...]  # roles that some layers have and others, of the same flow, have not
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
@@ -133,6 +136,7 @@ def _family(fields: Fields, name: str, document: Document, line: int, extends: s
         promises=_lists(fields, "promises"),
         unbiased=fields.words("unbiased") if "unbiased" in fields.data else None,
         towers=_towers(fields),
+        reads_as=_lists(fields, "reads_as"),
         folders=_lists(fields, "folders"),
         varies=fields.words("varies"),
         by_type_only=fields.flag("by_type_only"),
@@ -257,6 +261,7 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
             "brings",
             "requires_of",
             "towers",
+            "reads_as",
             "folders",
             "promises",
             "names",

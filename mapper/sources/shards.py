@@ -44,6 +44,9 @@ class Shard:
     tables: tuple[str, ...] = ()  # as in a Checkpoint
     nameless: str = ""  # as in a Checkpoint
     model: str = ""  # what a training file calls the model that is read, where it holds several
+    settings: dict[str, Any] | None = (
+        None  # a training file's of its model: its config where there is no other
+    )
     others: dict[str, Shard] = field(default_factory=dict)  # and the others, by what it calls them
     packed: dict[str, tuple[str, int]] = field(default_factory=dict)  # as in a Checkpoint
 
@@ -133,6 +136,8 @@ def joined(
         from mapper.sources.gguf import complete
 
         config = complete(shards) or config
+    if config is None and len(shards) == 1:
+        config = shards[0].settings
     for shard in shards:
         if shard.path is None:  # a remote model's header names what lies beside it
             _enter_beside(shard)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 from mapper import limits
@@ -13,6 +14,8 @@ from mapper.sources.files import MARK, printable
 from mapper.sources.pickles import Opaque, StoredTensor
 from mapper.sources.shards import Shard, check_name, check_shape
 from mapper.sources.training import Model, find_models, is_tensor, items, without_state
+
+SETTINGS = "model_args"  # arguments of the model's class beside its state, as training scripts save them
 
 
 def take_tensors(
@@ -36,6 +39,7 @@ def take_tensors(
     for model in others:
         other = shard.others[model.name] = Shard(shard.name, shard.container, {}, size=shard.size)
         tables.append((other, _taken(without_state(model.table), other)))
+    shard.settings = _settings(value) if any(model.path for model in models) else None
     _tell(value, models, others, shard)
     shard.model = models[0].name if len(models) == 1 else ""
     shard.tables = tuple(model.name for model in models) if len(models) > 1 else ()
@@ -71,6 +75,7 @@ def _taken(table: Any, shard: Shard, start: tuple[str, ...] = ()) -> dict[str, S
 def _tell(value: Any, models: list[Model], others: list[Model], shard: Shard) -> None:
     """Note what of a file is read, what is not, and how to read another model in it."""
     tops = {model.path[0] for model in (*models, *others) if model.path}
+    tops |= {SETTINGS} if shard.settings is not None else set()
     left = [str(key) for key in value if str(key) not in tops] if isinstance(value, dict) and tops else []
     if not tops and models and isinstance(value, dict):
         left = [str(key) for key in value.keys() - without_state(value).keys()]
@@ -84,6 +89,21 @@ def _tell(value: Any, models: list[Model], others: list[Model], shard: Shard) ->
         names = listed([model.name for model in others])
         how = f"{printable(shard.name)}{MARK}{printable(others[0].name)}"
         shard.notes.append(f"{shard.name}: {what} under {names}; name it as in {how}")
+
+
+def _settings(value: Any) -> dict[str, Any] | None:
+    """What a training file says that its model was made from, as far as JSON has it; None where it says nothing."""
+    said = value.get(SETTINGS) if isinstance(value, dict) else None
+    if not isinstance(said, dict):
+        return None
+    plain = {key: item for key, item in said.items() if isinstance(key, str) and _is_plain(item)}
+    return plain or None
+
+
+def _is_plain(item: Any) -> bool:
+    if isinstance(item, float):
+        return isfinite(item)
+    return item is None or isinstance(item, (bool, int, str))
 
 
 def _walk(value: Any, file: str) -> Iterator[tuple[str, StoredTensor | Opaque]]:

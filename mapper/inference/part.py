@@ -1,0 +1,60 @@
+"""The part of a checkpoint that has the names of a family: what else stands in the file is not the family's to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mapper.inference.names import Folder, Names, words_of
+
+if TYPE_CHECKING:
+    from mapper.architecture import Place
+    from mapper.rulebook.families import Family
+
+
+@dataclass(frozen=True)
+class Home:
+    """Folders with the names of a family, and the folders beside them that hold layers of something else."""
+
+    folders: tuple[Folder, ...] = ((),)
+    foreign: frozenset[Folder] = frozenset()
+
+    def holds(self, place: Place) -> bool:
+        """Whether a path is the family's: inside of its folders, or beside them as heads are."""
+        return self.holds_words(words_of(place))
+
+    def holds_words(self, words: Sequence[str | tuple[int, ...]]) -> bool:
+        return not any(tuple(words[:length]) in self.foreign for length in range(1, len(words) + 1))
+
+    def surrounds(self, place: Place) -> bool:
+        """Whether a path lies inside of its folders, or the whole file is the family's."""
+        words = tuple(words_of(place))
+        return not self.foreign or any(words[: len(folder)] == folder for folder in self.folders)
+
+
+def home_of(family: Family, names: Names) -> Home:
+    """Where the names that a family is recognised by stand."""
+    folders = tuple(dict.fromkeys(map(_above_lists, names.homes(family.recognise))))
+    hits = [words for pattern in family.recognise for words in names.found(pattern)]
+    foreign = set()
+    for path in names.lists:
+        around = max(folders, key=lambda folder: _common(path, folder))
+        branch = path[: _common(path, around) + 1]
+        if len(branch) <= len(path) and not any(words[: len(branch)] == branch for words in hits):
+            foreign.add(branch)
+    return Home(folders, frozenset(foreign))
+
+
+def _above_lists(folder: Folder) -> Folder:
+    """The folder that holds the first list on the way to one."""
+    at = next((at for at, word in enumerate(folder) if isinstance(word, tuple)), None)
+    return folder if at is None else folder[: max(at - 1, 0)]
+
+
+def _common(one: Folder, other: Folder) -> int:
+    """How many words two paths begin with alike."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
