@@ -16,6 +16,7 @@ from mapper.errors import listed, shorten
 from mapper.inference.config import Config, Spared
 from mapper.inference.matching import FamilyMatch, is_recognised
 from mapper.inference.names import IN_OUT, OUT_IN
+from mapper.inference.names import words_of as words_of_place
 from mapper.inference.part import Home
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
 from mapper.naming.words import normal
@@ -87,6 +88,10 @@ class Families:
     def home(self) -> Home:
         """Where what the family of the whole judges stands."""
         return self.match.home if self.match else Home()
+
+    def are_of_whole(self, words: Sequence[str | tuple[int, ...]]) -> bool:
+        """Whether a path is of the whole, the towers that families read included."""
+        return self.home.holds_words(words) or any(in_region(part.region, words) for part in self.parts)
 
     @property
     def are_vouched_for(self) -> bool:
@@ -162,11 +167,9 @@ class Families:
     def checked(self, names: Names, leaves: Sequence[Leaf]) -> Iterator[Checked]:
         """Each family with what it speaks about."""
         if self.match:
-            home = self.home
-            own = [leaf for leaf in leaves if home.holds(leaf.place)]
-            yield Checked(
-                self.match.family, "", None, names.of(home.holds_words) if home.foreign else names, own
-            )
+            own = [leaf for leaf in leaves if self.are_of_whole(words_of_place(leaf.place))]
+            named = names.of(self.are_of_whole) if self.home.foreign else names
+            yield Checked(self.match.family, "", None, named, own)
         for part in self.parts:
             inside = [leaf for leaf in leaves if in_region(part.region, leaf.place)]
             yield Checked(part.family, part.folder, part.model_type, names.within(part.region), inside)

@@ -159,10 +159,10 @@ class Reading:
         settled = [name for names in whole.promises.values() for name in names] if whole else []
         for part in self.families.checked(self.names, read):
             model_type = part.model_type or self.facts.config.model_type
-            self.unlike(lacking_names(part.family, part.names, model_type))
+            self.other(lacking_names(part.family, part.names, model_type))
             every = () if part.folder else (self.root, *self.root.below())
             own = [scope for scope in every if self.families.home.holds(scope.block.home)]
-            self.unlike(lacking_kept_roles(part.family, own))
+            self.other(lacking_kept_roles(part.family, own))
             unbiased = lacking_biases(part.family, part.leaves, settled if part.folder else ())
             if unbiased and has_no_biases(part.leaves):
                 self.findings.append(
@@ -294,6 +294,12 @@ class Reading:
         if self.is_strict and not self.lenient:
             _refuse(lines)
         self.findings += lines
+
+    def other(self, lines: list[str]) -> None:
+        """The same of what makes a family: names alone that lack it are another's."""
+        if self.is_strict and self.families.match and not self.lenient:
+            _refuse(lines)
+        self.unlike(lines)
 
     def unlike(self, lines: list[str]) -> None:
         """What every checkpoint of a family has is missing: fatal where the config names it, else the names mislead."""
