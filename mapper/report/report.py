@@ -13,22 +13,26 @@ if TYPE_CHECKING:
 class Report:
     """What a checkpoint is and how that is known; `print` shows it as `mapper inspect` does.
 
-    `architecture` has the data behind it, `to_json()` the document of `mapper inspect --json`, and
+    `architecture` has the data behind it, `to_text(depth=9)` the whole of a long report, `to_json()` the document of `mapper inspect --json`, and
     `why("attention.heads")` the evidence for one fact.
     """
 
     architecture: Architecture
 
     def __str__(self) -> str:
-        from mapper.report.text import as_text
-
-        return as_text(self.architecture)
+        return self.to_text()
 
     def __repr__(self) -> str:
         known = self.architecture
         if known.parts:
             return f"Report({known.checkpoint.source!r}, parts={list(known.parts)})"
         return f"Report({known.checkpoint.source!r}, family={known.family!r}, reading={known.reading!r})"
+
+    def to_text(self, depth: int | None = None, width: int | None = None) -> str:
+        """What `print` shows, with so many levels of folders (when left out, as many as fit on a screen), no line wider."""
+        from mapper.report.text import as_text
+
+        return as_text(self.architecture, depth=depth, width=width)
 
     def to_json(self) -> str:
         """One JSON document, described by `mapper/report/schema.json`."""

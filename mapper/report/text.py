@@ -84,9 +84,8 @@ def _folded(architecture: Architecture, depth: int) -> list[str]:
     deepest, whole = levels(architecture), len(rows(architecture))
     if depth >= deepest or len(rows(architecture, depth)) == whole:
         return []
-    return [
-        f"folded, {depth} of {deepest} levels; --depth {depth + 1} shows more, --depth {deepest} all {whole:,} rows"
-    ]
+    more = f"--depth {depth + 1} shows more, " if depth + 1 < deepest else ""
+    return [f"folded, {depth} of {deepest} levels; {more}--depth {deepest} shows all {whole:,} rows"]
 
 
 def first_line(architecture: Architecture, paint: Paint = plain) -> str:

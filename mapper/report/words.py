@@ -24,11 +24,12 @@ def printable(text: str, limit: int = 160) -> str:
 def cut(text: str, limit: int) -> str:
     """`text` without its middle, cut between words or parts of a name where there are some near."""
     half = (limit - 5) // 2
+    near = min(_NEAR, half // 2)
     left, right = text[:half], text[-half:]
     before = max(left.rfind(mark) for mark in _BREAKS)
     after = min((at for at in map(right.find, _BREAKS) if at >= 0), default=half)
-    left = left[: before + 1].rstrip() if half - before <= _NEAR else left
-    right = right[after:].lstrip() if after <= _NEAR else right
+    left = left[: before + 1].rstrip() if half - before <= near else left
+    right = right[after:].lstrip() if after <= near else right
     return f"{left} ... {right}"
 
 

@@ -11,6 +11,7 @@ import mapper
 from mapper.architecture import Architecture, Question, Unfit
 from mapper.catalogue import find
 from mapper.inference import infer
+from mapper.report import Report
 from mapper.report.fitting import fitted
 from mapper.report.questions import asked
 from mapper.report.style import coloured
@@ -38,7 +39,7 @@ def test_a_large_report_fits_a_screen_and_says_how_to_see_more(large: Architectu
     text = as_text(large)
     assert len(text.splitlines()) <= SCREEN
     deepest = levels(large)
-    assert f"--depth {deepest} all {len(rows(large)):,} rows" in text
+    assert f"--depth {deepest} shows all {len(rows(large)):,} rows" in text
     assert len(as_text(large, depth=deepest).splitlines()) > SCREEN
     assert "folded, " not in as_text(large, depth=deepest)
 
@@ -116,6 +117,22 @@ def test_what_is_cut_is_cut_between_words() -> None:
     assert set(re.split(r"[._]| \.\.\. ", cut(name, 60))) <= {*re.split(r"[._]", name), ""}
 
 
+@pytest.mark.parametrize("limit", range(24, 70, 5))
+def test_of_what_is_cut_something_is_left_on_both_sides(limit: int) -> None:
+    for text in (
+        "config: architectures: SomeModelForConditionalGeneration and more of it",
+        "x" * 90,
+        "a.b." + "y" * 90,
+    ):
+        left, right = cut(text, limit).split(" ... ")
+        assert (
+            text.startswith(left)
+            and text.endswith(right)
+            and len(left) > limit // 6
+            and len(right) > limit // 6
+        )
+
+
 def test_all_questions_are_answered_in_one_go() -> None:
     questions = [
         Question("attention.causal", "encoder", (True, False), "encoder"),
@@ -154,3 +171,10 @@ def test_what_no_flow_fits_has_a_line_for_each_near_one(bert: Architecture) -> N
 def test_tensors_of_one_module_without_a_role_are_one_line(bert: Architecture) -> None:
     bert.unmapped += [f"extra.{at}.{name}" for at in range(3) for name in ("weight", "bias")]
     assert "  extra.{0..2}.{weight,bias}" in as_text(bert).splitlines()
+
+
+def test_the_report_has_every_depth_in_python(large: Architecture) -> None:
+    report = Report(large)
+    assert str(report) == report.to_text() == as_text(large)
+    assert len(report.to_text(depth=99).splitlines()) > SCREEN
+    assert max(map(len, report.to_text(width=NARROW).splitlines())) <= NARROW
