@@ -181,11 +181,15 @@ def test_a_path_with_the_mark_in_it_is_a_path(tmp_path: Path) -> None:
     assert list(open_source(tmp_path / "x#vae", purpose="headers").tensors) == ["a"]
 
 
-def test_a_part_is_built_saved_and_generated_with_its_own_names(single: Path, tmp_path: Path) -> None:
+def test_a_part_is_built_saved_and_generated_with_its_own_names(
+    folder: Path, single: Path, tmp_path: Path
+) -> None:
     source, heads = f"{single}#text_encoder", {"attention.heads": 2}
     model = mapper.build(source, hints=heads, out=tmp_path / "out")
     ids = torch.tensor([[3, 4, 48]])
     load = compile_source(mapper.generate(source, hints=heads), "generated").load
+    published = mapper.build(f"{folder}#text_encoder")  # with its config: the same model, the same weights
+    assert torch.equal(published(ids).last_hidden_state, model(ids).last_hidden_state)
     for place in (single, tmp_path / "out"):  # the file of several, and the weights by themselves
         assert torch.equal(load(place)(ids).last_hidden_state, model(ids).last_hidden_state)
     assert set(model.state_dict()) == set(pipelines.text_encoder())
