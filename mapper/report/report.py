@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Report:
     """What a checkpoint is and how that is known; `print` shows it as `mapper inspect` does.
 
-    `architecture` has the data behind it, `to_text(depth=9)` the whole of a long report, `to_json()` the document of `mapper inspect --json`, and
-    `why("attention.heads")` the evidence for one fact.
+    `architecture` has the data behind it, `to_text(depth=9)` the whole of a long report, `to_json()` the document of
+    `mapper inspect --json`, and `why("attention.heads")` the evidence for one fact.
     """
 
     architecture: Architecture
