@@ -204,8 +204,14 @@ def _rates(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
     for key, value in data.items():
         if isinstance(value, Mapping):
             yield from _rates(value, f"{prefix}{key}.")
-        elif MARK in str(key) and isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield f"{prefix}{key}", value
+        elif MARK in str(key) and _is_rate(value):
+            yield f"{prefix}{key}", value if not isinstance(value, list) or any(value) else 0.0
+
+
+def _is_rate(value: Any) -> bool:
+    """Whether it is a number, or a list of them: one for each stage, which no rule reads."""
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in values)
 
 
 def _is_at(scope: Scope, words: tuple[str, ...]) -> bool:

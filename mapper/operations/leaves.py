@@ -22,7 +22,7 @@ class LinearTransposed(nn.Module):
 
 
 class LinearLowRank(nn.Linear):
-    """Linear layer of the weight W + scale * B A, a low-rank update (LoRA, arXiv 2106.09685). (..., in) -> (..., out)"""
+    """Linear layer of W + scale * B A, a low-rank update (LoRA, arXiv 2106.09685). (..., in) -> (..., out)"""
 
     def __init__(self, in_features: int, out_features: int, rank: int, scale: float, bias: bool = True):
         super().__init__(in_features, out_features, bias)

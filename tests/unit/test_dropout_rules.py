@@ -88,6 +88,13 @@ def test_where_no_place_is_known_it_is_refused(tmp_path):
     assert main(["generate", str(file), "--train"]) == 2
 
 
+def test_rates_of_stages_are_named_too(tmp_path):
+    with pytest.raises(ArchitectureError, match=r"odd_drop_rate = \[0\.0, 0\.1\]: no rule says where"):
+        mapper.generate(manifest(tmp_path, odd_drop_rate=[0.0, 0.1]), train=True)
+    text = mapper.generate(manifest(tmp_path, odd_drop_rate=[0.0, 0.0]), train=True)
+    assert "the config has none" in head(text)
+
+
 def test_a_file_of_ones_own_says_where(tmp_path):
     (tmp_path / "rules" / "dropout").mkdir(parents=True)
     rule = tmp_path / "rules" / "dropout" / "mine.yaml"
