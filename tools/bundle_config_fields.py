@@ -135,15 +135,40 @@ def part_of(kind: type, name: str, spec: Any) -> dict[str, Any]:
 
     fixed = issubclass(spec.config_class, PreTrainedConfig)
     reader = spec.config_class if fixed else class_of(spec.model_type)
-    made = getattr(example(kind), name, None)
+    made = example(kind)
+    stated = part_given(kind, name, reader)
     found = {
         "reader": key_of(reader),
         "fixed": fixed,
-        "there": made is not None,
-        "with": as_json(spec.init_kwargs),
+        "there": made is not None and getattr(made, name, None) is not None,
+        "made": otherwise(getattr(made, name, None), reader),
+        "with": otherwise(stated, reader),
         "unless": "backbone" if name == "backbone_config" else "",  # older files name a network there
     }
-    return {key: value for key, value in found.items() if value not in (False, {}, "", UNSTATED)}
+    return {key: value for key, value in found.items() if value not in (False, {}, "")}
+
+
+def part_given(kind: type, name: str, reader: type) -> Any:
+    """What a class makes of a part of which a file says only the type."""
+    try:
+        return getattr(kind(**{name: {"model_type": reader.model_type}}), name)
+    except Exception:
+        return None
+
+
+def otherwise(made: Any, reader: type) -> dict[str, Any]:
+    """The fields of a part that are otherwise than its class has them by itself."""
+    plain = example(reader)
+    if not isinstance(made, reader) or plain is None:
+        return {}
+    base = {field.name for field in dataclasses.fields(base_class())} | set(reader.sub_configs_defaults)
+    names = [field.name for field in dataclasses.fields(reader) if field.name not in base]
+    said = {name: as_json(getattr(made, name, None)) for name in names}
+    return {
+        name: value
+        for name, value in said.items()
+        if value is not UNSTATED and value != as_json(getattr(plain, name, None))
+    }
 
 
 def is_flat(kind: type, name: str) -> bool:

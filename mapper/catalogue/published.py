@@ -25,7 +25,8 @@ class Part:
     reader: str  # the key of its row
     fixed: bool = False  # whether that class reads it whatever type it names
     there: bool = False  # whether the model has the part though a file leaves it out
-    given: Mapping[str, Any] = field(default_factory=dict)  # what it then is given
+    made: Mapping[str, Any] = field(default_factory=dict)  # what it then has, otherwise than by itself
+    given: Mapping[str, Any] = field(default_factory=dict)  # the same of one that leaves out fields
     unless: str = ""  # a field that stands for the part where it says something
 
 
@@ -41,6 +42,12 @@ class Row:
     flat: tuple[str, ...] = ()  # parts whose fields may stand at the top
     rope: Mapping[str, Any] | None = None
     computed: frozenset[str] = frozenset()  # names that it writes to files and never reads
+
+    def having(self, fields: Mapping[str, Any]) -> Row:
+        """This class with other defaults."""
+        turned = fields.get("rope_parameters")
+        rope = {**(self.rope or {}), "silent": turned} if turned else self.rope
+        return replace(self, fields={**self.fields, **fields}, rope=rope) if fields else self
 
     def beside(self, inner: Row) -> Row:
         """This class with the fields of a part that stand at its top."""
@@ -81,6 +88,7 @@ def _part(said: Mapping[str, Any]) -> Part:
         said["reader"],
         said.get("fixed", False),
         said.get("there", False),
+        said.get("made", {}),
         said.get("with", {}),
         said.get("unless", ""),
     )

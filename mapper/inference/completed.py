@@ -67,7 +67,8 @@ def _level(done: Completed, given: Mapping[str, Any], row: Row, prefix: str) -> 
         if isinstance(given.get(name), Mapping):
             reader = _reader(part, given[name])
             if reader is not None:
-                seen[name] = _level(done, given[name], reader, f"{prefix}{name}.")
+                own = part.given if reader.key == part.reader else {}
+                seen[name] = _level(done, given[name], reader.having(own), f"{prefix}{name}.")
         elif _is_made(part, given) and given.get(name) is None and name not in flat:
             seen[name] = _made(done, part, f"{prefix}{name}")
     for name, value in row.fields.items():
@@ -93,7 +94,7 @@ def _made(done: Completed, part: Part, name: str) -> dict[str, Any]:
     """A part that the file leaves out, all of it by default."""
     row = published.find(part.reader)
     done.defaults[name] = part.reader
-    return _level(done, part.given, row, f"{name}.") if row is not None else {}
+    return _level(done, {}, row.having(part.made), f"{name}.") if row is not None else {}
 
 
 # --- rotary positions, which files of several years write in several ways

@@ -93,7 +93,7 @@ class Config:
             if found:
                 self.looked_up.update(field.name for field in found)
                 return found
-        return defaults[:1]
+        return [] if rule.stated else defaults[:1]
 
     def use(self, found: Iterable[Found]) -> None:
         """Note that a fact of the model comes from these fields."""

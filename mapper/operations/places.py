@@ -16,7 +16,7 @@ def places_seen(x: Tensor, pixel_mask: Tensor | None) -> Tensor:
     return F.interpolate(pixel_mask[None].float(), size=x.shape[-2:])[0].bool()
 
 
-def place_sinusoids(x: Tensor, seen: Tensor, temperature: float) -> Tensor:
+def place_sinusoids(x: Tensor, seen: Tensor, temperature: float, temperature_across: float) -> Tensor:
     """Sines and cosines of where a place stands among the real rows and columns (paper 2005.12872).
 
     x (B, C, Y, X), seen (B, Y, X) -> (B, Y * X, C): rows first, then columns
@@ -26,8 +26,10 @@ def place_sinusoids(x: Tensor, seen: Tensor, temperature: float) -> Tensor:
     down = down / (down[:, -1:] + 1e-6) * 2 * math.pi
     across = across / (across[:, :, -1:] + 1e-6) * 2 * math.pi
     index = torch.arange(size // 2, dtype=torch.float32, device=x.device)
-    wave = temperature ** (2 * index / size)
-    angles = torch.stack((down, across), dim=-1)[..., None] / wave  # (B, Y, X, 2, size / 2)
+    share = 2 * index / size
+    angles = torch.stack(  # (B, Y, X, 2, size / 2)
+        (down[..., None] / temperature**share, across[..., None] / temperature_across**share), dim=-2
+    )
     waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
     return waves.flatten(3).flatten(1, 2).to(x.dtype)
 

@@ -23,3 +23,9 @@ def without_masked_tokens(
 def with_neighbours(x: Tensor) -> Tensor:
     """Every position beside the next and the one before, zeros at the ends. (B, T, W) -> (B, T, 3 * W)"""
     return torch.cat((F.pad(x[:, 1:], (0, 0, 0, 1)), x, F.pad(x[:, :-1], (0, 0, 1, 0))), dim=-1)
+
+
+def pad_places(input_ids: Tensor, places: list[int | None], padding: int) -> Tensor:
+    """Reads ids that keep a place for something else as padding. (B, T) -> (B, T)"""
+    kept = torch.tensor([place for place in places if place is not None], device=input_ids.device)
+    return torch.where(torch.isin(input_ids, kept), padding, input_ids)

@@ -25,6 +25,7 @@ class FactRule:
     doc: str = ""
     config: tuple[str, ...] = ()  # fields of the config, dotted below its top, first that is there wins
     silent: bool = False  # `config: []`: no field of the config says it, whatever the vocabulary's words are
+    stated: bool = False  # only where the file says it: the default of its type is none
     towers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # tower -> fields that only it reads
     map: dict[str, Any] = field(default_factory=dict)  # value in the config, as text -> value of the fact
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
@@ -141,7 +142,7 @@ class ActivationRule:
 
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("config", "has", "lacks"), Fields.words),
-    **dict.fromkeys(("nullable", "apart"), Fields.flag),
+    **dict.fromkeys(("nullable", "apart", "stated"), Fields.flag),
     **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
     **dict.fromkeys(("map", "holds"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
