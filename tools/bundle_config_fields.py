@@ -163,12 +163,16 @@ def otherwise(made: Any, reader: type) -> dict[str, Any]:
         return {}
     base = {field.name for field in dataclasses.fields(base_class())} | set(reader.sub_configs_defaults)
     names = [field.name for field in dataclasses.fields(reader) if field.name not in base]
-    said = {name: as_json(getattr(made, name, None)) for name in names}
-    return {
-        name: value
-        for name, value in said.items()
-        if value is not UNSTATED and value != as_json(getattr(plain, name, None))
-    }
+    said = {name: (value_of(made, name), value_of(plain, name)) for name in names}
+    return {name: value for name, (value, usual) in said.items() if value is not UNSTATED and value != usual}
+
+
+def value_of(made: Any, name: str) -> Any:
+    """A field of an object as JSON; UNSTATED for one that differs from layer to layer."""
+    try:
+        return as_json(getattr(made, name, None))
+    except Exception:
+        return UNSTATED
 
 
 def is_flat(kind: type, name: str) -> bool:

@@ -90,6 +90,20 @@ def left_out(facts: Facts) -> list[str]:
     return list(found)
 
 
+def untaken_stages(facts: Facts) -> list[str]:
+    """Findings for a backbone of which the config takes other stages than its last, where no rule reads which."""
+    return [
+        f"config {name} is {shorten(str(taken))}, but what is read is the last of {count} stages"
+        for scope in _towers(facts)
+        if (counted := scope.solved.get("stages"))
+        for count in [counted.value]
+        for part in facts.config.parts(scope.tower_name)
+        for field, last in (("out_indices", count), ("out_features", f"stage{count}"))
+        for name, taken in [(f"{part}.{field}", facts.config.part(part).get(field))]
+        if name not in facts.config.read and isinstance(taken, list) and taken[-1:] not in ([], [last], [-1])
+    ]
+
+
 def check_bounds(facts: Facts) -> None:
     """ArchitectureError where a fact lies beyond what another one allows: more chosen experts than there are."""
     for scope, name, known in list(facts.used.values()):

@@ -67,8 +67,8 @@ def _level(done: Completed, given: Mapping[str, Any], row: Row, prefix: str) -> 
         if isinstance(given.get(name), Mapping):
             reader = _reader(part, given[name])
             if reader is not None:
-                own = part.given if reader.key == part.reader else {}
-                seen[name] = _level(done, given[name], reader.having(own), f"{prefix}{name}.")
+                reader = reader.having(part.given) if reader.key == part.reader else reader
+                seen[name] = _level(done, given[name], reader, f"{prefix}{name}.")
         elif _is_made(part, given) and given.get(name) is None and name not in flat:
             seen[name] = _made(done, part, f"{prefix}{name}")
     for name, value in row.fields.items():

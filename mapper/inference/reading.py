@@ -21,6 +21,7 @@ from mapper.inference.checks import (
     harmful_fields,
     left_out,
     unread_fields,
+    untaken_stages,
 )
 from mapper.inference.choice import Choice, choose, untaken
 from mapper.inference.config import Config
@@ -138,7 +139,7 @@ class Reading:
             check_modules(read)
             self.gap(self.untaken())
             self.findings += several_types(read)
-            self.findings += [*filler.findings(), *left_out(self.facts)]
+            self.findings += [*filler.findings(), *left_out(self.facts), *untaken_stages(self.facts)]
         architecture = self.described(leaves, filler)
         architecture.unused = [(key, why) for leaf, why in unused for key in Leaf.keys(leaf)]
         self.finish(architecture, [leaf for leaf, _ in unused], complete)
