@@ -118,12 +118,17 @@ def task_of(adapter: Checkpoint, base: Checkpoint, both: Checkpoint) -> dict[str
 
 def check_ties(merged: Architecture, adapter: Checkpoint) -> None:
     """Raises SourceError where a merged table is a head's too: the adapter was trained beside the head as it was."""
-    tied = any(fact.name == "head.tied" and fact.value for fact in merged.facts)
-    if tied and any(name.endswith(DOWN[1]) for name in adapter.tensors):
+    if updates_a_tie(merged, adapter):
         raise SourceError(
             f"{adapter.source} updates the embedding, whose table is the head's too; merged, the head would change as "
             "well: leave merge out"
         )
+
+
+def updates_a_tie(architecture: Architecture, adapter: Checkpoint) -> bool:
+    """Whether one of the updates is of a table that is a head's too."""
+    tied = any(fact.name == "head.tied" and fact.value for fact in architecture.facts)
+    return tied and any(name.endswith(DOWN[1]) for name in adapter.tensors)
 
 
 def _scales(updates: Sequence[Update]) -> dict[str, Any]:
@@ -358,6 +363,21 @@ def _tensors(
                 a_b = adapter.checkpoint.read([update.down, update.up])
                 found[update.weight] = merged(found[update.weight], a_b[update.down], a_b[update.up], update)
     return {name: found[name] for name in wanted}
+
+
+def merged_weights(architecture: Architecture) -> dict[str, torch.Tensor]:
+    """The tensors of a model, each update that stands beside a weight added to it."""
+    checkpoint = architecture.checkpoint
+    assert checkpoint.read is not None
+    found = checkpoint.read(checkpoint.tensors)
+    for leaf in architecture.leaves:
+        words = next((pair for pair in zip(DOWN, UP, strict=True) if pair[0] in leaf.tensors), None)
+        for path in map(str, leaf.place.expand() if words else ()):
+            down, up = (f"{path}.{word}" for word in words or ())
+            rank, scale = checkpoint.tensors[down].shape[0], leaf.facts["scale"].value
+            update = Update(path, down, up, scale, rank, leaf.is_transposed and down.endswith(DOWN[0]))
+            found[update.weight] = merged(found[update.weight], found.pop(down), found.pop(up), update)
+    return found
 
 
 def merged(weight: torch.Tensor, down: torch.Tensor, up: torch.Tensor, update: Update) -> torch.Tensor:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mapper._adapted import merged_weights, updates_a_tie
 from mapper._api import TOLERANCE
 from mapper._build import build_architecture, compile_source, renamed
 from mapper._compare import Difference, Trace, compare, difference, is_masked, other_steps, trace
 from mapper._progress import without_bars
 from mapper._trial import OTHER_EXTENTS, input_cases
 from mapper.errors import MapperError, SourceError, listed, shorten
+from mapper.naming.members import UPDATED
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
@@ -173,7 +175,13 @@ def _why_no_transformers(architecture: Architecture) -> str | None:
         return "the config names no class, so transformers cannot load it"
     if not checkpoint.weights:
         return "the weights are in no local file that transformers could read"
+    if updates_a_tie(architecture, checkpoint):
+        return "transformers has no update of an embedding whose table is the head's too"
     return None
+
+
+def _has_updates(architecture: Architecture) -> bool:
+    return any(name.endswith(UPDATED) for name in architecture.checkpoint.tensors)
 
 
 def _from_transformers(architecture: Architecture, found: Verification) -> nn.Module | str:
@@ -188,10 +196,16 @@ def _from_transformers(architecture: Architecture, found: Verification) -> nn.Mo
         return f"transformers {transformers.__version__} has no class {shorten(name)}"
     file = Path(checkpoint.weights[0])
     options: dict[str, Any] = {"gguf_file": file.name} if checkpoint.container == "gguf" else {}
+    place: Path | None = file.parent
+    config_class: Any = kind.config_class
     try:
         with without_bars():
+            if _has_updates(architecture):  # the reference has no place for them
+                config = config_class.from_pretrained(place, local_files_only=True)
+                place, options = None, {"config": config, "state_dict": merged_weights(architecture)}
+                found.notes.append("the reference has the updates of low rank in its weights")
             model = kind.from_pretrained(
-                file.parent,
+                place,
                 attn_implementation="eager",
                 dtype=torch.float32,
                 local_files_only=True,

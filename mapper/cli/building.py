@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
     from mapper.architecture import Architecture
 
+# Options that are arguments of `mapper.build` too, and change what is built.
+_OF_THE_MODEL = (
+    "dtype", "device", "hints", "adapter", "merge", "train", "rules", "revision", "follow_links",
+)  # fmt: skip
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -92,7 +98,7 @@ def build(
         architecture = with_dropout(architecture)
     model, lines = _try(architecture, dtype, device)
     lines += told(architecture.dropout) if architecture.dropout else []
-    lines += _keep(model, architecture, out, dtype, overwrite) if out else _how_to_keep(source, dtype)
+    lines += _keep(model, architecture, out, dtype, overwrite) if out else _how_to_keep(source)
     if not quiet:
         say("\n".join(["", *lines] if out else lines))
 
@@ -172,9 +178,30 @@ def _keep(
     ]
 
 
-def _how_to_keep(source: str, dtype: str | None) -> list[str]:
-    cast = f" --dtype {dtype}" if dtype else ""
+def _how_to_keep(source: str) -> list[str]:
+    """The command and the call that keep this very model: with all that was said for it."""
+    params = click.get_current_context().params
+    said = {name: params[name] for name in _OF_THE_MODEL if params[name] not in (None, False, "cpu", {}, ())}
+    said |= {"families": False} if params["without"] else {}
+    words = [word for name, value in said.items() for word in _as_option(name, value)]
+    keywords = "".join(f", {name}={value!r}" for name, value in said.items())
     return [
-        f"keep it: mapper build {source}{cast} --out DIR",
-        f'or in Python: import mapper; model = mapper.build("{source}")',
+        f"keep it: {shlex.join(['mapper', 'build', source, *words])} --out DIR",
+        f"or in Python: import mapper; model = mapper.build({json.dumps(source, ensure_ascii=False)}{keywords})",
     ]
+
+
+def _as_option(name: str, value: Any) -> list[str]:
+    """A keyword of `mapper.build` as the words of a command line."""
+    if name == "families":
+        return ["--without", "families"]
+    if name == "hints":
+        return [
+            word
+            for fact, item in value.items()
+            for word in ("--set", f"{fact}={item if isinstance(item, str) else json.dumps(item)}")
+        ]
+    option = f"--{name.replace('_', '-')}"
+    if value is True:
+        return [option]
+    return [word for item in (value if isinstance(value, tuple) else [value]) for word in (option, item)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shlex
 import shutil
 import subprocess
 import sys
@@ -161,6 +162,30 @@ def test_build_casts(bert: str, capsys: Captured) -> None:
 def test_a_device_that_is_not_there_is_refused(bert: str, capsys: Captured) -> None:
     assert main(["build", bert, "--device", "nonsense"]) == 2
     assert capsys.readouterr().err.startswith("error: --device 'nonsense' is not to be had here")
+
+
+def test_what_build_says_of_keeping_is_the_model_that_was_built(
+    bert: str, capsys: Captured, tmp_path: Path
+) -> None:
+    source, out = str(shutil.copytree(bert, tmp_path / "a base")), tmp_path / "kept"
+    config = Path(source, "config.json")
+    config.write_text(json.dumps({**json.loads(config.read_text()), "hidden_dropout_prob": 0.5}))
+    given = ["--dtype", "float64", "--set", "attention.causal=true", "--train", "--without", "families"]
+    lines = answer(capsys, "build", source, *given).splitlines()
+    said = dict(line.split(": ", 1) for line in lines if line.startswith(("keep it: ", "or in Python: ")))
+    answer(capsys, *shlex.split(said["keep it"].replace("DIR", str(out)))[1:])
+    names: dict[str, torch.nn.Module] = {}
+    exec(said["or in Python"], names)
+    models = names["model"], mapper.load(out)[0]
+    ids = torch.tensor([[5, 6, 7]])
+    first, second = (model.eval()(ids).last_hidden_state for model in models)
+    assert first.dtype is torch.float64 and torch.equal(first, second)
+    assert not torch.allclose(
+        first[:, :2], mapper.build(source)(ids).last_hidden_state[:, :2].double()
+    )  # causal
+    for model in models:
+        model.train()
+        assert not torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
 
 
 def test_build_needs_weights(manifest: str, capsys: Captured) -> None:

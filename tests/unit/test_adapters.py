@@ -182,6 +182,28 @@ def test_the_source_writes_the_modules_and_a_kept_model_comes_back(tmp_path: Pat
     assert not [line for line in report.architecture.findings if "adapter" in line]
 
 
+def test_the_reference_gets_the_updates_that_a_kept_model_has_beside_its_weights(
+    tmp_path: Path, base: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "lora", lora(load_file(base / "model.safetensors"), QUERIES))
+    mapper.build(base, adapter=adapter, out=tmp_path / "kept")
+    found = mapper.verify(tmp_path / "kept")
+    assert found.equal and str(found.against).startswith("transformers"), str(found)
+    assert "the reference has the updates of low rank in its weights" in found.notes
+
+
+def test_an_update_that_no_reference_can_have_is_not_compared(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=40, n_positions=32)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "base")
+    table = "base_model.model.transformer.wte.lora_embedding_"
+    tensors = {f"{table}A": torch.randn(RANK, 40), f"{table}B": torch.randn(16, RANK)}
+    adapter = write_adapter(tmp_path / "lora", tensors)
+    mapper.build(tmp_path / "base", adapter=adapter, out=tmp_path / "kept")
+    found = mapper.verify(tmp_path / "kept")
+    assert found.equal is None and found.passed
+    assert "transformers has no update of an embedding whose table is the head's too" in found.notes
+
+
 REFUSED = {
     "another type": ({"peft_type": "IA3"}, "of the type .IA3"),
     "a DoRA": ({"use_dora": True}, "is a DoRA"),
