@@ -67,6 +67,8 @@ CONTRADICTING = {
     "cross attention said": ({"is_decoder": True, "add_cross_attention": True}, "add_cross_attention"),
 }
 
+# What listed types of a BERT's names differ in is asked where the type is none of theirs.
+ANSWERED = ("--set", "position.counting=all")
 TYPES: dict[str, tuple[Any, str]] = {
     "of an unknown model": ("nosuchmodel", "nosuchmodel"),
     "as a list": (["bert"], "model_type"),
@@ -82,6 +84,8 @@ TYPES: dict[str, tuple[Any, str]] = {
     "of another family": ("llama", "llama"),
 }
 
+# A type with a llama's names whose config says what each layer is.
+LAYERED = {"model_type": "smollm3", "architectures": ["SmolLM3ForCausalLM"]}
 LLAMA = {
     "more kv heads than heads": ({"num_key_value_heads": 8}, "kv_heads"),
     "kv heads that do not fit": ({"num_key_value_heads": 3}, "3"),
@@ -130,9 +134,9 @@ LLAMA = {
     "a window below zero, which nothing reads": ({"sliding_window": -1}, "="),
     "a window of zero": ({"sliding_window": 0}, "="),
     "a window as text": ({"sliding_window": "all"}, "="),
-    "too few layer types": ({"layer_types": ["full_attention"] * 2}, "layer_types"),
-    "too many layer types": ({"layer_types": ["full_attention"] * 9}, "layer_types"),
-    "layer types as text": ({"layer_types": "full_attention"}, "layer_types"),
+    "too few layer types": ({**LAYERED, "layer_types": ["full_attention"] * 2}, "layer_types"),
+    "too many layer types": ({**LAYERED, "layer_types": ["full_attention"] * 9}, "layer_types"),
+    "layer types as text": ({**LAYERED, "layer_types": "full_attention"}, "layer_types"),
     "tied in spite of a head": ({"tie_word_embeddings": True}, "="),
     "tied as text": ({"tie_word_embeddings": "false"}, "tie_word_embeddings"),
     "a bias said that is not there": ({"attention_bias": True}, "attention_bias"),
@@ -142,7 +146,8 @@ LLAMA = {
 }
 
 SAID = {
-    "two fields for heads": ("bert", {"n_heads": 2}, "config n_heads says 2"),
+    "a field for heads that the type has not": ("bert", {"n_heads": 2}, "n_heads"),
+    "layer types that the type has not": ("llama", {"layer_types": "full_attention"}, "layer_types"),
     "a partial rotation of zero": ("llama", {"partial_rotary_factor": 0}, "partial_rotary_factor"),
     "a partial rotation of two": ("llama", {"partial_rotary_factor": 2.0}, "partial_rotary_factor"),
     "two rope bases": (
@@ -158,9 +163,9 @@ SAID = {
 SKELETONS = {
     "rope scaling of an unknown type": ({"rope_scaling": {"type": "nosuch", "factor": 2.0}}, "not 'nosuch'"),
     "rope scaling as code": ({"rope_scaling": {"type": CODE, "factor": 2.0}}, "__import__"),
-    "unknown layer types": ({"layer_types": ["nosuch"] * LAYERS}, "not 'nosuch'"),
-    "layer types of numbers": ({"layer_types": [1, 2, 3, 4]}, "[1, 2, 3, 4]"),
-    "layer types of lists": ({"layer_types": [["a"], {}, None, 1.5]}, "[['a']"),
+    "unknown layer types": ({**LAYERED, "layer_types": ["nosuch"] * LAYERS}, "not 'nosuch'"),
+    "layer types of numbers": ({**LAYERED, "layer_types": [1, 2, 3, 4]}, "[1, 2, 3, 4]"),
+    "layer types of lists": ({**LAYERED, "layer_types": [["a"], {}, None, 1.5]}, "[['a']"),
 }
 
 ARCHITECTURES: dict[str, tuple[Any, str]] = {
@@ -218,7 +223,7 @@ CASES: list[Case] = [
     *_fields("llama", LLAMA),
     *_fields("bert", {f"architectures {name}": ({"architectures": value}, error) for name, (value, error) in ARCHITECTURES.items()}),
     *(
-        spoilt(f"a model type {name}", "bert", config={"model_type": value}, says=says, reading="unverified")
+        spoilt(f"a model type {name}", "bert", config={"model_type": value}, says=says, reading="unverified", arguments=ANSWERED)
         for name, (value, says) in TYPES.items()
     ),
     *(
@@ -230,10 +235,10 @@ CASES: list[Case] = [
     spoilt("eps of NaN", "bert", config=_number("NaN"), error="layer_norm_eps"),
     spoilt("eps of infinity", "bert", config=_number("Infinity"), error="layer_norm_eps"),
     spoilt("eps of 1e999", "bert", config=_number("1e999"), error="layer_norm_eps"),
-    spoilt("config is an empty object", "bert", config=lambda said: {}, error="attention.heads is unknown"),
+    spoilt("config is an empty object", "bert", config=lambda said: {}, error="attention.heads is unknown", arguments=ANSWERED),
     spoilt("config of another model", "bert", config=lambda said: {"model_type": "llama", "num_attention_heads": 4},
-           says="llama", reading="unverified"),
-    spoilt("config nested in itself", "bert", config=lambda said: {"text_config": said, "vision_config": said}, says=""),
+           says="llama", reading="unverified", arguments=ANSWERED),
+    spoilt("config nested in itself", "bert", config=lambda said: {"text_config": said, "vision_config": said}, says="", arguments=ANSWERED),
     spoilt("gpt2 with another inner width", "gpt2", config={"n_inner": 99}, error="n_inner"),
     spoilt("gpt2 with heads of zero", "gpt2", config={"n_head": 0}, error="n_head"),
     spoilt("gpt2 with scores scaled by layer", "gpt2", config={"scale_attn_by_inverse_layer_idx": True},

@@ -118,7 +118,9 @@ def _turn(done: Completed, seen: dict[str, Any], row: Row, prefix: str) -> None:
         seen[_ROPE] = {}
         missing = {key: value for key, value in (rope.get("given") or {}).items() if key == _BASE}
         _add(done, seen[_ROPE], missing, f"{prefix}{_ROPE}.", row.key)
-    elif rope.get("silent"):
+    elif (
+        rope.get("silent") and stated in (None, {}) and scaling in (None, {})
+    ):  # anything else is an error's to name
         seen[_ROPE] = {}
         _add(done, seen[_ROPE], rope["silent"], f"{prefix}{_ROPE}.", row.key)
 

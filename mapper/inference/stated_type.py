@@ -39,7 +39,7 @@ def _untyped(config: Config, families: Sequence[Family], match: FamilyMatch | No
         seen = f"config model_type is {shorten(shown(value))}, not text"
     names = f"the names are those of {match.family.name!r}" if match else "no family has these names"
     meant = _meant(value, config, families, match)
-    way = f"--set {TYPE}={meant}" if meant else f"write {TYPE} into config.json"
+    way = f"--set {TYPE}={meant or 'TYPE'}"
     return f"{seen}: {names}, and no reading is exact without a type; say {way}"
 
 

@@ -49,6 +49,7 @@ METADATA = {
 CONFIG = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 2,
     "num_attention_heads": HEADS,
     "num_key_value_heads": KEYS,
     "rms_norm_eps": 1e-5,
