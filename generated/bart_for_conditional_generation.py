@@ -1,9 +1,10 @@
-"""facebook/bart-large-cnn: written by mapper 0.1.0, rules bb5ed3b46151.
+"""facebook/bart-large-cnn: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: repository (CapstoneGroup1StClair/Capstone-2:bart-large-cnn/config.json)
 about this header: the stored copy says vocab_size 50265; the hub file has 50264 (406,290,432 parameters)
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -358,4 +359,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: repository
 # (CapstoneGroup1StClair/Capstone-2:bart-large-cnn/config.json)", "about this header: the stored copy says
 # vocab_size 50265; the hub file has 50264 (406,290,432 parameters)"]}
-# sha256 of all above: 2466a4a1274b15f7
+# sha256 of all above: 8eeaea7110d2a1f5

@@ -1,8 +1,9 @@
-"""facebook/bart-large-mnli: written by mapper 0.1.0, rules bb5ed3b46151.
+"""facebook/bart-large-mnli: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -378,4 +379,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_position_embeddings": 1024, "model_type": "bart", "num_hidden_layers": 12, "pad_token_id": 1,
 # "scale_embedding": false, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: fcb5da31934b5735
+# sha256 of all above: 8258fbe4dc4f466d

@@ -1,15 +1,15 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules bb5ed3b46151.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: repository (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,22 +115,6 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
     return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
 
 
-def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
-    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
-
-    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
-    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
-    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
-    """
-    table = table.reshape(-1, table.shape[-1])
-    side = math.isqrt(table.shape[0] - kept)
-    if side * side != table.shape[0] - kept:
-        return table[None]
-    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
-    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
-    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
-
-
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
@@ -155,23 +139,24 @@ class TextEmbeddings(nn.Module):
 
 
 class VisionEmbeddings(nn.Module):
-    """vision_model.embeddings: the patches of an image in a row, with learned positions where they are
-    stored.
+    """vision_model.embeddings: a class token and the patches of an image in a row, with the first of the
+    learned positions.
     """
 
     def __init__(self, config: Config):
         super().__init__()
+        self.class_embedding = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
         self.patch_embedding = nn.Conv2d(
             config.channels, config.hidden_size, kernel_size=config.patch_size, stride=config.patch_size
         )
-        self.class_embedding = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
         self.position_embedding = nn.Parameter(torch.zeros(1, config.vision_positions, config.hidden_size))
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
-        x = flatten_patches(patches)
-        x = prepend_token(self.class_embedding, x)
-        return x + resize_positions(self.position_embedding, 1, patches.shape[2], patches.shape[3])
+        x = prepend_token(
+            self.class_embedding,
+            flatten_patches(self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))),
+        )
+        return x + self.position_embedding[:, : x.shape[1]]
 
 
 class LmHead(nn.Module):
@@ -440,4 +425,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 86feb729ea55faa1
+# sha256 of all above: 0f891d374353aa87

@@ -1,8 +1,9 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules bb5ed3b46151.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: transformers-default
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -628,4 +629,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 5213d82ac6faaee7
+# sha256 of all above: 2a760e665cc8e100

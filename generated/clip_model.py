@@ -1,8 +1,9 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules bb5ed3b46151.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -384,4 +385,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 96a1e4014a617a59
+# sha256 of all above: 793567bc215a1855

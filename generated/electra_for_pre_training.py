@@ -1,8 +1,9 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules bb5ed3b46151.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: transformers-default
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -230,4 +231,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "electra", "num_attention_heads": 4, "num_hidden_layers": 12, "type_vocab_size": 2,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: ef5309706e94b733
+# sha256 of all above: 6548d9c7e157416c

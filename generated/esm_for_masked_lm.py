@@ -1,8 +1,9 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules bb5ed3b46151.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -388,4 +389,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e4985f2b7cdc14da
+# sha256 of all above: f4023cd58c8a1ec3

@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules bb5ed3b46151.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -7,6 +7,7 @@ about this header: the transformers docstring names this repository, but the def
 text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 vision_config.num_attention_heads, vision_config.image_size
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -545,4 +546,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: b29956750f189670
+# sha256 of all above: 6898cfced6bfa179

@@ -1,8 +1,9 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules bb5ed3b46151.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -285,10 +286,10 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"_sliding_window_pattern": 6, "architectures": ["Gemma3TextModel"], "attention_bias": false,
-# "attn_logit_softcapping": null, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size":
-# 768, "intermediate_size": 1152, "model_type": "gemma3_text", "num_attention_heads": 3, "num_hidden_layers":
-# 24, "num_key_value_heads": 1, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq":
-# 10000.0, "rope_theta": 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size":
-# 262144}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
-# not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7ac5f08d965f5415
+# "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 768, "intermediate_size": 1152,
+# "model_type": "gemma3_text", "num_attention_heads": 3, "num_hidden_layers": 24, "num_key_value_heads": 1,
+# "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000.0, "rope_theta":
+# 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
+# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
+# "evidence for its config: recalled"]}
+# sha256 of all above: 25ac025b49093ac6

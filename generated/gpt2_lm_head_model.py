@@ -1,8 +1,9 @@
-"""distilbert/distilgpt2: written by mapper 0.1.0, rules bb5ed3b46151.
+"""distilbert/distilgpt2: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family gpt2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -234,4 +235,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024, "vocab_size":
 # 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 42209b1406186d27
+# sha256 of all above: e3150aee4079325f

@@ -1,9 +1,10 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules bb5ed3b46151.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
 about this header: the difference from the published count is the stored masked_bias and inv_freq
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -261,4 +262,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: 20d09ef7223e3ff1
+# sha256 of all above: abc6844d3ade94ee

@@ -1,10 +1,11 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules bb5ed3b46151.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
 about this header: the transformers docstring names this repository, but the defaults differ in
 num_hidden_layers, num_local_experts
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -510,4 +511,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: ea99d7e6a6b3af7c
+# sha256 of all above: adf0e48f1db93986

@@ -1,8 +1,9 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules bb5ed3b46151.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -226,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: e344c2d6447509a1
+# sha256 of all above: 54427bf8c7c93424

@@ -1,8 +1,9 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules bb5ed3b46151.
+"""kyutai/mimi: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: transformers-default
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -570,4 +571,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 0cfcb0e67441ecc7
+# sha256 of all above: d4011213d511f801

@@ -1,8 +1,9 @@
-"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules bb5ed3b46151.
+"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family mistral).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -238,4 +239,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 8cb12f5d3d7dd831
+# sha256 of all above: 80ccbd996e56fb17

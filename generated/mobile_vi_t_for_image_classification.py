@@ -1,8 +1,9 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules bb5ed3b46151.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -448,4 +449,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c2b0652c92501377
+# sha256 of all above: f7838df78807d8e7

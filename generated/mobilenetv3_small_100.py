@@ -1,8 +1,9 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules bb5ed3b46151.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -494,4 +495,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 301b4c3739a7dc6d
+# sha256 of all above: 90592dda9884cbf3

@@ -1,9 +1,10 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules bb5ed3b46151.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: repository
 (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -246,4 +247,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: 30deba97d66b1ada
+# sha256 of all above: ed90fb1f24101bd3

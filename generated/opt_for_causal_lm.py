@@ -1,8 +1,9 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules bb5ed3b46151.
+"""facebook/opt-125m: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -222,4 +223,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272, "word_embed_proj_dim": 768},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: eff5b44582bb360d
+# sha256 of all above: 9e4ef69069c0efd2

@@ -1,8 +1,9 @@
-"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules bb5ed3b46151.
+"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family qwen2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: repository (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -236,4 +237,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: repository
 # (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
-# sha256 of all above: f8c5bd893120969e
+# sha256 of all above: d51c5daf6ec75b6a

@@ -1,8 +1,9 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules bb5ed3b46151.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -559,4 +560,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 4cb5092c973af557
+# sha256 of all above: 1e739abc81ab823f

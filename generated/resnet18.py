@@ -1,8 +1,9 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules bb5ed3b46151.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -226,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 9efa3f78b923f5d4
+# sha256 of all above: dfffbebe53ea3c3f

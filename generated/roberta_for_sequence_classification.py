@@ -1,8 +1,9 @@
-"""cardiffnlp/twitter-roberta-base-sentiment-latest: written by mapper 0.1.0, rules bb5ed3b46151.
+"""cardiffnlp/twitter-roberta-base-sentiment-latest: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -255,4 +256,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size":
 # 50265}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 75960e5cdd94ce42
+# sha256 of all above: a1fcc2ca9d22509b

@@ -1,8 +1,9 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules bb5ed3b46151.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: transformers-default
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -361,4 +362,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 9073efa4e8a18c0f
+# sha256 of all above: 0184668c2f38b89f

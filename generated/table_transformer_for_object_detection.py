@@ -1,9 +1,10 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules bb5ed3b46151.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
 about this header: the transformers docstring names this repository, but the defaults differ in num_queries
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -86,7 +87,7 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def place_sinusoids(x: Tensor, seen: Tensor, temperature: float) -> Tensor:
+def place_sinusoids(x: Tensor, seen: Tensor, temperature: float, temperature_across: float) -> Tensor:
     """Sines and cosines of where a place stands among the real rows and columns (paper 2005.12872).
 
     x (B, C, Y, X), seen (B, Y, X) -> (B, Y * X, C): rows first, then columns
@@ -96,8 +97,10 @@ def place_sinusoids(x: Tensor, seen: Tensor, temperature: float) -> Tensor:
     down = down / (down[:, -1:] + 1e-6) * 2 * math.pi
     across = across / (across[:, :, -1:] + 1e-6) * 2 * math.pi
     index = torch.arange(size // 2, dtype=torch.float32, device=x.device)
-    wave = temperature ** (2 * index / size)
-    angles = torch.stack((down, across), dim=-1)[..., None] / wave  # (B, Y, X, 2, size / 2)
+    share = 2 * index / size
+    angles = torch.stack(  # (B, Y, X, 2, size / 2)
+        (down[..., None] / temperature**share, across[..., None] / temperature_across**share), dim=-2
+    )
     waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
     return waves.flatten(3).flatten(1, 2).to(x.dtype)
 
@@ -483,7 +486,7 @@ class Model(nn.Module):
         """pixel_values (batch, channels, height, width), pixel_mask (batch, height, width)"""
         x = self.model.input_projection(self.model.backbone.conv_encoder.model(pixel_values))
         seen = places_seen(x, pixel_mask)
-        encoded_positions = place_sinusoids(x, seen, 10000.0)
+        encoded_positions = place_sinusoids(x, seen, 10000.0, 10000.0)
         encoded_mask = padding_mask(seen.flatten(1))
         places = x.flatten(2).transpose(1, 2)
         encoded = self.model.encoder(places, encoded_positions, encoded_mask)
@@ -527,4 +530,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: b1d84c2d82c80f53
+# sha256 of all above: 6531651a652c64a3

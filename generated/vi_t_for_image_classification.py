@@ -1,8 +1,9 @@
-"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules bb5ed3b46151.
+"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -215,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 3426f41c7c41a928
+# sha256 of all above: 943b2d03a917daea

@@ -1,8 +1,9 @@
-"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules bb5ed3b46151.
+"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -216,4 +217,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: c9c8fdcf07a21fa1
+# sha256 of all above: 134ab015574d8a86

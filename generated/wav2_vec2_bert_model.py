@@ -1,8 +1,9 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules bb5ed3b46151.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family wav2vec2_conformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: transformers-default
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -263,4 +264,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 20e0a30f81fe4c46
+# sha256 of all above: 17850e8d9fc6d53f

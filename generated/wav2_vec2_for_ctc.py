@@ -1,8 +1,9 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules bb5ed3b46151.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -317,4 +318,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: c31d3c402c9c7492
+# sha256 of all above: d5569f4e57ca9137

@@ -1,8 +1,9 @@
-"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules bb5ed3b46151.
+"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules 49d5c50cdf5d.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: repository (vminh16/VI-Legal-RAG:models/bge-reranker-base/config.json)
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -241,4 +242,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: repository
 # (vminh16/VI-Legal-RAG:models/bge-reranker-base/config.json)"]}
-# sha256 of all above: 009e8faab92a9949
+# sha256 of all above: ecc42f0b3d6db34c
