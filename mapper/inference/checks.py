@@ -91,7 +91,7 @@ def left_out(facts: Facts) -> list[str]:
 
 
 def untaken_stages(facts: Facts) -> list[str]:
-    """Findings for a backbone of which the config takes other stages than its last, where no rule reads which."""
+    """Lines for a backbone of which the config takes other stages than its last, where no rule reads which."""
     return [
         f"config {name} is {shorten(str(taken))}, but what is read is the last of {count} stages"
         for scope in _towers(facts)

@@ -43,7 +43,7 @@ _TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two laye
 def lacking_names(family: Family, names: Names, model_type: str | None) -> list[str]:
     """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
     wanted = [*family.requires, *family.requires_of.get(model_type or "", ())]
-    for pattern, others in family.brings.items():
+    for pattern, others in (*family.brings.items(), *family.brings_of.get(model_type or "", {}).items()):
         wanted += others if names.has(pattern) else ()
     lacking = [pattern for pattern in wanted if not names.has(pattern)]
     return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
@@ -83,10 +83,12 @@ def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
     return lines
 
 
-def broken_promises(family: Family, config: Mapping[str, Any], names: Names) -> tuple[list[str], list[str]]:
+def broken_promises(
+    family: Family, config: Mapping[str, Any], names: Names, model_type: str | None = None
+) -> tuple[list[str], list[str]]:
     """Lines for tensors that a field of the config says are there and are not, and for those that it says are not."""
     lacking, extra = [], []
-    for field, patterns in family.promises.items():
+    for field, patterns in {**family.promises, **family.promises_of.get(model_type or "", {})}.items():
         said = _said(config, field)
         for pattern in patterns:
             if not isinstance(said, (bool, int, float, str)):

@@ -139,7 +139,7 @@ class Reading:
             check_modules(read)
             self.gap(self.untaken())
             self.findings += several_types(read)
-            self.findings += [*filler.findings(), *left_out(self.facts), *untaken_stages(self.facts)]
+            self.findings += [*filler.findings(), *left_out(self.facts)]
         architecture = self.described(leaves, filler)
         architecture.unused = [(key, why) for leaf, why in unused for key in Leaf.keys(leaf)]
         self.finish(architecture, [leaf for leaf, _ in unused], complete)
@@ -173,7 +173,7 @@ class Reading:
                 self.unlike(unbiased)
             self.facts.config.consult(part.family.promises, part.folder)
             config = self.facts.config.part(part.folder)
-            lacking, extra = broken_promises(part.family, config, part.names)
+            lacking, extra = broken_promises(part.family, config, part.names, model_type)
             self.unlike(lacking)
             self.findings += extra
 
@@ -403,6 +403,7 @@ class Reading:
         if complete:
             self.findings += unread_fields(self.facts.config, self.families)
             self.missing += harmful_fields(self.facts.config, self.families)
+            self.missing += untaken_stages(self.facts)
         architecture.findings, architecture.missing = self.findings, self.missing
         architecture.reading = self.trust(architecture, complete)
 

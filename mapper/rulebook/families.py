@@ -41,9 +41,13 @@ class Family:
     requires_of: dict[str, tuple[str, ...]]  # model_type -> patterns without which one of that type is
     requires_roles: tuple[str, ...]  # "tower.final_norm": block and role, for what has no name of its own
     brings: dict[str, tuple[str, ...]]  # pattern -> patterns that must occur where it does
+    brings_of: dict[str, dict[str, tuple[str, ...]]]  # model_type -> the same for one of that type
     promises: dict[
         str, tuple[str, ...]
     ]  # field of the config -> patterns that occur where it is true, and only there
+    promises_of: dict[
+        str, dict[str, tuple[str, ...]]
+    ]  # model_type -> the same, where it differs for that type
     unbiased: (
         tuple[str, ...] | None
     )  # patterns of what has no bias, where all other maps and LayerNorms have one
@@ -133,7 +137,9 @@ def _family(fields: Fields, name: str, document: Document, line: int, extends: s
         requires_roles=fields.words("requires_roles"),
         requires_of=_lists(fields, "requires_of"),
         brings=_lists(fields, "brings"),
+        brings_of=_by_type(fields, "brings_of"),
         promises=_lists(fields, "promises"),
+        promises_of=_by_type(fields, "promises_of"),
         unbiased=fields.words("unbiased") if "unbiased" in fields.data else None,
         towers=_towers(fields),
         reads_as=_lists(fields, "reads_as"),
@@ -215,6 +221,15 @@ def _lists(fields: Fields, key: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def _by_type(fields: Fields, key: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Model type -> such a table."""
+    types = fields.mapping(key)
+    inner = fields.inner(types, key)
+    found = {name: _lists(inner, name) for name in types}
+    inner.done()
+    return found
+
+
 def _whose(fields: Fields, at: int, item: Any) -> str:
     """The name of the family, or of the variant in its file, that an example is of."""
     inner, first = fields.inner(item, "examples", at), fields.text("family")
@@ -259,6 +274,8 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
         key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))}
         for key in (
             "brings",
+            "brings_of",
+            "promises_of",
             "requires_of",
             "towers",
             "reads_as",

@@ -137,3 +137,42 @@ def test_positions_of_a_smaller_image_are_the_first_ones_where_the_code_cuts_the
     images = {"pixel_values": torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))}
     reading, worst = differences(BLIP, "BlipVisionModel", images, tmp_path)
     assert reading == "exact" and worst < 1e-4
+
+
+MOE = {
+    "model_type": "exaone_moe",
+    **TEXT,
+    "head_dim": 8,
+    "moe_intermediate_size": 20,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "mlp_layer_types": ["dense", "dense"],
+}
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        ({"model_type": "helium", **TEXT, "head_dim": 8, "attention_bias": True}, "HeliumForCausalLM"),
+        (MOE, "ExaoneMoeForCausalLM"),  # no layer has experts
+        ({**MOE, "num_hidden_layers": 1, "layer_types": ["full_attention"], "mlp_layer_types": ["dense"]}, "ExaoneMoeForCausalLM"),
+    ],
+)  # fmt: skip
+def test_what_a_config_may_say_is_built(raw: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    inputs = next(iter(text_inputs(vocab_size=99).values()))
+    assert differences(raw, kind, inputs, tmp_path)[1] < 1e-4
+
+
+def test_stages_that_nobody_reads_are_refused_and_named(tmp_path: Path) -> None:
+    backbone = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", out_features=["stage1"]
+    )
+    config = transformers.ConditionalDetrConfig(
+        backbone_config=backbone, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=44, decoder_ffn_dim=44, num_queries=5,
+    )  # fmt: skip
+    with quiet():
+        reference("ConditionalDetrForObjectDetection", config).save_pretrained(tmp_path)
+    with pytest.raises(mapper.ArchitectureError, match="what is read is the last of 2 stages"):
+        mapper.build(tmp_path)
