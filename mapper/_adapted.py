@@ -90,7 +90,7 @@ def adapted(base: Architecture, adapter: Checkpoint, merge: bool) -> Checkpoint:
                 key: _as(adapter.tensors[own], kept[update.weight].dtype)
                 for key, own in update.keys().items()
             }
-        config = {**(config or {}), SETTINGS: _scales(found.updates)}
+        config = {**(config or {}), SETTINGS: {**_scales(found.updates), **_rate(adapter)}}
     what = "merged into" if merge else "beside"
     note = f"{adapter.source}: {len(found.updates)} updates of low rank {what} the weights"
     both = replace(
@@ -136,6 +136,12 @@ def _scales(updates: Sequence[Update]) -> dict[str, Any]:
     usual = Counter(update.scale for update in updates).most_common(1)[0][0]
     others = {update.path: update.scale for update in updates if update.scale != usual}
     return {"scale": usual, **({"scales": others} if others else {})}
+
+
+def _rate(adapter: Checkpoint) -> dict[str, Any]:
+    """The adapter's own dropout, where it has any: no source writes it, and a header says so of what is in the config."""
+    rate = (adapter.adapter or {}).get("lora_dropout")
+    return {"lora_dropout": rate} if rate else {}
 
 
 def _scale(settings: Mapping[str, Any], path: str, rank: int) -> float:

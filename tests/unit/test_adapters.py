@@ -204,6 +204,17 @@ def test_an_update_that_no_reference_can_have_is_not_compared(tmp_path: Path) ->
     assert "transformers has no update of an embedding whose table is the head's too" in found.notes
 
 
+def test_its_own_dropout_is_named_as_not_written(tmp_path: Path, base: Path) -> None:
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps({**config, "hidden_dropout_prob": 0.1}))
+    weights = load_file(base / "model.safetensors")
+    adapter = write_adapter(tmp_path / "lora", lora(weights, QUERIES), lora_dropout=0.05)
+    assert "not written: adapter_config.lora_dropout = 0.05" in mapper.generate(
+        base, adapter=adapter, train=True
+    )
+    assert "lora_dropout" not in mapper.generate(base, adapter=adapter, merge=True, train=True)
+
+
 REFUSED = {
     "another type": ({"peft_type": "IA3"}, "of the type .IA3"),
     "a DoRA": ({"use_dora": True}, "is a DoRA"),
