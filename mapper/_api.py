@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapper.errors import ArchitectureError, HintError, SourceError
+from mapper.errors import ArchitectureError, HintError, SourceError, in_python
 
 if TYPE_CHECKING:
     import torch
@@ -296,7 +296,7 @@ def build(
     model = build_architecture(architecture, wanted, device, **options, text=text)
     if out is not None:
         for note in keep(out, model, architecture, wanted, overwrite).notes:
-            warnings.warn(note, UserWarning, stacklevel=2)
+            warnings.warn(in_python(note), UserWarning, stacklevel=2)
     return model
 
 

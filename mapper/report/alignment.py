@@ -77,8 +77,8 @@ def _modules(entries: Iterable[Entry]) -> list[_Modules]:
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
     for entry in entries:
         sides = [[side] if isinstance(side, str) else side for side in (entry.a, entry.b)]
-        if bare_name(sides[0][0]) == bare_name(sides[1][0]):
-            continue
+        if "transposed" not in entry and bare_name(sides[0][0]) == bare_name(sides[1][0]):
+            continue  # `_wrapped` says it
         if len({name.rpartition(".")[2] for side in sides for name in side}) == 1:
             sides = [[name.rpartition(".")[0] or name for name in side] for side in sides]
         key = tuple(sides[0]), tuple(sides[1])
@@ -99,7 +99,8 @@ def _pattern(path: str) -> str:
 
 
 def _equation(group: list[_Modules]) -> str:
-    sides = []
+    """`a = b`; one name where both have it."""
+    sides: list[str] = []
     for columns in (
         zip(*(entry.a for entry in group), strict=True),
         zip(*(entry.b for entry in group), strict=True),
@@ -107,7 +108,7 @@ def _equation(group: list[_Modules]) -> str:
         sides.append(
             ", ".join(printable(name, limit=_NAME) for names in columns for name in folded(list(names)))
         )
-    return " = ".join(sides)
+    return " = ".join(dict.fromkeys(sides))
 
 
 def _within(lines: Iterable[str]) -> Iterator[str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from mapper.architecture import Question
 from mapper.report.words import printable
 
+_PLAIN = re.compile(
+    r"[\w.+-]+"
+)  # a value that no shell reads as anything else, in quotes with a bar between two
 _SHOWN = 40
 _VALUES = 8  # of one question
 _COLUMN = 40
@@ -54,7 +58,7 @@ def _all_at_once(questions: Sequence[Question]) -> list[str]:
 def _option(question: Question) -> str:
     """`--set 'attention.causal=true|false'`: quoted, as a shell would read the bar; nothing that is copied whole is an answer."""
     values = [_text(value) for value in question.candidates]
-    if not 0 < len(values) <= _VALUES or not all(value.replace("_", "").isalnum() for value in values):
+    if not 0 < len(values) <= _VALUES or not all(map(_PLAIN.fullmatch, values)):
         return f"--set {question.name}=VALUE"
     return (
         f"--set '{question.name}={'|'.join(values)}'"

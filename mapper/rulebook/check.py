@@ -227,7 +227,7 @@ def _run(example: Example, rulebook: Rulebook, found: FileCheck) -> Iterator[str
         run_header(architecture)
         found.runs += 1
     except MapperError as error:
-        yield f"{example.file}:{example.line}: example {example.name!r}: {error}"
+        yield f"{example.file}:{example.line}: example {example.name!r}: {error.in_command()}"
 
 
 def _family_problems(family: Family, rulebook: Rulebook) -> Iterator[str]:

@@ -87,7 +87,7 @@ def check_example(example: Example, family: Family, rulebook: Rulebook) -> list[
     try:
         architecture = infer(header(example), rulebook)
     except MapperError as error:
-        return [] if is_near_miss(example) else [str(error)]
+        return [] if is_near_miss(example) else [error.in_command()]
     if is_near_miss(example):
         return [f"is read as {family.name}"] if architecture.family == family.name else []
     return list(_differences(example.expect, architecture, family))

@@ -79,7 +79,7 @@ def _why_not(path: Path, folder: str | os.PathLike[str], name: str, source: str,
         file, size = open_regular(path)
         file.close()
     except MapperError as error:
-        return str(error)
+        return error.in_command()
     return too_large(size)
 
 

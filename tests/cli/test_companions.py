@@ -151,6 +151,19 @@ def test_links_out_of_the_folder_pipes_and_what_is_too_large_stay_behind(
     assert (tmp_path / "out" / "spiece.model").read_bytes() == FILES["tokenizer.json"]
 
 
+def test_how_to_follow_a_link_is_said_as_a_command_or_in_python_writes_it(
+    bert: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    (bert / "vocab.txt").rename(tmp_path / "vocab.txt")
+    (bert / "vocab.txt").symlink_to("../vocab.txt")
+    told = run(capsys, "convert", bert, tmp_path / "out")
+    assert "--follow-links" in told and "follow_links" not in told
+    with pytest.warns(UserWarning, match="vocab.txt stays behind: .* say follow_links=True"):
+        mapper.build(bert, out=tmp_path / "built")
+    told = run(capsys, "convert", bert, tmp_path / "followed", "--follow-links")
+    assert "stays behind" not in told and (tmp_path / "followed" / "vocab.txt").is_file()
+
+
 # ------------------------------------------------------------------------------------------------------- the hub
 @pytest.fixture
 def hub(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:

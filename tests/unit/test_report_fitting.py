@@ -139,13 +139,15 @@ def test_all_questions_are_answered_in_one_go() -> None:
         Question("moe.scoring", "*", ("sigmoid", "softmax")),
         Question("attention.heads", "layers.*", (1, 2, 4)),
         Question("norm.eps", "layers.*"),
+        Question("embedding.scale", "*", (None, 5.65)),
     ] * 2
     lines = asked(questions)
     copied = "\n".join(line for line in lines if line.lstrip().startswith("--set"))
     options = shlex.split(copied.replace("\\\n", " "))
     assert options.count("--set") == len(questions)
-    assert options[1::2][:4] == [
+    assert options[1::2][:5] == [
         "encoder:attention.causal=true|false", "moe.scoring=sigmoid|softmax", "attention.heads=1|2|4", "norm.eps=VALUE",
+        "embedding.scale=null|5.65",
     ]  # fmt: skip
     assert "encoder:attention.causal  true or false (at encoder)" in lines
 

@@ -253,6 +253,10 @@ def test_maps_of_one_name_are_compared_the_other_way_round_too(tmp_path: Path) -
     found = mapper.diff(tensors, turned, values=True)
     assert found.weights_equal is True and found.equal is False
     assert len(found.layout) == 8 and {entry.kind for entry in found.layout} == {"transposed"}
+    told = [line for line in str(found).splitlines() if line.endswith(": transposed")]
+    assert len(told) == 4 and "  transformer.h.{0..1}.attn.c_attn: transposed" in told, (
+        told
+    )  # which, and once each
     assert str(found).splitlines()[-1] == (
         f"different in layout alone: {len(tensors)} tensors with the same names, shapes, types and values in another layout"
     )
