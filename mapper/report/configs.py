@@ -50,7 +50,7 @@ def _fields(side: Side) -> dict[str, Any]:
     """Dotted names of the fields with a value, without those that change nothing."""
     reading = side.reading()
     config = reading.origin.config if reading else side.origin.config
-    found = dict(_flat(config or {}, ""))
+    found = dict(_flat({**(config or {}), "adapter": side.adapter}, ""))
     if reading is None:
         from mapper.rulebook.rulebook import rulebook_of
 

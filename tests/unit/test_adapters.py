@@ -279,3 +279,29 @@ def test_names_and_shapes_are_matched_strictly(tmp_path: Path, base: Path, chang
 def test_merge_without_an_adapter_is_a_slip(base: Path) -> None:
     with pytest.raises(mapper.MapperError, match="name one"):
         mapper.build(base, merge=True)
+
+
+def test_a_converted_adapter_keeps_its_settings(tmp_path: Path, base: Path) -> None:
+    adapter = write_adapter(tmp_path / "lora", lora(load_file(base / "model.safetensors"), QUERIES))
+    done = mapper.convert(adapter, tmp_path / "other")
+    assert done.files == ["model.safetensors", "adapter_config.json"]
+    same(last(mapper.build(base, adapter=tmp_path / "other")), last(mapper.build(base, adapter=adapter)))
+    alone = mapper.convert(adapter, tmp_path / "other.safetensors")
+    assert any("the settings of the adapter are not in a file of tensors" in note for note in alone.notes)
+
+
+@pytest.mark.parametrize(
+    "change", [{"lora_alpha": 2 * ALPHA}, {"use_rslora": True}, {"alpha_pattern": {"query": 1}}]
+)
+def test_adapters_of_the_same_tensors_and_other_scales_are_not_equal(
+    tmp_path: Path, base: Path, change: dict[str, Any]
+) -> None:
+    tensors = lora(load_file(base / "model.safetensors"), QUERIES)
+    one, same_, other = (
+        write_adapter(tmp_path / name, tensors, **settings)
+        for name, settings in (("one", {}), ("same", {"lora_dropout": 0.5}), ("other", change))
+    )
+    assert mapper.diff(one, same_, values=True).equal is True
+    found = mapper.diff(one, other, values=True)
+    assert found.equal is False and found.weights_equal is True
+    assert any(f"adapter.{next(iter(change))}" in contrast.subject for contrast in found.architecture)

@@ -22,6 +22,11 @@ from mapper.weights.comparing.wrappers import without_wrappers
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
 
+# Of adapter_config.json: which base it is for, and what its updates are multiplied by.
+_OF_UPDATES = (
+    "peft_type", "base_model_name_or_path", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "use_dora",
+)  # fmt: skip
+
 
 def _nothing() -> None:
     return None
@@ -76,13 +81,19 @@ class Side:
                 return read_data(data)[0].origin
         return Origin(self.checkpoint.config)
 
+    @property
+    def adapter(self) -> dict[str, Any]:
+        """What the settings of an adapter say of its updates and no tensor shows."""
+        said = self.checkpoint.adapter or {}
+        return {name: said[name] for name in _OF_UPDATES if said.get(name) not in (None, False, {})}
+
     def reads_like(self, other: Side) -> bool:
         """Whether nothing speaks for another architecture: equal tables, and configs that do not contradict."""
         tables = [
             {path: info for path, info in side.table().items() if path not in side.untold}
             for side in (self, other)
         ]
-        if tables[0] != tables[1]:
+        if tables[0] != tables[1] or self.adapter != other.adapter:
             return False
         one, another = self.origin, other.origin
         return one.config is None or another.config is None or one == another

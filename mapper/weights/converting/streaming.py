@@ -37,6 +37,7 @@ from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
 from mapper.errors import FormatError, MapperError, SourceError, shorten
 from mapper.sources import FILE_SUFFIXES, open_source
 from mapper.sources.companions import none
+from mapper.sources.directory import ADAPTER
 from mapper.weights.converting.archives import check_array, write_arrays
 from mapper.weights.converting.origins import Origins
 from mapper.weights.saving.headers import LINE, Entry, header
@@ -115,8 +116,9 @@ def convert(
     for name, info in tensors.items():
         check(name, info, checkpoint.source)
     parts = _split(tensors, largest) if not suffix else [_Part(os.path.basename(place), _placed(tensors))]
-    if suffix and checkpoint.config is not None:
-        notes.append("the config is not in a file of tensors; name a folder to have it beside them")
+    if suffix and (checkpoint.config, checkpoint.adapter) != (None, None):
+        what = "the config is" if checkpoint.adapter is None else "the settings of the adapter are"
+        notes.append(f"{what} not in a file of tensors; name a folder to have it beside them")
     size = sum(part.size for part in parts)
     _check_room(place, size)
     done = Conversion(place, [part.name for part in parts], len(tensors), size, notes)
@@ -262,7 +264,7 @@ def _write_folder(
 ) -> None:
     """Write a folder: the weights, the index and the config, and what is carried along; `done` gets their names."""
     companions = checkpoint.companions() if checkpoint.companions else none()
-    texts = _texts(parts, checkpoint.config)
+    texts = _texts(parts, checkpoint)
     done.files += texts
     done.notes += companions.notes
     own = Replacing(done.files, overwrite=overwrite, texts=texts)
@@ -324,13 +326,14 @@ def _metadata(checkpoint: Checkpoint) -> dict[str, str]:
     return {key: text for key, text in checkpoint.metadata.items() if key.partition(".")[0] != "mapper"}
 
 
-def _texts(parts: list[_Part], config: dict[str, Any] | None) -> dict[str, str]:
-    """The index of several files, as the hub has it, and the config."""
+def _texts(parts: list[_Part], checkpoint: Checkpoint) -> dict[str, str]:
+    """The index of several files, as the hub has it, the config, and the settings of an adapter."""
     texts = {}
     if len(parts) > 1:
         table = {name: part.name for part in parts for name in part.tensors}
         index = {"metadata": {"total_size": sum(part.size for part in parts)}, "weight_map": table}
         texts[INDEX] = json.dumps(index, indent=2, sort_keys=True) + "\n"
-    if config is not None:
-        texts[CONFIG] = config_text(config)
+    for name, settings in ((CONFIG, checkpoint.config), (ADAPTER, checkpoint.adapter)):
+        if settings is not None:
+            texts[name] = config_text(settings)
     return texts
