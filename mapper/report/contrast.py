@@ -279,11 +279,14 @@ def _scope(place: Place) -> str:
 
 
 def _alone(facts: tuple[_Known, _Known], silent: tuple[bool, bool]) -> dict[str, list[Fact]]:
-    """Facts of one side that the other knows nothing of: no defaults, nor what a config says where the other has none."""
+    """Facts of one side that the other knows nothing of: no defaults, nor what rests on a config where the other has none.
+
+    A rule's statement does: it holds for the type that the config says.
+    """
     a, b = facts
     found: dict[str, list[Fact]] = {}
     for side, mine, theirs, untold in (("a", a, b, silent[1]), ("b", b, a, silent[0])):
-        weak = {"default", "config"} if untold else {"default"}
+        weak = {"default", "config", "rule"} if untold else {"default"}
         found[side] = [
             same[0]
             for name, same in mine.by_name.items()

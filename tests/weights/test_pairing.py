@@ -98,6 +98,20 @@ def test_a_prefix_is_said_and_everything_behind_it_compared(
     assert f"A has the prefix {prefix}\n" in str(read)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_rests_on_a_config_is_no_difference_to_a_file_that_has_none(
+    swapped: bool, tmp_path: Path
+) -> None:
+    tensors = random(norms("input_layernorm", "post_attention_layernorm"))
+    sides = [
+        checkpoint(tmp_path / "a", tensors, LLAMA),
+        checkpoint(tmp_path / "b", prefixed("module.")(tensors)),
+    ]
+    found = mapper.diff(*(sides[::-1] if swapped else sides), values=True)
+    assert not found.architecture and found.weights_equal is True
+    assert str(found).splitlines()[-1].startswith("different in names alone: ")
+
+
 @pytest.mark.parametrize("names", [["w", "b"], ["0.weight", "2.weight", "2.bias"]])
 def test_a_prefix_is_found_where_no_rule_knows_a_name(names: list[str]) -> None:
     table = random({name: [2, at + 2] for at, name in enumerate(names)})
@@ -232,6 +246,10 @@ def test_a_fused_and_transposed_map_is_compared_with_plain_ones(
     fused = [entry for entry in found.layout if entry.kind == "fused"]
     assert len(fused) == 2 and all(entry.transposed for entry in fused)
     assert sum(entry.kind == "transposed" for entry in found.layout) == 6
+    parts = [
+        f"transformer.h.0.attn.attention.{word}_proj.weight" for word in "qkv"
+    ]  # as they stand in the map
+    assert (fused[0].a if swapped else fused[0].b) == parts
     letter = "B" if swapped else "A"
     assert f"one map in {letter}, transposed" in str(found)
 

@@ -221,8 +221,15 @@ def _layout(pairs: Iterable[Pair]) -> Iterator[Entry]:
         elif pair.is_transposed:
             yield Entry(kind="transposed", a=[pair.a.path], b=[pair.b.path], transposed=True)
     for same in parts.values():
+        same.sort(key=_start)
         a, b = (list(dict.fromkeys(pair[side].path for pair in same)) for side in (0, 1))
         yield Entry(kind="fused", a=a, b=b, transposed=same[0].is_transposed)
+
+
+def _start(pair: Pair) -> int:
+    """Where a part stands in its fused map."""
+    cut = pair.a.cut or pair.b.cut
+    return cut.first if cut else 0
 
 
 def _values(left: Side, right: Side, pairs: list[Pair]) -> Iterator[tuple[Pair, Entry]]:
