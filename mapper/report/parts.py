@@ -19,7 +19,7 @@ def part_lines(architecture: Architecture, paint: Paint) -> Iterator[str]:
     """What each model is, and how large; then how to have one of them by itself."""
     width = min(max(map(len, architecture.parts)), _WIDTH)
     for name, part in architecture.parts.items():
-        shown = f"{printable(name, _WIDTH):{width}}"
+        shown = f"{printable(name):{width}}"
         yield f"{paint('name', shown)}  {what_it_is(part, paint)}{_class(part)}"
         yield f"{'':{width}}  {stored(part.checkpoint)}, {part.checkpoint.container}"
         if part.refusal:

@@ -154,6 +154,18 @@ def test_parts_of_one_model_are_no_models(table: dict[str, object], tmp_path: Pa
     assert not mapper.inspect(tmp_path / "x.pt").parts
 
 
+def test_a_long_name_of_a_part_is_shown_whole_for_it_chooses_the_part(tmp_path: Path) -> None:
+    tables = {
+        f"{word}_network_of_the_three": {f"{word}.{at}.weight": torch.zeros(2, 3) for at in range(2)}
+        for word in ("first", "second")
+    }
+    torch.save(tables, tmp_path / "two.pt")
+    lines = str(mapper.inspect(tmp_path / "two.pt")).splitlines()
+    for name in tables:
+        assert any(line.startswith(f"  {name}  ") for line in lines)
+        assert mapper.inspect(f"{tmp_path / 'two.pt'}#{name}").architecture.checkpoint.part == name
+
+
 def test_one_model_under_such_a_name_is_one_model() -> None:
     unet = pipelines.tensors(pipelines.latent_unet(), "model.diffusion_model.")
     report = mapper.inspect(unet)
