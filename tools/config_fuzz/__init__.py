@@ -1,0 +1,1 @@
+"""Changed configs against the reference: is a reading that is called exact ever wrong?"""
