@@ -130,6 +130,17 @@ def test_a_bound_that_the_code_names_and_does_not_use_changes_nothing(tmp_path: 
     assert worst < 1e-4
 
 
+@pytest.mark.parametrize(("layers", "every"), [(5, 2), (4, 4), (3, 0)])
+def test_layers_that_halve_what_they_give_have_norms_of_other_eps(
+    layers: int, every: int, tmp_path: Path
+) -> None:
+    raw = {"model_type": "rwkv", "vocab_size": 99, "hidden_size": 32, "attention_hidden_size": 32,
+           "intermediate_size": 44, "num_hidden_layers": layers, "rescale_every": every, "layer_norm_epsilon": 0.05}  # fmt: skip
+    ids = torch.randint(0, 99, (2, 9), generator=torch.Generator().manual_seed(0))
+    reading, worst = differences(raw, "RwkvForCausalLM", {"input_ids": ids}, tmp_path)
+    assert reading == "exact" and worst < 1e-4
+
+
 @pytest.mark.parametrize("side", [32, 24])
 def test_positions_of_a_smaller_image_are_the_first_ones_where_the_code_cuts_them(
     side: int, tmp_path: Path
