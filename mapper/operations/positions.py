@@ -93,6 +93,16 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
     return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
 
 
+def cut_positions(table: Tensor, height: int, width: int) -> Tensor:
+    """The first positions of a class token and a grid of patches; of a larger image, all of them fitted to it.
+
+    table (..., 1 + N * N, W) -> (1, 1 + height * width, W)
+    """
+    if 1 + height * width <= table.shape[-2]:
+        return table.reshape(1, -1, table.shape[-1])[:, : 1 + height * width]
+    return resize_positions(table, 1, height, width)
+
+
 def resize_between(
     table: Tensor, before: int, after: int, sides: tuple[int, int], pixels: Tensor, size: int
 ) -> Tensor:

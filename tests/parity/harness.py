@@ -68,6 +68,12 @@ def reference(kind: str | type[nn.Module], config: Any, seed: int = 0) -> nn.Mod
     return randomise(model, seed)
 
 
+def declared(config_class: type, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the sizes that a config class has: what it has not it would keep and write, as a field of nobody's."""
+    known = {field.name for field in fields(config_class)} | set(config_class.attribute_map)
+    return {name: size for name, size in sizes.items() if name in known}
+
+
 def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
     """The model with other values in every parameter and every running statistic."""
     generator = torch.Generator().manual_seed(seed)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import mapper
-from tests.parity.harness import check, reference, text_inputs, transformers
+from tests.parity.harness import check, declared, reference, text_inputs, transformers
 
 WORDS = 99
 INPUTS = text_inputs(WORDS, padding=0, left_positions=True)
@@ -116,14 +116,14 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("EmbeddingGemma2TextModel", {**LAYERED, "embedding_dim": 24}),
-    ("ModernBertDecoderForCausalLM", {**MIXED, "norm_bias": True, "num_key_value_heads": 4}),
-    ("ModernBertDecoderModel", {"layer_types": [FULL, NEAR], "local_attention": 8, "num_key_value_heads": 4}),
+    ("ModernBertDecoderForCausalLM", {**MIXED, "norm_bias": True}),
+    ("ModernBertDecoderModel", {"layer_types": [FULL, NEAR], "local_attention": 8}),
 ]
 
 
 def config_of(name: str, fields: dict[str, Any]) -> Any:
     made = getattr(transformers, name).config_class
-    return made(**{**SIZES, **fields}, num_labels=3)
+    return made(**{**declared(made, SIZES), **fields}, num_labels=3)
 
 
 def names(case: tuple[str, dict[str, Any]]) -> str:

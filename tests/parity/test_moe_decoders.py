@@ -123,7 +123,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "hunyuan_v1_moe": (
         "HunYuanMoEV1ForCausalLM",
         "HunYuanMoEV1Config",
-        {**EXPERTS, "moe_topk": 2, "head_dim": 8, "eod_token_id": 3, "rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "factor": 1.0, "rope_theta": 1e4}},
+        {**SIZES, "num_experts": 4, "moe_topk": 2, "head_dim": 8, "eod_token_id": 3, "rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "factor": 1.0, "rope_theta": 1e4}},
     ),
     "glm4v_moe_text": (
         "Glm4vMoeTextModel",

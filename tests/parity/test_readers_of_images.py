@@ -92,8 +92,9 @@ def test_kosmos_2(scaled: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["opt", "llama"])
 def test_instructblip(text: str, tmp_path: Path) -> None:
     sizes = {"opt": {"ffn_dim": 48, "word_embed_proj_dim": 32}, "llama": {"num_key_value_heads": 2}}[text]
+    words = {name: size for name, size in TEXT.items() if text != "opt" or name != "intermediate_size"}
     config = transformers.InstructBlipConfig(
-        text_config={**TEXT, "model_type": text, "pad_token_id": 1, **sizes},
+        text_config={**words, "model_type": text, "pad_token_id": 1, **sizes},
         vision_config={**VISION, "qkv_bias": text == "opt"},
         qformer_config={**TEXT, "hidden_size": 40, "num_hidden_layers": 3},
         num_query_tokens=3,

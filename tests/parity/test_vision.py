@@ -246,7 +246,7 @@ def test_siglip(tmp_path: Path) -> None:
 
 
 def test_siglip_with_a_config_that_leaves_defaults_out(tmp_path: Path) -> None:
-    text = {**TEXT, "num_attention_heads": 12, "projection_size": 32}
+    text = {**TEXT, "num_attention_heads": 12, "num_hidden_layers": 12, "projection_size": 32}
     config = transformers.SiglipConfig(text_config=text, vision_config=VISION)
 
     def edit(data: dict[str, Any]) -> None:
