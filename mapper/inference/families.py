@@ -148,15 +148,15 @@ class Families:
         return found
 
     def fields_said(self) -> frozenset[str]:
-        """Fields of the config that these families' own rules read, as their types' files have them."""
+        """Fields of the config that these families' own rules read for just this type, as its files have them."""
         own = [(self.match.model_type, self.match.family)] if self.match else []
         spoken = [*own, *((part.model_type, part.family) for part in self.parts)]
         rules = (
             rule
             for model_type, family in spoken
-            for rules in family.facts.values()
+            for rules in family.own_facts.values()
             for rule in rules
-            if model_type in rule.when.get(TYPE, (model_type,))
+            if model_type in rule.when.get(TYPE, family.model_types if len(family.model_types) == 1 else ())
         )
         names = (name for rule in rules for name in (*rule.config, *chain(*rule.towers.values())))
         return frozenset(word for name in names for word in name.removeprefix("/").split("."))

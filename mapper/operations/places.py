@@ -16,7 +16,9 @@ def places_seen(x: Tensor, pixel_mask: Tensor | None) -> Tensor:
     return F.interpolate(pixel_mask[None].float(), size=x.shape[-2:])[0].bool()
 
 
-def place_sinusoids(x: Tensor, seen: Tensor, temperature: float, temperature_across: float) -> Tensor:
+def place_sinusoids(
+    x: Tensor, seen: Tensor, temperature: float, temperature_across: float | None = None
+) -> Tensor:
     """Sines and cosines of where a place stands among the real rows and columns (paper 2005.12872).
 
     x (B, C, Y, X), seen (B, Y, X) -> (B, Y * X, C): rows first, then columns
@@ -27,6 +29,7 @@ def place_sinusoids(x: Tensor, seen: Tensor, temperature: float, temperature_acr
     across = across / (across[:, :, -1:] + 1e-6) * 2 * math.pi
     index = torch.arange(size // 2, dtype=torch.float32, device=x.device)
     share = 2 * index / size
+    temperature_across = temperature_across or temperature
     angles = torch.stack(  # (B, Y, X, 2, size / 2)
         (down[..., None] / temperature**share, across[..., None] / temperature_across**share), dim=-2
     )

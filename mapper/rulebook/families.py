@@ -76,6 +76,11 @@ class Family:
     extends: str | None = None
     variants: tuple[Family, ...] = ()  # types of the same file that differ from the others in names too
 
+    @property
+    def own_facts(self) -> Mapping[str, tuple[FactRule, ...]]:
+        """What its own entries say, without those of families that it extends."""
+        return self.facts.maps[0] if isinstance(self.facts, ChainMap) else self.facts
+
     @cached_property
     def examples(self) -> tuple[Example, ...]:
         """Read when first asked for: only checks need them."""
