@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 49d5c50cdf5d.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 621bb260d193.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -10,6 +10,7 @@ Load the weights with `load(path)`; the attributes are the names in the checkpoi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,32 @@ def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | 
     return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
+def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
+
+    table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
+    Where the size is the same the values are, too: the branch that would skip it stops a dynamic export.
+    A table of another number of rows belongs to the one image size it was trained on, and stays as it is.
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    if side * side != table.shape[0] - kept:
+        return table[None]
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
+    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
+def cut_positions(table: Tensor, height: int, width: int) -> Tensor:
+    """The first positions, a class token's and those of a grid; of a larger image, all fitted to it.
+
+    table (..., 1 + N * N, W) -> (1, 1 + height * width, W)
+    """
+    if 1 + height * width <= table.shape[-2]:
+        return table.reshape(1, -1, table.shape[-1])[:, : 1 + height * width]
+    return resize_positions(table, 1, height, width)
+
+
 def flatten_patches(x: Tensor) -> Tensor:
     """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
     return x.flatten(2).transpose(1, 2)
@@ -145,18 +172,16 @@ class VisionEmbeddings(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.class_embedding = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
         self.patch_embedding = nn.Conv2d(
             config.channels, config.hidden_size, kernel_size=config.patch_size, stride=config.patch_size
         )
+        self.class_embedding = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
         self.position_embedding = nn.Parameter(torch.zeros(1, config.vision_positions, config.hidden_size))
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        x = prepend_token(
-            self.class_embedding,
-            flatten_patches(self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))),
-        )
-        return x + self.position_embedding[:, : x.shape[1]]
+        patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
+        x = prepend_token(self.class_embedding, flatten_patches(patches))
+        return x + cut_positions(self.position_embedding, patches.shape[2], patches.shape[3])
 
 
 class LmHead(nn.Module):
@@ -425,4 +450,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 0f891d374353aa87
+# sha256 of all above: d57035b6a5316613

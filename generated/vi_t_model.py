@@ -1,4 +1,4 @@
-"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 49d5c50cdf5d.
+"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 621bb260d193.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -217,4 +217,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 134ab015574d8a86
+# sha256 of all above: 9d9734af6539b8dd

@@ -94,7 +94,7 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
 
 
 def cut_positions(table: Tensor, height: int, width: int) -> Tensor:
-    """The first positions of a class token and a grid of patches; of a larger image, all of them fitted to it.
+    """The first positions, a class token's and those of a grid; of a larger image, all fitted to it.
 
     table (..., 1 + N * N, W) -> (1, 1 + height * width, W)
     """
