@@ -25,6 +25,7 @@ from mapper.naming.members import UPDATED
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
 
+STATES = "last_hidden_state"  # what heads are computed from: a reference with a head may keep it to itself
 INVARIANT = 1e-5  # one model with itself: the same kernels, where what is hidden has no part in any sum
 
 
@@ -237,12 +238,14 @@ def _compare(
     blocks: dict[str, Difference] = {}
     steps: dict[str, None] = {}  # in order
     is_constant = True
+    alone: dict[str, None] = {}  # outputs that the reference has not, in order
     for case, inputs in _cases(found, candidate, reference, architecture):
         other = _of_reference(found, reference, case, inputs)
         if other is None:
             continue
         mine = _run(candidate, inputs, found.source)
         compared = compare(mine, other, inputs.get("attention_mask"))
+        alone |= dict.fromkeys(name for name in mine.outputs if name not in other.outputs and name != STATES)
         if case == "left padding" and _sees_back(architecture):
             outputs_left = _defined(found, candidate, reference, inputs, (mine, other))
             compared = outputs_left, compared[1] if len(outputs_left) == len(compared[0]) else []
@@ -256,6 +259,8 @@ def _compare(
                 if item.name not in worst or worst[item.name].value < item.value:
                     worst[item.name] = item
     found.outputs = list(outputs.values())
+    if alone:
+        found.notes.append(f"not compared, for the reference does not return it: {', '.join(alone)}")
     if found.equal:  # what departs in an equal model can only be another step
         steps |= dict.fromkeys(name for name, item in blocks.items() if item.value > found.tolerance)
     found.blocks = [item for name, item in blocks.items() if name not in steps]

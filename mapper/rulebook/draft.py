@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from mapper.rulebook.guesses import Guess, Guesser
@@ -32,7 +33,7 @@ def draft(checkpoint: Checkpoint, rulebook: Rulebook) -> str:
     architecture = infer(checkpoint, rulebook)
     config = dict(checkpoint.config or {})
     model_type = config.get("model_type")
-    name = _word(model_type if isinstance(model_type, str) else checkpoint.source)
+    name = _free(_word(model_type if isinstance(model_type, str) else checkpoint.source), rulebook)
     patterns = list(_recognised(architecture.leaves))
     lines = [
         f"family: {name}",
@@ -58,6 +59,13 @@ def draft(checkpoint: Checkpoint, rulebook: Rulebook) -> str:
 def _word(text: str) -> str:
     kept = "".join(letter if letter.isalnum() else "_" for letter in text.rsplit("/", 1)[-1].lower())
     return kept.strip("_") or "new_family"
+
+
+def _free(word: str, rulebook: Rulebook) -> str:
+    """A name that no family has: a type that one lists may be drafted anew."""
+    taken = {family.name for family in rulebook.families}
+    numbered = (f"{word}_{number}" for number in count(2))
+    return next(name for name in chain([word], numbered) if name not in taken)
 
 
 def _known_by(family: str | None, patterns: Iterable[str]) -> Iterator[str]:

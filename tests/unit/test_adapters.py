@@ -167,6 +167,9 @@ def test_a_head_that_the_adapter_brings_and_a_prefix_that_the_base_has_not(
         merged = mapper.build(base, adapter=adapter, merge=True)(IDS).logits
     assert logits.shape == (1, 3)
     same(logits, merged)
+    mapper.build(base, adapter=adapter, out=tmp_path / "kept")
+    found = mapper.verify(tmp_path / "kept")
+    assert found.equal and any("does not return it: logits" in note for note in found.notes)
 
 
 def test_the_source_writes_the_modules_and_a_kept_model_comes_back(tmp_path: Path, base: Path) -> None:

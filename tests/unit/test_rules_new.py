@@ -250,3 +250,9 @@ def test_names_of_a_family_there_is_are_taken_over_from_it(tmp_path: Path) -> No
     assert found.problems == []
     architecture = infer(checkpoint(), rulebook)
     assert architecture.family == "nobodys"
+
+
+def test_a_draft_of_a_listed_type_has_a_name_of_its_own() -> None:
+    rulebook = Rulebook()
+    family = next(family for family in rulebook.families if family.name == "gpt2")
+    assert draft(header(family.examples[0]), rulebook).startswith("family: gpt2_2\n")
