@@ -60,7 +60,7 @@ def test_where_no_family_has_the_names_that_is_said() -> None:
         {f"odd.{at}.weight": info for at, info in enumerate(example("bert").tensors.values())},
     )
     (finding,) = [text for text in read(checkpoint, hidden_size=8).findings if "model_type" in text]
-    assert "no family has these names" in finding and "write model_type into config.json" in finding
+    assert "no family has these names" in finding and "--set model_type=TYPE" in finding
     assert not any(
         "model_type" in text for text in infer(checkpoint, RULEBOOK).findings
     )  # no config, no finding
