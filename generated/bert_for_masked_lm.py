@@ -1,4 +1,4 @@
-"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules 621bb260d193.
+"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -256,4 +256,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 7da5f4248a746b34
+# sha256 of all above: 1b50cbd94d6c1867

@@ -1,4 +1,4 @@
-"""dslim/bert-base-NER: written by mapper 0.1.0, rules 621bb260d193.
+"""dslim/bert-base-NER: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -229,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 02bd1eb96f07874d
+# sha256 of all above: 43fd87fcf1268d72

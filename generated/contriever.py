@@ -1,4 +1,4 @@
-"""facebook/contriever: written by mapper 0.1.0, rules 621bb260d193.
+"""facebook/contriever: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -219,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 806e974260067afc
+# sha256 of all above: 8bebf40beeebc4f7

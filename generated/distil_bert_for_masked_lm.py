@@ -1,4 +1,4 @@
-"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules 621bb260d193.
+"""distilbert/distilbert-base-uncased: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family distilbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -198,4 +198,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3072, "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers": 6,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: d2cc728d3cc28ce3
+# sha256 of all above: f58327c3a91ed06a

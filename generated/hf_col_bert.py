@@ -1,4 +1,4 @@
-"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 621bb260d193.
+"""colbert-ir/colbertv2.0: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 575a83776155b3e6
+# sha256 of all above: 647136ebe4224109

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 621bb260d193.
+"""kyutai/mimi: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -571,4 +571,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b61dfaf074f9c726
+# sha256 of all above: 2056d92767c29ca6

@@ -1,4 +1,4 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules 621bb260d193.
+"""facebook/opt-125m: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -223,4 +223,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272, "word_embed_proj_dim": 768},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 88db26d3f57ec6fd
+# sha256 of all above: e2f68ccfcfc086c3

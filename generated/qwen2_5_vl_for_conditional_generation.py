@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 621bb260d193.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -639,4 +639,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112}, "vocab_size": 151936}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 711866bba96f970f
+# sha256 of all above: ff17ad7546874ac3

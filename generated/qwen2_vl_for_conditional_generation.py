@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 621bb260d193.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -560,4 +560,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: ba73be114b7157a0
+# sha256 of all above: 9d970c57e21a77b8

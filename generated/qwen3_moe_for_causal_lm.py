@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 621bb260d193.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family qwen2_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -317,10 +317,10 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false, "head_dim": 128,
-# "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "max_window_layers": 48, "model_type":
-# "qwen3_moe", "moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32, "num_experts":
-# 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4, "rms_norm_eps": 1e-06,
+# "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "model_type": "qwen3_moe",
+# "moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128,
+# "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4, "rms_norm_eps": 1e-06,
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 1a810f170282e669
+# sha256 of all above: 7253da65bb6d86c9

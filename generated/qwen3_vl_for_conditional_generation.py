@@ -1,7 +1,6 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 621bb260d193.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 23cfe1cde250.
 
-Reading: unverified. The names and shapes fit, but nobody has vouched for this architecture: compare before
-you rely on it.
+Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
 No dropout is written: training mode computes the same; `mapper generate --train` writes it.
@@ -638,4 +637,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
 # "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 4ef9e227aac263d8
+# sha256 of all above: 0267d87639a78307

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 621bb260d193.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -87,7 +87,9 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def place_sinusoids(x: Tensor, seen: Tensor, temperature: float, temperature_across: float) -> Tensor:
+def place_sinusoids(
+    x: Tensor, seen: Tensor, temperature: float, temperature_across: float | None = None
+) -> Tensor:
     """Sines and cosines of where a place stands among the real rows and columns (paper 2005.12872).
 
     x (B, C, Y, X), seen (B, Y, X) -> (B, Y * X, C): rows first, then columns
@@ -98,6 +100,7 @@ def place_sinusoids(x: Tensor, seen: Tensor, temperature: float, temperature_acr
     across = across / (across[:, :, -1:] + 1e-6) * 2 * math.pi
     index = torch.arange(size // 2, dtype=torch.float32, device=x.device)
     share = 2 * index / size
+    temperature_across = temperature_across or temperature
     angles = torch.stack(  # (B, Y, X, 2, size / 2)
         (down[..., None] / temperature**share, across[..., None] / temperature_across**share), dim=-2
     )
@@ -486,7 +489,7 @@ class Model(nn.Module):
         """pixel_values (batch, channels, height, width), pixel_mask (batch, height, width)"""
         x = self.model.input_projection(self.model.backbone.conv_encoder.model(pixel_values))
         seen = places_seen(x, pixel_mask)
-        encoded_positions = place_sinusoids(x, seen, 10000.0, 10000.0)
+        encoded_positions = place_sinusoids(x, seen, 10000.0)
         encoded_mask = padding_mask(seen.flatten(1))
         places = x.flatten(2).transpose(1, 2)
         encoded = self.model.encoder(places, encoded_positions, encoded_mask)
@@ -530,4 +533,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 79a75af31a4b086c
+# sha256 of all above: 7024714a5e823696

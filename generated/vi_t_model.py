@@ -1,4 +1,4 @@
-"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 621bb260d193.
+"""google/vit-base-patch16-224-in21k: written by mapper 0.1.0, rules 23cfe1cde250.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -217,4 +217,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 9d9734af6539b8dd
+# sha256 of all above: 6010fa0f2e1337f7
