@@ -167,9 +167,10 @@ def test_weights_of_several_types_keep_it(tmp_path: Path) -> None:
 
 def test_hints_and_a_reading_without_families_are_made_again(bert_folder: Path, tmp_path: Path) -> None:
     (bert_folder / "config.json").unlink()
-    text = mapper.generate(bert_folder, hints={"attention.heads": 4})
+    hints = {"attention.heads": 4, "position.counting": "all", "feed_forward.activation": "gelu"}
+    text = mapper.generate(bert_folder, hints=hints)
     told = told_by(text)
-    assert told is not None and told.origin.hints == {"attention.heads": 4}
+    assert told is not None and told.origin.hints == hints
     assert architecture_data(imported(text, tmp_path, "hinted").load(bert_folder)) is not None
     (bert_folder / "config.json").write_text(json.dumps(BERT))
     text = mapper.generate(bert_folder, hints={"norm.placement": "post"}, families=False)
