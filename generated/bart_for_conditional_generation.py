@@ -1,4 +1,4 @@
-"""facebook/bart-large-cnn: written by mapper 0.1.0, rules 23cfe1cde250.
+"""facebook/bart-large-cnn: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family bart).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,8 +28,6 @@ class Config:
     heads: int = 16  # config: decoder_attention_heads
     # config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [1024, 1024] = heads * head_dim
     head_dim: int = 64
-    # config: model.decoder.layers.{0..11}.self_attn.k_proj.weight [1024, 1024] = kv_heads * head_dim
-    kv_heads: int = 16
     intermediate_size: int = 4096  # shape: model.decoder.layers.{0..11}.fc1.weight [4096, 1024]
     position_offset: int = 2  # rule: families/bart.yaml (a constant of the published code)
     # rule: model.decoder.embed_positions.weight [1026, 1024] = fact.position.offset + positions
@@ -51,33 +49,6 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
-
-
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)
@@ -85,28 +56,17 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
-
-
-def shift_right(input_ids: Tensor, start_id: int, padding_id: int) -> Tensor:
-    """Decoder input from labels: start_id first, the rest one place later, -100 as padding.
-
-    (B, T) -> (B, T)
-    """
-    shifted = F.pad(input_ids[:, :-1], (1, 0), value=start_id)
-    return shifted.masked_fill(shifted == -100, padding_id)
-
-
 def decoder_ids(
     decoder_input_ids: Tensor | None, input_ids: Tensor, start_id: int, padding_id: int
 ) -> Tensor:
     """The caller's ids for a decoder, or those of the encoder one place later, as in denoising (BART).
 
-    (B, S), (B, T) -> (B, S or T)
+    start_id comes first; -100, which labels have, is padding. (B, S), (B, T) -> (B, S or T)
     """
-    return shift_right(input_ids, start_id, padding_id) if decoder_input_ids is None else decoder_input_ids
+    if decoder_input_ids is not None:
+        return decoder_input_ids
+    shifted = F.pad(input_ids[:, :-1], (1, 0), value=start_id)
+    return shifted.masked_fill(shifted == -100, padding_id)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -135,7 +95,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class EncoderAttention(nn.Module):
-    """model.encoder.layers.*.self_attn: every position sees every other that is not padding."""
+    """model.encoder.layers.*.self_attn: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -149,31 +109,12 @@ class EncoderAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out_proj(merge_heads(y))
 
 
 class DecoderAttention(nn.Module):
-    """model.decoder.layers.*.self_attn: every position sees itself and those before; queries may share
-    keys and values.
-    """
-
-    def __init__(self, config: Config):
-        super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        q = split_heads(self.q_proj(x), self.head_dim)
-        k = split_heads(self.k_proj(x), self.head_dim)
-        v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(attend_causal(q, k, v, mask)))
-
-
-class CrossAttention(nn.Module):
-    """model.decoder.layers.*.encoder_attn: every position sees what the encoder made, but for its padding."""
+    """model.decoder.layers.*.self_attn: self-attention with a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -183,16 +124,38 @@ class CrossAttention(nn.Module):
         self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
-    def forward(self, x: Tensor, encoded: Tensor, encoded_mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
-        k = split_heads(self.k_proj(encoded), self.head_dim)
-        v = split_heads(self.v_proj(encoded), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=encoded_mask)))
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.out_proj(merge_heads(y))
+
+
+class CrossAttention(nn.Module):
+    """model.decoder.layers.*.encoder_attn: cross-attention with an attention mask over the source."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(
+        self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
+    ) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(encoder_hidden_states), self.head_dim)
+        v = split_heads(self.v_proj(encoder_hidden_states), self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=cross_attention_mask)
+        return self.out_proj(merge_heads(y))
 
 
 class DecoderLayer(nn.Module):
-    """model.decoder.layers.*: post-norm, with attention to what the encoder made between the two usual
-    sub-layers.
+    """model.decoder.layers.*: a layer with attention, post-norm, cross-attention and a feed-forward
+    network.
     """
 
     def __init__(self, config: Config):
@@ -205,9 +168,17 @@ class DecoderLayer(nn.Module):
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
         self.final_layer_norm = nn.LayerNorm(config.hidden_size)
 
-    def forward(self, x: Tensor, mask: Tensor | None, encoded: Tensor, encoded_mask: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        encoder_hidden_states: Tensor,
+        cross_attention_mask: Tensor | None,
+    ) -> Tensor:
         x = self.self_attn_layer_norm(x + self.self_attn(x, mask))
-        x = self.encoder_attn_layer_norm(x + self.encoder_attn(x, encoded, encoded_mask))
+        x = self.encoder_attn_layer_norm(
+            x + self.encoder_attn(x, encoder_hidden_states, cross_attention_mask)
+        )
         return self.final_layer_norm(x + self.feed_forward(x))
 
     def feed_forward(self, x: Tensor) -> Tensor:
@@ -215,7 +186,7 @@ class DecoderLayer(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """model.encoder.layers.*: post-norm, each norm follows its residual sum."""
+    """model.encoder.layers.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -234,7 +205,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """model.encoder: embeddings, then layers in which every position sees every other."""
+    """model.encoder: a stack of layers with a padding mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -252,12 +223,11 @@ class Encoder(nn.Module):
 
     def embeddings(self, embedded: Tensor) -> Tensor:
         index = positions_in_order(embedded)
-        x = embedded + self.embed_positions(index + self.position_offset)
-        return self.layernorm_embedding(x)
+        return self.layernorm_embedding(embedded + self.embed_positions(index + self.position_offset))
 
 
 class Decoder(nn.Module):
-    """model.decoder: embeddings, then layers in which a position sees itself and those before."""
+    """model.decoder: a stack of layers with a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -271,25 +241,22 @@ class Decoder(nn.Module):
         embedded: Tensor,
         position_ids: Tensor | None,
         attention_mask: Tensor | None,
-        encoded: Tensor,
-        encoded_mask: Tensor | None,
+        encoder_hidden_states: Tensor,
+        cross_attention_mask: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(embedded, position_ids)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         for layer in self.layers:
-            x = layer(x, mask, encoded, encoded_mask)
+            x = layer(x, mask, encoder_hidden_states, cross_attention_mask)
         return x
 
     def embeddings(self, embedded: Tensor, position_ids: Tensor | None) -> Tensor:
         index = position_indices(embedded, position_ids)
-        x = embedded + self.embed_positions(index + self.position_offset)
-        return self.layernorm_embedding(x)
+        return self.layernorm_embedding(embedded + self.embed_positions(index + self.position_offset))
 
 
 class Model(nn.Module):
-    """The model: the next word of an answer, at every position of the decoder, read off the word
-    embeddings.
-    """
+    """The model with an encoder and a decoder and a language modeling head."""
 
     final_logits_bias: Tensor
 
@@ -319,15 +286,16 @@ class Model(nn.Module):
         decoder_length)
         """
         embedded = self.model.shared(input_ids)
-        encoded = self.model.encoder(embedded, attention_mask)
-        encoded_mask = padding_mask(attention_mask)
+        encoder_hidden_states = self.model.encoder(embedded, attention_mask)
+        cross_attention_mask = padding_mask(attention_mask)
         input_ids = decoder_ids(decoder_input_ids, input_ids, self.decoder_start_id, self.padding_index)
         position_ids = decoder_position_ids
         embedded = self.model.shared(input_ids)
-        x = self.model.decoder(embedded, position_ids, decoder_attention_mask, encoded, encoded_mask)
-        logits = F.linear(x, self.model.shared.weight)
-        logits = logits + self.final_logits_bias
-        return Output(logits=logits, encoder_last_hidden_state=encoded)
+        x = self.model.decoder(
+            embedded, position_ids, decoder_attention_mask, encoder_hidden_states, cross_attention_mask
+        )
+        logits = F.linear(x, self.model.shared.weight) + self.final_logits_bias
+        return Output(logits=logits, encoder_last_hidden_state=encoder_hidden_states)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -359,4 +327,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: repository
 # (CapstoneGroup1StClair/Capstone-2:bart-large-cnn/config.json)", "about this header: the stored copy says
 # vocab_size 50265; the hub file has 50264 (406,290,432 parameters)"]}
-# sha256 of all above: 0129e326a66835ad
+# sha256 of all above: 0396c425c637d576

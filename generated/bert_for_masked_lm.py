@@ -1,4 +1,4 @@
-"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules 23cfe1cde250.
+"""emilyalsentzer/Bio_ClinicalBERT: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -75,9 +75,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """bert.embeddings: word embeddings, with learned positions and segments where they are stored, then
-    the norm.
-    """
+    """bert.embeddings: token embeddings with token types, learned position embeddings and a norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -96,7 +94,7 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """bert.encoder.layer.*.attention: every position sees every other that is not padding."""
+    """bert.encoder.layer.*.attention: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -119,11 +117,14 @@ class Attention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class LmHead(nn.Module):
-    """cls.predictions: a score for each word, by the word embeddings."""
+    """cls.predictions: language modeling head with a linear layer, an activation and a norm and the tied
+    token embeddings and a bias.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -135,13 +136,13 @@ class LmHead(nn.Module):
         )
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+    def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
         x = self.transform.LayerNorm(F.gelu(self.transform.dense(x)))
-        return F.linear(x, words, self.bias)
+        return F.linear(x, embedding_weight, self.bias)
 
 
 class Pooler(nn.Module):
-    """bert.pooler: the first position through a linear map and tanh."""
+    """bert.pooler: pooler with a linear layer and an activation over the first token."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -152,7 +153,7 @@ class Pooler(nn.Module):
 
 
 class Layer(nn.Module):
-    """bert.encoder.layer.*: post-norm, each norm follows its residual sum."""
+    """bert.encoder.layer.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -176,7 +177,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """bert: embeddings, then layers in which every position sees every other."""
+    """bert: a stack of layers with a padding mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -201,13 +202,13 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the hidden token at every position."""
+    """The model with a pooler and a masked language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.bert = Encoder(config)
         self.cls: Any = nn.ModuleDict(
-            {"predictions": LmHead(config), "seq_relationship": nn.Linear(config.hidden_size, 2)}
+            {"seq_relationship": nn.Linear(config.hidden_size, 2), "predictions": LmHead(config)}
         )
 
     def forward(
@@ -221,12 +222,12 @@ class Model(nn.Module):
         position_ids (batch, length)
         """
         x = self.bert(input_ids, token_type_ids, position_ids, attention_mask)
-        words = self.bert.embeddings.word_embeddings.weight
-        logits = self.cls.predictions(x, words)
-        pooled = self.bert.pooler(x)
-        relation = self.cls.seq_relationship(pooled)
+        pooler_output = self.bert.pooler(x)
+        relation = self.cls.seq_relationship(pooler_output)
+        embedding_weight = self.bert.embeddings.word_embeddings.weight
+        logits = self.cls.predictions(x, embedding_weight)
         return Output(
-            logits=logits, seq_relationship_logits=relation, last_hidden_state=x, pooler_output=pooled
+            logits=logits, seq_relationship_logits=relation, last_hidden_state=x, pooler_output=pooler_output
         )
 
 
@@ -256,4 +257,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 1b50cbd94d6c1867
+# sha256 of all above: c87fe5d3e6138c9f

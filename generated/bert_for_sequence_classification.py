@@ -1,4 +1,4 @@
-"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules 23cfe1cde250.
+"""cross-encoder/ms-marco-MiniLM-L6-v2: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -74,9 +74,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """bert.embeddings: word embeddings, with learned positions and segments where they are stored, then
-    the norm.
-    """
+    """bert.embeddings: token embeddings with token types, learned position embeddings and a norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -84,6 +82,7 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
 
     def forward(
@@ -96,7 +95,7 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """bert.encoder.layer.*.attention: every position sees every other that is not padding."""
+    """bert.encoder.layer.*.attention: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -119,11 +118,12 @@ class Attention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class Pooler(nn.Module):
-    """bert.pooler: the first position through a linear map and tanh."""
+    """bert.pooler: pooler with a linear layer and an activation over the first token."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -134,7 +134,7 @@ class Pooler(nn.Module):
 
 
 class Layer(nn.Module):
-    """bert.encoder.layer.*: post-norm, each norm follows its residual sum."""
+    """bert.encoder.layer.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -158,7 +158,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """bert: embeddings, then layers in which every position sees every other."""
+    """bert: a stack of layers with a padding mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -183,7 +183,7 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: one label for each sequence, from its pooler."""
+    """The model with a pooler and a classification head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -201,8 +201,9 @@ class Model(nn.Module):
         position_ids (batch, length)
         """
         x = self.bert(input_ids, token_type_ids, position_ids, attention_mask)
-        pooled = self.bert.pooler(x)
-        return Output(logits=self.classifier(pooled), last_hidden_state=x, pooler_output=pooled)
+        pooler_output = self.bert.pooler(x)
+        logits = self.classifier(pooler_output)
+        return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -231,4 +232,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 6, "type_vocab_size": 2, "vocab_size": 30522}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: d1510a90e10925bb
+# sha256 of all above: 8ae711fd4bfd858a

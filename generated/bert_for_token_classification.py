@@ -1,4 +1,4 @@
-"""dslim/bert-base-NER: written by mapper 0.1.0, rules 23cfe1cde250.
+"""dslim/bert-base-NER: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -74,9 +74,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """bert.embeddings: word embeddings, with learned positions and segments where they are stored, then
-    the norm.
-    """
+    """bert.embeddings: token embeddings with token types, learned position embeddings and a norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -95,7 +93,7 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """bert.encoder.layer.*.attention: every position sees every other that is not padding."""
+    """bert.encoder.layer.*.attention: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -118,11 +116,12 @@ class Attention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class Pooler(nn.Module):
-    """bert.pooler: the first position through a linear map and tanh."""
+    """bert.pooler: pooler with a linear layer and an activation over the first token."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -133,7 +132,7 @@ class Pooler(nn.Module):
 
 
 class Layer(nn.Module):
-    """bert.encoder.layer.*: post-norm, each norm follows its residual sum."""
+    """bert.encoder.layer.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -157,7 +156,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """bert: embeddings, then layers in which every position sees every other."""
+    """bert: a stack of layers with a padding mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -182,7 +181,7 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: one label for each position."""
+    """The model with a pooler and a token classification head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -200,7 +199,9 @@ class Model(nn.Module):
         position_ids (batch, length)
         """
         x = self.bert(input_ids, token_type_ids, position_ids, attention_mask)
-        return Output(logits=self.classifier(x), last_hidden_state=x, pooler_output=self.bert.pooler(x))
+        pooler_output = self.bert.pooler(x)
+        logits = self.classifier(x)
+        return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -229,4 +230,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 28996}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 43fd87fcf1268d72
+# sha256 of all above: 29755a9cabfeafbe

@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 23cfe1cde250.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -38,10 +38,6 @@ class Config:
     head_dim: int = 64
     # shape: text_decoder.bert.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
-    # config: text_decoder.bert.encoder.layer.{0..11}.attention.self.key.weight [768, 768] = kv_heads * hea...
-    kv_heads: int = 12
-    # shape: text_decoder.bert.encoder.layer.{0..11}.crossattention.self.key.weight [768, 768]
-    cross_attention_source_size: int = 768
     layers: int = 12  # name: text_decoder.bert.encoder.layer.*
 
 
@@ -57,43 +53,11 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
-
-
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
@@ -148,15 +112,14 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class TextEmbeddings(nn.Module):
-    """text_decoder.bert.embeddings: word embeddings, with learned positions and segments where they are
-    stored, then the norm.
-    """
+    """text_decoder.bert.embeddings: token embeddings with learned position embeddings and a norm."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.text_positions, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.text_norm_eps)
+        # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
 
     def forward(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -166,8 +129,8 @@ class TextEmbeddings(nn.Module):
 
 
 class VisionEmbeddings(nn.Module):
-    """vision_model.embeddings: a class token and the patches of an image in a row, with the first of the
-    learned positions.
+    """vision_model.embeddings: an image embedding with a class token and the first of the learned position
+    embeddings.
     """
 
     def __init__(self, config: Config):
@@ -180,12 +143,13 @@ class VisionEmbeddings(nn.Module):
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
-        x = prepend_token(self.class_embedding, flatten_patches(patches))
+        x = flatten_patches(patches)
+        x = prepend_token(self.class_embedding, x)
         return x + cut_positions(self.position_embedding, patches.shape[2], patches.shape[3])
 
 
 class LmHead(nn.Module):
-    """text_decoder.cls.predictions: a score for each word, by a map of its own."""
+    """text_decoder.cls.predictions: language modeling head with a linear layer, an activation and a norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -204,24 +168,25 @@ class LmHead(nn.Module):
 
 
 class VisionAttention(nn.Module):
-    """vision_model.encoder.layers.*.self_attn: every position sees every other; query, key and value come
-    from one map.
-    """
+    """vision_model.encoder.layers.*.self_attn: self-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.qkv = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim)
+        self.qkv = nn.Linear(config.hidden_size, (config.heads + 2 * config.heads) * config.head_dim)
         self.projection = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x).chunk(3, dim=-1)
-        q, k, v = split_heads(q, self.head_dim), split_heads(k, self.head_dim), split_heads(v, self.head_dim)
-        return self.projection(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        q = split_heads(q, self.head_dim)
+        k = split_heads(k, self.head_dim)
+        v = split_heads(v, self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.projection(merge_heads(y))
 
 
 class FeedForward(nn.Module):
-    """vision_model.encoder.layers.*.mlp: two linear maps around an activation."""
+    """vision_model.encoder.layers.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -233,9 +198,7 @@ class FeedForward(nn.Module):
 
 
 class TextAttention(nn.Module):
-    """text_decoder.bert.encoder.layer.*.attention: every position sees itself and those before; queries
-    may share keys and values.
-    """
+    """text_decoder.bert.encoder.layer.*.attention: self-attention with a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -243,8 +206,8 @@ class TextAttention(nn.Module):
         self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "key": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
-                "value": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
         self.output: Any = nn.ModuleDict(
@@ -258,13 +221,12 @@ class TextAttention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(attend_causal(q, k, v, mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.output.dense(merge_heads(y))
 
 
 class CrossAttention(nn.Module):
-    """text_decoder.bert.encoder.layer.*.crossattention: every position sees all of what a tower of a width
-    of its own made.
-    """
+    """text_decoder.bert.encoder.layer.*.crossattention: cross-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -272,8 +234,8 @@ class CrossAttention(nn.Module):
         self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "key": nn.Linear(config.cross_attention_source_size, config.heads * config.head_dim),
-                "value": nn.Linear(config.cross_attention_source_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
             }
         )
         self.output: Any = nn.ModuleDict(
@@ -283,15 +245,16 @@ class CrossAttention(nn.Module):
             }
         )
 
-    def forward(self, x: Tensor, encoded: Tensor) -> Tensor:
+    def forward(self, x: Tensor, encoder_hidden_states: Tensor) -> Tensor:
         q = split_heads(self.self.query(x), self.head_dim)
-        k = split_heads(self.self.key(encoded), self.head_dim)
-        v = split_heads(self.self.value(encoded), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        k = split_heads(self.self.key(encoder_hidden_states), self.head_dim)
+        v = split_heads(self.self.value(encoder_hidden_states), self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.output.dense(merge_heads(y))
 
 
 class VisionLayer(nn.Module):
-    """vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """vision_model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -306,8 +269,8 @@ class VisionLayer(nn.Module):
 
 
 class TextLayer(nn.Module):
-    """text_decoder.bert.encoder.layer.*: post-norm, with attention to what the encoder made between the
-    two usual sub-layers.
+    """text_decoder.bert.encoder.layer.*: a layer with attention, post-norm, cross-attention and a
+    feed-forward network.
     """
 
     def __init__(self, config: Config):
@@ -324,17 +287,17 @@ class TextLayer(nn.Module):
             }
         )
 
-    def forward(self, x: Tensor, mask: Tensor | None, encoded: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, encoder_hidden_states: Tensor) -> Tensor:
         x = self.attention.output.LayerNorm(x + self.attention(x, mask))
-        x = self.crossattention.output.LayerNorm(x + self.crossattention(x, encoded))
+        x = self.crossattention.output.LayerNorm(x + self.crossattention(x, encoder_hidden_states))
         return self.output.LayerNorm(x + self.feed_forward(x))
 
     def feed_forward(self, x: Tensor) -> Tensor:
         return self.output.dense(F.gelu(self.intermediate.dense(x)))
 
 
-class ImageEncoder(nn.Module):
-    """vision_model: the patches of an image, then layers in which every patch sees every other."""
+class Encoder(nn.Module):
+    """vision_model: a stack of layers with a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -352,7 +315,7 @@ class ImageEncoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """text_decoder.bert: embeddings, then layers in which a position sees itself and those before."""
+    """text_decoder.bert: a stack of layers with a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -362,21 +325,25 @@ class Decoder(nn.Module):
         )
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None, encoded: Tensor
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        encoder_hidden_states: Tensor,
     ) -> Tensor:
         x = self.embeddings(input_ids, position_ids)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         for layer in self.encoder.layer:
-            x = layer(x, mask, encoded)
+            x = layer(x, mask, encoder_hidden_states)
         return x
 
 
 class Model(nn.Module):
-    """The model: the next word of a text about an image, whose patches its layers read."""
+    """The model with cross-attention to the hidden states of a vision tower and a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.vision_model = ImageEncoder(config)
+        self.vision_model = Encoder(config)
         self.text_decoder: Any = nn.ModuleDict(
             {"bert": Decoder(config), "cls": nn.ModuleDict({"predictions": LmHead(config)})}
         )
@@ -391,10 +358,12 @@ class Model(nn.Module):
         """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
         length), position_ids (batch, length)
         """
-        encoded = self.vision_model(pixel_values)
-        x = self.text_decoder.bert(input_ids, position_ids, attention_mask, encoded)
+        encoder_hidden_states = self.vision_model(pixel_values)
+        logits = self.text_decoder.cls.predictions(
+            self.text_decoder.bert(input_ids, position_ids, attention_mask, encoder_hidden_states)
+        )
         return Output(
-            logits=self.text_decoder.cls.predictions(x), image_embeds=encoded, last_hidden_state=encoded
+            logits=logits, image_embeds=encoder_hidden_states, last_hidden_state=encoder_hidden_states
         )
 
 
@@ -450,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 1c71ed27ae2fc776
+# sha256 of all above: f215408113b3a38d

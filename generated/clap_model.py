@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 23cfe1cde250.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -66,33 +66,27 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled_biased(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None, scale: float
+def attend_biased(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    mask: Tensor | None,
+    scale: float | None = None,
+    is_causal: bool = False,
 ) -> Tensor:
-    """Attention with scores q @ k * scale + bias. bias broadcasts to (B, H, T, S)"""
+    """Attention with a bias added to the scores; the scale is 1 / sqrt(D) if None.
+
+    q (B, H, T, D), k, v (B, K, S, D), bias broadcasts to (B, H, T, S) -> (B, H, T, D)
+    """
+    if is_causal:
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
     bias = bias.to(q.dtype)
     if mask is not None:  # the lowest number rather than -inf: a row without any key stays finite
         bias = bias.masked_fill(~mask, torch.finfo(q.dtype).min)
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1:
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+    if k.shape[1] != q.shape[1]:
+        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
-
-
-def attend_biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled attention with a float bias added to the scores. bias broadcasts to (B, H, T, S)"""
-    return attend_scaled_biased(q, k, v, bias, mask, q.shape[-1] ** -0.5)
-
-
-def channels_last(x: Tensor) -> Tensor:
-    """(B, C, Y, X) -> (B, Y, X, C)"""
-    return x.permute(0, 2, 3, 1)
 
 
 def fold_spectrogram(x: Tensor, side: int, bands: int) -> Tensor:
@@ -169,6 +163,11 @@ def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
 
 
+def shift_within(side: int, size: int, shift: int) -> int:
+    """The shift, or 0 where one window spans the side of an image."""
+    return shift if side > size else 0
+
+
 def side_by_side(parts: Tensor, x: Tensor, whole: Tensor) -> Tensor:
     """The parts of each of x's images beside each other, with zeros behind them to the width of `whole`.
 
@@ -181,14 +180,6 @@ def side_by_side(parts: Tensor, x: Tensor, whole: Tensor) -> Tensor:
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
-
-
-def unfold_spectrogram(x: Tensor, folds: int) -> Tensor:
-    """Undoes the folds, behind layers that made the image coarser.
-
-    x (B, Y, X, C) -> (B, C, Y / folds, folds * X)
-    """
-    return x.permute(0, 3, 1, 2).unflatten(2, (folds, -1)).transpose(2, 3).flatten(3)
 
 
 def window_bias(table: Tensor, size: int) -> Tensor:
@@ -223,14 +214,9 @@ def window_mask(x: Tensor, size: int, shift: int) -> Tensor | None:
     return mask[:, None].repeat(x.shape[0], 1, 1, 1)
 
 
-def window_shift(x: Tensor, size: int, shift: int) -> int:
-    """The shift, or 0 where one window spans a side of the image. x (B, Y, X, C)"""
-    return shift if min(x.shape[1], x.shape[2]) > size else 0
-
-
 class Embeddings(nn.Module):
-    """text_model.embeddings: word embeddings, with learned positions and segments where they are stored,
-    then the norm.
+    """text_model.embeddings: token embeddings with token types, learned position embeddings that skip
+    padding and a norm.
     """
 
     def __init__(self, config: Config):
@@ -240,7 +226,9 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(config.segments, config.text_hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.text_hidden_size)
         self.LayerNorm = nn.LayerNorm(config.text_hidden_size, eps=config.text_norm_eps)
+        # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, 514, dtype=torch.int64))
+        # unused: zeros, made by the forward itself
         self.register_buffer("token_type_ids", torch.zeros(1, 514, dtype=torch.int64))
 
     def forward(
@@ -263,12 +251,13 @@ class AttentionSelf(nn.Module):
         self.relative_position_bias_table = nn.Parameter(
             torch.zeros((2 * config.window_size - 1) ** 2, heads)
         )
+        # unused: made from the window's size by the forward itself
         self.register_buffer("relative_position_index", torch.zeros(64, 64, dtype=torch.int64))
 
 
 class Fusion(nn.Module):
-    """audio_model.audio_encoder.patch_embed.fusion_model: the sum of two images, each place of each
-    channel weighed by what stands there and by the whole image.
+    """audio_model.audio_encoder.patch_embed.fusion_model: attentional feature fusion: the sum of two
+    feature maps, gated by local and global context.
     """
 
     def __init__(self, config: Config):
@@ -304,7 +293,9 @@ class Fusion(nn.Module):
 
 
 class Downsampling(nn.Module):
-    """audio_model.audio_encoder.layers.*.downsample: each 2 x 2 patches become one of twice the width."""
+    """audio_model.audio_encoder.layers.*.downsample: patch merging: each 2 x 2 patches concatenated,
+    normalised and projected to twice the channels.
+    """
 
     def __init__(self, hidden_size: int):
         super().__init__()
@@ -316,7 +307,7 @@ class Downsampling(nn.Module):
 
 
 class TextAttention(nn.Module):
-    """text_model.encoder.layer.*.attention: every position sees every other that is not padding."""
+    """text_model.encoder.layer.*.attention: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -339,13 +330,12 @@ class TextAttention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class AudioProjector(nn.Module):
-    """audio_projection, text_projection: vectors of one tower in the width of another, by two linear maps
-    around an activation.
-    """
+    """audio_projection, text_projection: projector with two linear layers around an activation."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -357,7 +347,7 @@ class AudioProjector(nn.Module):
 
 
 class Pooler(nn.Module):
-    """text_model.pooler: the first position through a linear map and tanh."""
+    """text_model.pooler: pooler with a linear layer and an activation over the first token."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -368,7 +358,7 @@ class Pooler(nn.Module):
 
 
 class TextLayer(nn.Module):
-    """text_model.encoder.layer.*: post-norm, each norm follows its residual sum."""
+    """text_model.encoder.layer.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -392,8 +382,8 @@ class TextLayer(nn.Module):
 
 
 class AudioAttention(nn.Module):
-    """audio_model.audio_encoder.layers.*.blocks.*.attention: patches of one window see each other, with a
-    learned bias for each offset.
+    """audio_model.audio_encoder.layers.*.blocks.*.attention: window attention with a relative position
+    bias (Swin).
     """
 
     def __init__(self, config: Config, hidden_size: int, heads: int):
@@ -415,8 +405,8 @@ class AudioAttention(nn.Module):
 
 
 class AudioLayer(nn.Module):
-    """audio_model.audio_encoder.layers.*.blocks.*: pre-norm, each norm stands before its sub-layer, inside
-    the residual.
+    """audio_model.audio_encoder.layers.*.blocks.*: a layer with pre-norm, attention and a feed-forward
+    network.
     """
 
     def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int):
@@ -436,9 +426,7 @@ class AudioLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """text_model: embeddings, then layers in which every position sees every other, and a vector of all
-    positions by a pooler.
-    """
+    """text_model: a stack of layers with a padding mask and a pooler."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -463,8 +451,8 @@ class Encoder(nn.Module):
 
 
 class StageWithDownsampling(nn.Module):
-    """audio_model.audio_encoder.layers.*: layers over windows that every second layer shifts by half, then
-    a coarser grid where there is one.
+    """audio_model.audio_encoder.layers.*: a stage: layers with shifted windows in every second, then
+    downsampling where there is any (Swin).
     """
 
     def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int, layers: int):
@@ -478,15 +466,16 @@ class StageWithDownsampling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
-            shift = window_shift(x, self.window_size, index % 2 * (self.window_size // 2))
+            side, shift = min(x.shape[1], x.shape[2]), index % 2 * (self.window_size // 2)
+            shift = shift_within(side, self.window_size, shift)
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
         return self.downsample(x)
 
 
 class Stage(nn.Module):
-    """audio_model.audio_encoder.layers.3: layers over windows that every second layer shifts by half, then
-    a coarser grid where there is one.
+    """audio_model.audio_encoder.layers.3: a stage: layers with shifted windows in every second, then
+    downsampling where there is any (Swin).
     """
 
     def __init__(self, config: Config):
@@ -504,15 +493,16 @@ class Stage(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
-            shift = window_shift(x, self.window_size, index % 2 * (self.window_size // 2))
+            side, shift = min(x.shape[1], x.shape[2]), index % 2 * (self.window_size // 2)
+            shift = shift_within(side, self.window_size, shift)
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
         return x
 
 
 class StagedSpectrogram(nn.Module):
-    """audio_model.audio_encoder: a folded spectrogram through stages, each coarser than the one before,
-    unfolded, and the mean of its places.
+    """audio_model.audio_encoder: a folded spectrogram through stages, unfolded, and the mean of its
+    places.
     """
 
     def __init__(self, config: Config):
@@ -555,7 +545,7 @@ class StagedSpectrogram(nn.Module):
         x = self.embeddings(input_features, is_longer)
         for stage in self.layers:
             x = stage(x)
-        x = unfold_spectrogram(self.norm(x), self.frames_folds)
+        x = self.norm(x).permute(0, 3, 1, 2).unflatten(2, (self.frames_folds, -1)).transpose(2, 3).flatten(3)
         return x, x.mean(dim=(-2, -1))
 
     def embeddings(self, input_features: Tensor, is_longer: Tensor) -> Tensor:
@@ -563,14 +553,14 @@ class StagedSpectrogram(nn.Module):
         x = fold_spectrogram(x, self.image_size, self.mel_bins)
         whole = self.patch_embed.proj(x[:, :1])
         parts = side_by_side(self.patch_embed.mel_conv2d(x[:, 1:].flatten(0, 1)[:, None]), x, whole)
-        x = channels_last(
-            torch.where(is_longer[:, :, None, None], self.patch_embed.fusion_model(whole, parts), whole)
-        )
+        x = torch.where(
+            is_longer[:, :, None, None], self.patch_embed.fusion_model(whole, parts), whole
+        ).permute(0, 2, 3, 1)
         return self.patch_embed.norm(x)
 
 
 class Model(nn.Module):
-    """The model: how well each text goes with each sound, by the cosine of their vectors."""
+    """The model: cosine similarity of text and audio embeddings (CLAP)."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -629,4 +619,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 59e4afa0e3fb5385
+# sha256 of all above: 54012cd4d4aab79a

@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 23cfe1cde250.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,8 +30,6 @@ class Config:
     head_dim: int = 64
     text_hidden_size: int = 512  # shape: text_projection.weight [512, 512]
     text_heads: int = 8  # config: text_config.num_attention_heads
-    # config: text_model.encoder.layers.{0..11}.self_attn.k_proj.weight [512, 512] = kv_heads * head_dim
-    kv_heads: int = 8
     channels: int = 3  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 32, 32]
     patch_size: int = 32  # shape: vision_model.embeddings.patch_embedding.weight [768, 3, 32, 32]
     vision_positions: int = 50  # shape: vision_model.embeddings.position_embedding.weight [50, 768]
@@ -57,43 +55,11 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
-
-
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def flatten_patches(x: Tensor) -> Tensor:
@@ -109,14 +75,6 @@ def merge_heads(x: Tensor) -> Tensor:
 def pool_at(x: Tensor, index: Tensor) -> Tensor:
     """The position of each sequence that index names. x (B, T, W), index (B,) -> (B, W)"""
     return x[torch.arange(x.shape[0], device=x.device), index]
-
-
-def pool_highest_id(x: Tensor, input_ids: Tensor) -> Tensor:
-    """The first position with the highest id, where CLIP's end token is the last of its vocabulary.
-
-    -> (B, W)
-    """
-    return pool_at(x, input_ids.argmax(dim=-1))
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -156,7 +114,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class VisionAttention(nn.Module):
-    """vision_model.encoder.layers.*.self_attn: every position sees every other."""
+    """vision_model.encoder.layers.*.self_attn: self-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -170,31 +128,31 @@ class VisionAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out_proj(merge_heads(y))
 
 
 class TextAttention(nn.Module):
-    """text_model.encoder.layers.*.self_attn: every position sees itself and those before; queries may
-    share keys and values.
-    """
+    """text_model.encoder.layers.*.self_attn: self-attention with a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
         self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim)
-        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.head_dim)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.head_dim)
         self.out_proj = nn.Linear(config.text_heads * config.head_dim, config.text_hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(attend_causal(q, k, v, mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.out_proj(merge_heads(y))
 
 
 class VisionEmbeddings(nn.Module):
-    """vision_model.embeddings: the patches of an image in a row, with learned positions."""
+    """vision_model.embeddings: an image embedding with a class token and learned position embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -211,15 +169,12 @@ class VisionEmbeddings(nn.Module):
     def forward(self, pixel_values: Tensor) -> Tensor:
         patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
         x = flatten_patches(patches)
-        return prepend_token(self.class_embedding, x) + resize_positions(
-            self.position_embedding.weight, 1, patches.shape[2], patches.shape[3]
-        )
+        x = prepend_token(self.class_embedding, x)
+        return x + resize_positions(self.position_embedding.weight, 1, patches.shape[2], patches.shape[3])
 
 
 class FeedForward(nn.Module):
-    """vision_model.encoder.layers.*.mlp, text_model.encoder.layers.*.mlp: two linear maps around an
-    activation.
-    """
+    """vision_model.encoder.layers.*.mlp, text_model.encoder.layers.*.mlp: feed-forward network."""
 
     def __init__(self, hidden_size: int, intermediate_size: int):
         super().__init__()
@@ -231,9 +186,7 @@ class FeedForward(nn.Module):
 
 
 class TextEmbeddings(nn.Module):
-    """text_model.embeddings: word embeddings, with learned positions and segments where they are stored,
-    then the norm.
-    """
+    """text_model.embeddings: token embeddings with learned position embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -246,7 +199,7 @@ class TextEmbeddings(nn.Module):
 
 
 class VisionLayer(nn.Module):
-    """vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """vision_model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -263,7 +216,7 @@ class VisionLayer(nn.Module):
 
 
 class TextLayer(nn.Module):
-    """text_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """text_model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -279,10 +232,8 @@ class TextLayer(nn.Module):
         return x + self.mlp(self.layer_norm2(x))
 
 
-class VisionEncoder(nn.Module):
-    """vision_model: the patches of an image, layers in which every patch sees every other, and one vector
-    of them all.
-    """
+class Encoder(nn.Module):
+    """vision_model: a stack of layers with a norm before the layers and a norm after pooling."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -294,15 +245,14 @@ class VisionEncoder(nn.Module):
         self.post_layernorm = nn.LayerNorm(config.vision_hidden_size)
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.embeddings(pixel_values)
-        x = self.pre_layrnorm(x)
+        x = self.pre_layrnorm(self.embeddings(pixel_values))
         for layer in self.encoder.layers:
             x = layer(x)
         return x, self.post_layernorm(x[:, 0])
 
 
-class TextEncoder(nn.Module):
-    """text_model: embeddings, layers, the final norm, and one vector of all positions."""
+class Decoder(nn.Module):
+    """text_model: a stack of layers with a causal mask, a final norm and pooling."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -316,20 +266,20 @@ class TextEncoder(nn.Module):
         self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         x = self.embeddings(input_ids, position_ids)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         for layer in self.encoder.layers:
             x = layer(x, mask)
         x = self.final_layer_norm(x)
-        return x, pool_highest_id(x, input_ids)
+        return x, pool_at(x, input_ids.argmax(dim=-1))
 
 
 class Model(nn.Module):
-    """The model: how well each text goes with each image, by the cosine of their vectors."""
+    """The model: cosine similarity of text and image embeddings (CLIP)."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.vision_model = VisionEncoder(config)
-        self.text_model = TextEncoder(config)
+        self.vision_model = Encoder(config)
+        self.text_model = Decoder(config)
         self.visual_projection = nn.Linear(config.vision_hidden_size, config.projection_size, bias=False)
         self.text_projection = nn.Linear(config.text_hidden_size, config.projection_size, bias=False)
         self.logit_scale = nn.Parameter(torch.zeros(()))
@@ -385,4 +335,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 1f3a0e3b934d5e2d
+# sha256 of all above: 1e0e0f69238555ec

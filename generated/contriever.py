@@ -1,4 +1,4 @@
-"""facebook/contriever: written by mapper 0.1.0, rules 23cfe1cde250.
+"""facebook/contriever: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -72,9 +72,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """embeddings: word embeddings, with learned positions and segments where they are stored, then the
-    norm.
-    """
+    """embeddings: token embeddings with token types, learned position embeddings and a norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -82,6 +80,7 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
+        # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
 
     def forward(
@@ -94,7 +93,7 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """encoder.layer.*.attention: every position sees every other that is not padding."""
+    """encoder.layer.*.attention: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -117,11 +116,12 @@ class Attention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class Pooler(nn.Module):
-    """pooler: the first position through a linear map and tanh."""
+    """Pooler with a linear layer and an activation over the first token."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -132,7 +132,7 @@ class Pooler(nn.Module):
 
 
 class Layer(nn.Module):
-    """encoder.layer.*: post-norm, each norm follows its residual sum."""
+    """encoder.layer.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -156,7 +156,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: hidden states, no head."""
+    """The model with a pooler and no head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -177,7 +177,8 @@ class Model(nn.Module):
         position_ids (batch, length)
         """
         x = self.tower(input_ids, token_type_ids, position_ids, attention_mask)
-        return Output(last_hidden_state=x, pooler_output=self.pooler(x))
+        pooler_output = self.pooler(x)
+        return Output(last_hidden_state=x, pooler_output=pooler_output)
 
     def tower(
         self,
@@ -219,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 8bebf40beeebc4f7
+# sha256 of all above: c1d120f31b2d6c24

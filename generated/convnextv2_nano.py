@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 23cfe1cde250.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -44,28 +44,9 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def channels_first(x: Tensor) -> Tensor:
-    """(B, Y, X, C) -> (B, C, Y, X)"""
-    return x.permute(0, 3, 1, 2)
-
-
-def channels_last(x: Tensor) -> Tensor:
-    """(B, C, Y, X) -> (B, Y, X, C)"""
-    return x.permute(0, 2, 3, 1)
-
-
-def response_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Global response normalisation (ConvNeXt V2, paper 2301.00808).
-
-    x (B, Y, X, C), weight and bias (1, 1, 1, C)
-    """
-    size = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)
-    return weight * (x * (size / (size.mean(dim=-1, keepdim=True) + 1e-6))) + bias + x
-
-
 class FeedForward(nn.Module):
-    """stages.*.blocks.*.mlp: two convolutions of single places around an activation, whose responses are
-    normed over the image.
+    """stages.*.blocks.*.mlp: feed-forward network with pointwise convolutions and global response
+    normalisation (ConvNeXt v2).
     """
 
     def __init__(self, hidden_size: int, intermediate_size: int):
@@ -80,12 +61,15 @@ class FeedForward(nn.Module):
         self.fc2 = nn.Conv2d(intermediate_size, hidden_size, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = response_norm(channels_last(F.gelu(self.fc1(x))), self.grn.weight, self.grn.bias)
-        return self.fc2(channels_first(y))
+        y = F.gelu(self.fc1(x))
+        y = y.permute(0, 2, 3, 1)
+        size = y.norm(dim=(1, 2), keepdim=True)
+        y = self.grn.weight * (y * (size / (size.mean(dim=-1, keepdim=True) + 1e-6))) + self.grn.bias + y
+        return self.fc2(y.permute(0, 3, 1, 2))
 
 
 class Embeddings(nn.ModuleList):
-    """stem: the patches of an image, normed, side by side."""
+    """stem: patch embeddings as a feature map, with a norm."""
 
     __getitem__: Any
 
@@ -103,11 +87,11 @@ class Embeddings(nn.ModuleList):
         )
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        return channels_first(self[1](channels_last(self[0](pixel_values.type_as(self[0].weight)))))
+        return self[1](self[0](pixel_values.type_as(self[0].weight)).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class Downsampling(nn.ModuleList):
-    """stages.*.downsample: a norm over the channels, then patches of the image, side by side."""
+    """stages.*.downsample: layer norm over the channels, then a strided convolution."""
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
@@ -123,12 +107,12 @@ class Downsampling(nn.ModuleList):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self[1](channels_first(self[0](channels_last(x))))
+        return self[1](self[0](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
 
 
 class Layer(nn.Module):
-    """stages.*.blocks.*: a convolution channel by channel, its norm, then a feed-forward over the
-    channels.
+    """stages.*.blocks.*: a depthwise convolution, its norm, then a feed-forward over the channels
+    (ConvNeXt).
     """
 
     def __init__(self, config: Config, hidden_size: int, intermediate_size: int):
@@ -144,13 +128,13 @@ class Layer(nn.Module):
         self.mlp = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.norm(channels_last(self.conv_dw(x)))
-        y = channels_last(self.mlp(channels_first(y)))
-        return x + channels_first(y)
+        y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
+        y = self.mlp(y.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return x + y.permute(0, 3, 1, 2)
 
 
 class StageWithDownsampling(nn.Module):
-    """stages.*: layers one after another, on a coarser grid where there is one."""
+    """stages.*: a stage: layers in sequence, after downsampling where there is any."""
 
     def __init__(
         self, config: Config, input_size: int, hidden_size: int, intermediate_size: int, layers: int
@@ -169,7 +153,7 @@ class StageWithDownsampling(nn.Module):
 
 
 class Stage(nn.Module):
-    """stages.0: layers one after another, on a coarser grid where there is one."""
+    """stages.0: a stage: layers in sequence, after downsampling where there is any."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -182,7 +166,7 @@ class Stage(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: one score for each label, from the tower's vector of an image or from its positions."""
+    """The model with an image classification head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -243,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 24e2c3f252ea1b82
+# sha256 of all above: 55be729290bbb174

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 23cfe1cde250.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -47,11 +47,6 @@ class Output:
 
 
 torch.export.register_dataclass(Output)
-
-
-def coarsest_first(maps: list[Tensor]) -> list[Tensor]:
-    """The same in the order from the last to the first."""
-    return maps[::-1]
 
 
 def flatten_patches(x: Tensor) -> Tensor:
@@ -119,13 +114,10 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
-def whole_patches(pixels: Tensor, size: int) -> tuple[int, int]:
-    """Height and width of an image without what is left of its sides behind whole patches."""
-    return pixels.shape[2] // size * size, pixels.shape[3] // size * size
-
-
 class Embeddings(nn.Module):
-    """backbone.embeddings: the patches of an image in a row, with learned positions where they are stored."""
+    """backbone.embeddings: an image embedding with a mask token, a class token and learned position
+    embeddings.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -147,14 +139,13 @@ class Embeddings(nn.Module):
         patches = self.patch_embeddings.projection(
             pixel_values.type_as(self.patch_embeddings.projection.weight)
         )
-        x = flatten_patches(patches)
-        x = mask_patches(x, self.mask_token, bool_masked_pos)
+        x = mask_patches(flatten_patches(patches), self.mask_token, bool_masked_pos)
         x = prepend_token(self.cls_token, x)
         return x + resize_positions(self.position_embeddings, 1, patches.shape[2], patches.shape[3])
 
 
 class DepthHead(nn.Module):
-    """head: the depth of each pixel, as a share of the largest or without a bound."""
+    """head: depth head: three convolutions with upsampling, then sigmoid or ReLU."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -164,18 +155,15 @@ class DepthHead(nn.Module):
         self.conv3 = nn.Conv2d(32, 1, kernel_size=1)
 
     def forward(self, x: Tensor, pixel_values: Tensor) -> Tensor:
-        x = F.interpolate(
-            self.conv1(x),
-            size=whole_patches(pixel_values, self.patch_size),
-            mode="bilinear",
-            align_corners=True,
-        )
+        height = pixel_values.shape[2] // self.patch_size * self.patch_size
+        width = pixel_values.shape[3] // self.patch_size * self.patch_size
+        x = F.interpolate(self.conv1(x), size=(height, width), mode="bilinear", align_corners=True)
         x = self.conv3(F.relu(self.conv2(x))).squeeze(1)
         return F.relu(x)
 
 
 class Attention(nn.Module):
-    """backbone.encoder.layer.*.attention: every position sees every other."""
+    """backbone.encoder.layer.*.attention: self-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -195,11 +183,12 @@ class Attention(nn.Module):
         q = split_heads(self.attention.query(x), self.head_dim)
         k = split_heads(self.attention.key(x), self.head_dim)
         v = split_heads(self.attention.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.output.dense(merge_heads(y))
 
 
 class FeedForward(nn.Module):
-    """backbone.encoder.layer.*.mlp: two linear maps around an activation."""
+    """backbone.encoder.layer.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -210,8 +199,8 @@ class FeedForward(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class NeckLayerWithResize(nn.Module):
-    """neck.reassemble_stage.layers.*: a map to another number of channels, and to a finer grid."""
+class NeckLayerWithEnlarged(nn.Module):
+    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels, and upsampling."""
 
     def __init__(
         self,
@@ -231,8 +220,8 @@ class NeckLayerWithResize(nn.Module):
         return self.resize(self.projection(x))
 
 
-class NeckLayer(nn.Module):
-    """neck.reassemble_stage.layers.3: a map to another number of channels, and to a grid of half the size."""
+class NeckLayerWithReduced(nn.Module):
+    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels, and downsampling."""
 
     def __init__(self):
         super().__init__()
@@ -244,8 +233,8 @@ class NeckLayer(nn.Module):
 
 
 class Residual(nn.Module):
-    """neck.fusion_stage.layers.*.residual_layer2, neck.fusion_stage.layers.*.residual_layer1: two
-    convolutions over what is above zero, added to what came in.
+    """neck.fusion_stage.layers.*.residual_layer2, neck.fusion_stage.layers.*.residual_layer1: residual
+    unit of two convolutions, each after a ReLU.
     """
 
     def __init__(self):
@@ -257,8 +246,8 @@ class Residual(nn.Module):
         return x + self.convolution2(F.relu(self.convolution1(F.relu(x))))
 
 
-class NeckLayer2(nn.Module):
-    """neck.reassemble_stage.layers.2: a map to another number of channels."""
+class NeckLayerWithMapped(nn.Module):
+    """neck.reassemble_stage.layers.2: a projection of a feature map to other channels."""
 
     def __init__(self):
         super().__init__()
@@ -269,7 +258,7 @@ class NeckLayer2(nn.Module):
 
 
 class BackboneLayer(nn.Module):
-    """backbone.encoder.layer.*: pre-norm, each sub-layer scaled channel by channel."""
+    """backbone.encoder.layer.*: a layer with pre-norm, attention, layer scale and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -285,13 +274,16 @@ class BackboneLayer(nn.Module):
         return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
 
 
-class NeckLayerWithResidual1Residual2(nn.Module):
-    """neck.fusion_stage.layers.0: the coarsest map brought to a size."""
+class NeckLayerWithFused(nn.Module):
+    """neck.fusion_stage.layers.0: residual convolutions of a feature map, with a coarser one added where
+    there is one, then an interpolation (DPT fusion).
+    """
 
     def __init__(self, config: Config):
         super().__init__()
         self.residual_layer2 = Residual()
         self.projection = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=1)
+        # unused: nothing stands before the coarsest map that it could be added to
         self.residual_layer1 = nn.ModuleDict(
             {
                 "convolution1": nn.Conv2d(64, 64, kernel_size=3),
@@ -300,13 +292,14 @@ class NeckLayerWithResidual1Residual2(nn.Module):
         )
 
     def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
-        return self.projection(
-            F.interpolate(self.residual_layer2(x), size=size, mode="bilinear", align_corners=True)
-        )
+        x = self.residual_layer2(x)
+        return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayer3(nn.Module):
-    """neck.fusion_stage.layers.*: a finer map added to what came in, and both brought to a size."""
+class NeckLayer(nn.Module):
+    """neck.fusion_stage.layers.*: residual convolutions of a feature map, with a coarser one added where
+    there is one, then an interpolation (DPT fusion).
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -315,12 +308,13 @@ class NeckLayer3(nn.Module):
         self.projection = nn.Conv2d(config.fusion_size, config.fusion_size, kernel_size=1)
 
     def forward(self, x: Tensor, map: Tensor, size: tuple[int, int]) -> Tensor:
-        x = self.residual_layer2(x + self.residual_layer1(map))
+        x = x + self.residual_layer1(map)
+        x = self.residual_layer2(x)
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
 class ImageMaps(nn.Module):
-    """backbone: what the patches of an image are after several layers, each as an image of patches."""
+    """backbone: the states of several layers, each as a map of patches."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -345,9 +339,7 @@ class ImageMaps(nn.Module):
 
 
 class FusedMaps(nn.Module):
-    """neck: maps of several layers brought to sizes of their own, then joined from the coarsest to the
-    finest.
-    """
+    """neck: maps of several layers resized and fused from the coarsest to the finest."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -355,22 +347,22 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithResize(
+                        NeckLayerWithEnlarged(
                             projection_out_channels=48,
                             resize_in_channels=48,
                             resize_out_channels=48,
                             resize_stride=4,
                             resize_kernel_size=4,
                         ),
-                        NeckLayerWithResize(
+                        NeckLayerWithEnlarged(
                             projection_out_channels=96,
                             resize_in_channels=96,
                             resize_out_channels=96,
                             resize_stride=2,
                             resize_kernel_size=2,
                         ),
-                        NeckLayer2(),
-                        NeckLayer(),
+                        NeckLayerWithMapped(),
+                        NeckLayerWithReduced(),
                     ]
                 )
             }
@@ -386,10 +378,7 @@ class FusedMaps(nn.Module):
         self.fusion_stage: Any = nn.ModuleDict(
             {
                 "layers": nn.ModuleList(
-                    [
-                        NeckLayerWithResidual1Residual2(config),
-                        *(NeckLayer3(config) for _ in range(config.neck_layers - 1)),
-                    ]
+                    [NeckLayerWithFused(config), *(NeckLayer(config) for _ in range(config.neck_layers - 1))]
                 )
             }
         )
@@ -401,15 +390,13 @@ class FusedMaps(nn.Module):
         ):
             sized.append(projection(layer(map)))
         x = sized[-1]
-        for layer, map, size in zip(
-            self.fusion_stage.layers, coarsest_first(sized), sizes_above(sized), strict=True
-        ):
+        for layer, map, size in zip(self.fusion_stage.layers, sized[::-1], sizes_above(sized), strict=True):
             x = layer(x, map, size)
         return x
 
 
 class Model(nn.Module):
-    """The model: the depth of each pixel of an image."""
+    """The model: depth estimation from fused feature maps."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -450,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: af3c5aa5e1b18cab
+# sha256 of all above: 58a4c95a87c23c17

@@ -1,4 +1,4 @@
-"""facebook/dinov2-small: written by mapper 0.1.0, rules 23cfe1cde250.
+"""facebook/dinov2-small: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family dinov2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -92,7 +92,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """embeddings: the patches of an image in a row, with learned positions where they are stored."""
+    """embeddings: an image embedding with a mask token, a class token and learned position embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -114,14 +114,13 @@ class Embeddings(nn.Module):
         patches = self.patch_embeddings.projection(
             pixel_values.type_as(self.patch_embeddings.projection.weight)
         )
-        x = flatten_patches(patches)
-        x = mask_patches(x, self.mask_token, bool_masked_pos)
+        x = mask_patches(flatten_patches(patches), self.mask_token, bool_masked_pos)
         x = prepend_token(self.cls_token, x)
         return x + resize_positions(self.position_embeddings, 1, patches.shape[2], patches.shape[3])
 
 
 class Attention(nn.Module):
-    """encoder.layer.*.attention: every position sees every other."""
+    """encoder.layer.*.attention: self-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -141,11 +140,12 @@ class Attention(nn.Module):
         q = split_heads(self.attention.query(x), self.head_dim)
         k = split_heads(self.attention.key(x), self.head_dim)
         v = split_heads(self.attention.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.output.dense(merge_heads(y))
 
 
 class FeedForward(nn.Module):
-    """encoder.layer.*.mlp: two linear maps around an activation."""
+    """encoder.layer.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -157,7 +157,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """encoder.layer.*: pre-norm, each sub-layer scaled channel by channel."""
+    """encoder.layer.*: a layer with pre-norm, attention, layer scale and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -174,7 +174,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: hidden states and one vector of them, no head."""
+    """The model with pooling and no head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -222,4 +222,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-06, "model_type": "dinov2", "num_attention_heads": 6, "num_channels": 3, "num_hidden_layers": 12,
 # "patch_size": 14, "qkv_bias": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e669c849c60ca5b1
+# sha256 of all above: 7ea02986f06ccbce

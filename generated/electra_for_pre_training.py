@@ -1,4 +1,4 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules 23cfe1cde250.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -84,11 +84,12 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(config.segments, config.embedding_size)
         self.position_embeddings = nn.Embedding(config.positions, config.embedding_size)
         self.LayerNorm = nn.LayerNorm(config.embedding_size, eps=config.norm_eps)
+        # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, 512, dtype=torch.int64))
 
 
 class Attention(nn.Module):
-    """electra.encoder.layer.*.attention: every position sees every other that is not padding."""
+    """electra.encoder.layer.*.attention: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -111,11 +112,12 @@ class Attention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class Discriminator(nn.Module):
-    """discriminator_predictions: scores by two linear maps around an activation."""
+    """discriminator_predictions: classification head with two linear layers around an activation."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -127,7 +129,7 @@ class Discriminator(nn.Module):
 
 
 class Layer(nn.Module):
-    """electra.encoder.layer.*: post-norm, each norm follows its residual sum."""
+    """electra.encoder.layer.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -151,7 +153,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """electra: embeddings, then layers in which every position sees every other."""
+    """electra: a stack of layers with a padding mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -184,7 +186,7 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: for each position, whether its token was replaced."""
+    """The model with a head that detects replaced tokens."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -202,7 +204,8 @@ class Model(nn.Module):
         position_ids (batch, length)
         """
         x = self.electra(input_ids, token_type_ids, position_ids, attention_mask)
-        return Output(logits=self.discriminator_predictions(x).squeeze(-1), last_hidden_state=x)
+        logits = self.discriminator_predictions(x).squeeze(-1)
+        return Output(logits=logits, last_hidden_state=x)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -231,4 +234,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "electra", "num_attention_heads": 4, "num_hidden_layers": 12, "type_vocab_size": 2,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: e3aacee49e4c70cd
+# sha256 of all above: 17c79ca212423a4b

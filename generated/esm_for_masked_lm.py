@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 23cfe1cde250.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,9 +36,6 @@ class Config:
     heads: int = 20  # config: num_attention_heads
     # config: esm.encoder.layer.{0..32}.attention.self.query.weight [1280, 1280] = heads * head_dim
     head_dim: int = 64
-    # config: esm.encoder.layer.{0..32}.attention.self.key.weight [1280, 1280] = kv_heads * head_dim
-    kv_heads: int = 20
-    scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
     intermediate_size: int = 5120  # shape: esm.encoder.layer.{0..32}.intermediate.dense.weight [5120, 1280]
     rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # default: rope_theta, left out: the default of esm
@@ -68,19 +65,10 @@ class LayerNormGammaBeta(nn.Module):
         return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -110,20 +98,12 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
-def without_masked_tokens(
-    x: Tensor, input_ids: Tensor, attention_mask: Tensor | None, mask_id: int
-) -> Tensor:
+def token_dropout(x: Tensor, input_ids: Tensor, attention_mask: Tensor | None, mask_id: int) -> Tensor:
     """Sets masked tokens to zero and scales the rest, for a training that masks 0.15 * 0.8 of them (ESM).
 
     x (B, T, W), input_ids (B, T), attention_mask (B, T) or None -> (B, T, W)
@@ -140,24 +120,25 @@ def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """esm.embeddings: word embeddings, those of masked tokens set to zero and the others scaled to make up
-    for it, without positions; padding is zero.
-    """
+    """esm.embeddings: token embeddings with token dropout, rescaled and zeros for padding."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.mask_id = config.mask_id
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, 1026, dtype=torch.int64))
-        self.position_embeddings = nn.Embedding(1026, 1280)
+        self.position_embeddings = nn.Embedding(1026, 1280)  # unused: rotary embeddings are used instead
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        x = without_masked_tokens(self.word_embeddings(input_ids), input_ids, attention_mask, self.mask_id)
-        return zero_padding(x, attention_mask)
+        x = self.word_embeddings(input_ids)
+        return zero_padding(token_dropout(x, input_ids, attention_mask, self.mask_id), attention_mask)
 
 
 class LmHead(nn.Module):
-    """lm_head: a score for each word, by the word embeddings."""
+    """lm_head: language modeling head with a linear layer, an activation and a norm and the tied token
+    embeddings and a bias.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -165,9 +146,9 @@ class LmHead(nn.Module):
         self.layer_norm = nn.LayerNorm(config.head_hidden_size)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+    def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
         x = self.layer_norm(F.gelu(self.dense(x)))
-        return F.linear(x, words, self.bias)
+        return F.linear(x, embedding_weight, self.bias)
 
 
 class RotaryEmbeddings(nn.Module):
@@ -175,24 +156,21 @@ class RotaryEmbeddings(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.register_buffer("inv_freq", torch.zeros(32))
+        self.register_buffer("inv_freq", torch.zeros(32))  # unused: computed from the rotary base
 
 
 class Attention(nn.Module):
-    """esm.encoder.layer.*.attention: every position sees every other that its mask shows; queries and keys
-    are turned by their position.
-    """
+    """esm.encoder.layer.*.attention: self-attention with rotary embeddings and an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.scale = config.scale
         self.LayerNorm = LayerNormGammaBeta(config.hidden_size, config.norm_eps)
         self.self: Any = nn.ModuleDict(
             {
                 "query": nn.Linear(config.hidden_size, config.heads * config.head_dim),
-                "key": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
-                "value": nn.Linear(config.hidden_size, config.kv_heads * config.head_dim),
+                "key": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
                 "rotary_embeddings": RotaryEmbeddings(),
             }
         )
@@ -204,13 +182,14 @@ class Attention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.output.dense(merge_heads(attend_scaled(q, k, v, mask, self.scale)))
+        q = apply_rotary(q, cos, sin)
+        k = apply_rotary(k, cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class Layer(nn.Module):
-    """esm.encoder.layer.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """esm.encoder.layer.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -230,9 +209,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """esm: embeddings, then layers in which every position sees every other, queries and keys turned by
-    their position.
-    """
+    """esm: a stack of layers with a padding mask, rotary embeddings and a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -288,6 +265,7 @@ class Encoder(nn.Module):
                 "emb_layer_norm_after": nn.LayerNorm(config.hidden_size),
             }
         )
+        # unused: reads the weights of attention, which no forward but that of contacts gives
         self.contact_head = nn.ModuleDict({"regression": nn.Linear(660, 1)})
 
     def forward(
@@ -339,7 +317,7 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the hidden token at every position."""
+    """The model with a masked language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -351,8 +329,8 @@ class Model(nn.Module):
     ) -> Output:
         """input_ids (batch, length), attention_mask (batch, length), position_ids (batch, length)"""
         x = self.esm(input_ids, attention_mask, position_ids)
-        words = self.esm.embeddings.word_embeddings.weight
-        logits = self.lm_head(x, words)
+        embedding_weight = self.esm.embeddings.word_embeddings.weight
+        logits = self.lm_head(x, embedding_weight)
         return Output(logits=logits, last_hidden_state=x)
 
 
@@ -389,4 +367,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 279cf540b826fc4b
+# sha256 of all above: fc73ec085849ce95

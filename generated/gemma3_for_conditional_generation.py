@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 23cfe1cde250.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -90,14 +90,13 @@ class Config:
         "sliding_attention",
         "sliding_attention",
     )
-    scale: float = 50.59644256269407  # rule: families/gemma2.yaml: hidden_size ** 0.5
+    embedding_scale: float = 50.59644256269407  # rule: families/gemma2.yaml: hidden_size ** 0.5
     features_image_id: int = 262144  # config: image_token_index
     window: int = 1024  # config: text_config.sliding_window
     rotary_dim: int = 256  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_base: float = 1000000.0  # default: families/gemma2.yaml
+    rotary_base: float = 1000000.0  # default: families/gemma3_text.yaml
     rotary_factor: float = 8.0  # config: text_config.rope_scaling.factor
-    rotary_local_dim: int = 256  # rule: vocabulary/config.yaml: rotary.dim
-    rotary_local_base: float = 10000.0  # default: families/gemma2.yaml
+    rotary_local_base: float = 10000.0  # default: families/gemma3_text.yaml
 
 
 @dataclass
@@ -125,34 +124,37 @@ class RMSNormOffset(nn.Module):
         return y.to(x.dtype)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, is_causal: bool = False
+) -> Tensor:
+    """Scaled dot-product attention of grouped queries; the scale is 1 / sqrt(D) if None.
+
+    q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)
+    """
+    if mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
     shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend_causal_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """attend_causal with a scale of its own. q (B, H, T, D), k, v (B, K, T, D) -> (B, H, T, D)"""
-    if mask is None:
-        shared = q.shape[1] != k.shape[1]
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=shared)
-    return attend_scaled(q, k, v, mask, scale)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=shared
+    )
 
 
 def average_patches(x: Tensor, count: int) -> Tensor:
-    """The mean of the patches of each of `count` equal squares: (B, S * S, W) -> (B, count, W)."""
-    side, inner = math.isqrt(count), math.isqrt(x.shape[1] // count)
-    squares = x.unflatten(1, (side, inner, side, inner))
-    return squares.mean((2, 4)).flatten(1, 2)
+    """The mean of the patches of each of `count` equal squares: (B, S * S, W) -> (B, count, W).
+
+    Where `count` is no square or does not fit, as many squares as fit with sides of whole patches.
+    """
+    side = math.isqrt(x.shape[1])
+    inner = side // math.isqrt(count)
+    fit = side // inner
+    whole = x.unflatten(1, (side, side))[:, : fit * inner, : fit * inner]
+    return whole.unflatten(2, (fit, inner)).unflatten(1, (fit, inner)).mean((2, 4)).flatten(1, 2)
 
 
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -190,16 +192,6 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
-
-    Without features the embeddings stay. RuntimeError if there are more places than vectors.
-    """
-    if features is None:
-        return x
-    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
-
-
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
@@ -227,26 +219,25 @@ def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tenso
     return 1.0 / base ** (index.float() / rotary_dim)
 
 
-def rotary_frequencies_linear(positions: Tensor, rotary_dim: int, base: float, factor: float) -> Tensor:
-    """Frequencies of positions squeezed by `factor` (rope type linear). -> (R / 2,)"""
-    return rotary_frequencies(positions, rotary_dim, base) / factor
-
-
 def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine of every angle, in the dtype of x. positions (B, T) -> two (B, 1, T, R / 2)"""
     angles = positions[:, None, :, None].float() * frequencies
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def scale_rounded(x: Tensor, scale: float) -> Tensor:
     """x times a constant that is rounded to the dtype of x first (Gemma's embeddings)."""
     return x * torch.tensor(scale, dtype=x.dtype, device=x.device)
+
+
+def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
+
+    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    """
+    if features is None:
+        return x
+    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
 def sliding_block_mask(
@@ -263,8 +254,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class TextAttention(nn.Module):
-    """language_model.model.layers.*.self_attn: every position sees itself and those before; queries may
-    share keys and values.
+    """language_model.model.layers.*.self_attn: self-attention with normalised queries and keys, rotary
+    embeddings and a causal mask.
     """
 
     def __init__(self, config: Config):
@@ -282,15 +273,14 @@ class TextAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = self.q_norm(q)
-        k = self.k_norm(k)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.o_proj(merge_heads(attend_causal_scaled(q, k, v, mask, self.scale)))
+        q = apply_rotary(self.q_norm(q), cos, sin)
+        k = apply_rotary(self.k_norm(k), cos, sin)
+        y = attend(q, k, v, mask, scale=self.scale)
+        return self.o_proj(merge_heads(y))
 
 
 class VisionAttention(nn.Module):
-    """vision_tower.vision_model.encoder.layers.*.self_attn: every position sees every other."""
+    """vision_tower.vision_model.encoder.layers.*.self_attn: self-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -304,11 +294,12 @@ class VisionAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out_proj(merge_heads(y))
 
 
 class TextFeedForward(nn.Module):
-    """language_model.model.layers.*.mlp: the activation of one linear map gates another."""
+    """language_model.model.layers.*.mlp: feed-forward network with a gate (GLU)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -321,7 +312,7 @@ class TextFeedForward(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """vision_tower.vision_model.embeddings: the patches of an image in a row, with learned positions."""
+    """vision_tower.vision_model.embeddings: an image embedding with learned position embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -340,7 +331,7 @@ class Embeddings(nn.Module):
 
 
 class VisionFeedForward(nn.Module):
-    """vision_tower.vision_model.encoder.layers.*.mlp: two linear maps around an activation."""
+    """vision_tower.vision_model.encoder.layers.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -352,7 +343,7 @@ class VisionFeedForward(nn.Module):
 
 
 class Projector(nn.Module):
-    """multi_modal_projector: the mean of each square of patches, normed, in the width of another tower."""
+    """multi_modal_projector: projector with average pooling of patches, a norm and a linear layer."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -366,7 +357,9 @@ class Projector(nn.Module):
 
 
 class TextLayer(nn.Module):
-    """language_model.model.layers.*: each sub-layer between two norms, inside the residual."""
+    """language_model.model.layers.*: a layer with pre-norm, attention, a norm after each sub-layer and a
+    feed-forward network.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -383,8 +376,8 @@ class TextLayer(nn.Module):
 
 
 class VisionLayer(nn.Module):
-    """vision_tower.vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside
-    the residual.
+    """vision_tower.vision_model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward
+    network.
     """
 
     def __init__(self, config: Config):
@@ -399,10 +392,8 @@ class VisionLayer(nn.Module):
         return x + self.mlp(self.layer_norm2(x))
 
 
-class ImageOutput(nn.Module):
-    """vision_tower.vision_model: the patches of an image, then layers in which every patch sees every
-    other, for another tower to read.
-    """
+class Encoder(nn.Module):
+    """vision_tower.vision_model: a stack of layers with a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -420,20 +411,19 @@ class ImageOutput(nn.Module):
 
 
 class Decoder(nn.Module):
-    """language_model.model: embeddings, then layers in which a position sees those before it, in some of
-    them within a window and by angles of their own.
+    """language_model.model: a stack of layers with a causal mask for each type of layer, full attention or
+    a sliding window, rotary embeddings of its own for each type of layer and a final norm.
     """
 
     def __init__(self, config: Config):
         super().__init__()
         self.layer_types = config.layer_types
-        self.scale = config.scale
+        self.scale = config.embedding_scale
         self.features_image_id = config.features_image_id
         self.window = config.window
         self.rotary_dim = config.rotary_dim
         self.rotary_base = config.rotary_base
         self.rotary_factor = config.rotary_factor
-        self.rotary_local_dim = config.rotary_local_dim
         self.rotary_local_base = config.rotary_local_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.text_hidden_size)
         self.layers = nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))
@@ -448,7 +438,7 @@ class Decoder(nn.Module):
         position_ids: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, image_features)
-        masks = self.visible(x, token_type_ids, attention_mask)
+        masks = self.decoder_mask(x, token_type_ids, attention_mask)
         positions = position_indices(x, position_ids)
         angles = {
             "full_attention": self.rotary(x, positions),
@@ -461,10 +451,11 @@ class Decoder(nn.Module):
 
     def embeddings(self, input_ids: Tensor, image_features: Tensor | None) -> Tensor:
         x = self.embed_tokens(input_ids)
-        x = scale_rounded(x, self.scale)
-        return place_features(x, image_features, input_ids, self.features_image_id)
+        return scatter_features(
+            scale_rounded(x, self.scale), image_features, input_ids, self.features_image_id
+        )
 
-    def visible(
+    def decoder_mask(
         self, x: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor | None
     ) -> dict[str, Tensor]:
         numbers = image_blocks(token_type_ids)
@@ -472,23 +463,21 @@ class Decoder(nn.Module):
         return {"full_attention": block_mask(x, attention_mask, numbers), "sliding_attention": near}
 
     def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        frequencies = rotary_frequencies_linear(
-            positions, self.rotary_dim, self.rotary_base, self.rotary_factor
-        )
+        frequencies = rotary_frequencies(positions, self.rotary_dim, self.rotary_base) / self.rotary_factor
         return rotary_tables(x, positions, frequencies)
 
     def local_rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         return rotary_tables(
-            x, positions, rotary_frequencies(positions, self.rotary_local_dim, self.rotary_local_base)
+            x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_local_base)
         )
 
 
 class Model(nn.Module):
-    """The model: the next token of a text in which images stand, by the word embeddings."""
+    """The model with image features among the word embeddings and a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.vision_tower: Any = nn.ModuleDict({"vision_model": ImageOutput(config)})
+        self.vision_tower: Any = nn.ModuleDict({"vision_model": Encoder(config)})
         self.multi_modal_projector = Projector(config)
         self.language_model: Any = nn.ModuleDict({"model": Decoder(config)})
         self.to(torch.bfloat16)
@@ -546,4 +535,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 34c124ce30a69764
+# sha256 of all above: d78012622c4f618e

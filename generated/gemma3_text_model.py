@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 23cfe1cde250.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,8 @@ class Config:
     intermediate_size: int = 1152  # shape: layers.{0..23}.mlp.gate_proj.weight [1152, 768]
     vocab_size: int = 262144  # shape: embed_tokens.weight [262144, 768]
     layers: int = 24  # name: layers.*
-    reach: int = 256  # rule: vocabulary/config.yaml: floor(attention.window / 2)
+    scale: float = 27.712812921102035  # rule: families/gemma2.yaml: hidden_size ** 0.5
+    one_sided_window: int = 256  # rule: vocabulary/config.yaml: floor(attention.window / 2)
     # rule: vocabulary/config.yaml: (index + 1) % attention.window_period for each of layers
     layer_types: tuple[str, ...] = (
         "sliding_attention",
@@ -59,10 +60,8 @@ class Config:
         "sliding_attention",
         "full_attention",
     )
-    scale: float = 27.712812921102035  # rule: families/gemma2.yaml: hidden_size ** 0.5
     rotary_dim: int = 256  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # config: rope_theta
-    rotary_local_dim: int = 256  # rule: vocabulary/config.yaml: rotary.dim
     rotary_local_base: float = 10000.0  # config: rope_local_base_freq
 
 
@@ -89,19 +88,25 @@ class RMSNormOffset(nn.Module):
         return y.to(x.dtype)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, is_causal: bool = False
+) -> Tensor:
+    """Scaled dot-product attention of grouped queries; the scale is 1 / sqrt(D) if None.
+
+    q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)
+    """
+    if mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
     shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=shared
+    )
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -131,12 +136,6 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def scale_rounded(x: Tensor, scale: float) -> Tensor:
     """x times a constant that is rounded to the dtype of x first (Gemma's embeddings)."""
     return x * torch.tensor(scale, dtype=x.dtype, device=x.device)
@@ -155,8 +154,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Attention(nn.Module):
-    """layers.*.self_attn: every position sees every other that its mask shows; queries and keys are turned
-    by their position.
+    """layers.*.self_attn: self-attention with normalised queries and keys, rotary embeddings and an
+    attention mask.
     """
 
     def __init__(self, config: Config):
@@ -174,15 +173,14 @@ class Attention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = self.q_norm(q)
-        k = self.k_norm(k)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.o_proj(merge_heads(attend_scaled(q, k, v, mask, self.scale)))
+        q = apply_rotary(self.q_norm(q), cos, sin)
+        k = apply_rotary(self.k_norm(k), cos, sin)
+        y = attend(q, k, v, mask, scale=self.scale)
+        return self.o_proj(merge_heads(y))
 
 
 class FeedForward(nn.Module):
-    """layers.*.mlp: the activation of one linear map gates another."""
+    """layers.*.mlp: feed-forward network with a gate (GLU)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -195,7 +193,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """layers.*: each sub-layer between two norms, inside the residual."""
+    """layers.*: a layer with pre-norm, attention, a norm after each sub-layer and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -212,16 +210,15 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: hidden states, no head."""
+    """The model with no head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.reach = config.reach
-        self.layer_types = config.layer_types
         self.scale = config.scale
+        self.one_sided_window = config.one_sided_window
+        self.layer_types = config.layer_types
         self.rotary_dim = config.rotary_dim
         self.rotary_base = config.rotary_base
-        self.rotary_local_dim = config.rotary_local_dim
         self.rotary_local_base = config.rotary_local_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
@@ -235,12 +232,10 @@ class Model(nn.Module):
         return Output(last_hidden_state=x)
 
     def tower(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
-        x = self.embeddings(input_ids)
+        x = scale_rounded(self.embed_tokens(input_ids), self.scale)
         full = padding_mask(attention_mask)
-        masks = {
-            "full_attention": full,
-            "sliding_attention": sliding_mask_both(x, attention_mask, self.reach),
-        }
+        near = sliding_mask_both(x, attention_mask, self.one_sided_window)
+        masks = {"full_attention": full, "sliding_attention": near}
         positions = position_indices(x, position_ids)
         angles = {
             "full_attention": self.rotary(x, positions),
@@ -251,16 +246,12 @@ class Model(nn.Module):
             x = layer(x, cos, sin, masks[kind])
         return self.norm(x)
 
-    def embeddings(self, input_ids: Tensor) -> Tensor:
-        x = self.embed_tokens(input_ids)
-        return scale_rounded(x, self.scale)
-
     def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
 
     def local_rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         return rotary_tables(
-            x, positions, rotary_frequencies(positions, self.rotary_local_dim, self.rotary_local_base)
+            x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_local_base)
         )
 
 
@@ -292,4 +283,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: e2de2be902062967
+# sha256 of all above: 2183e326fc6d7cd5

@@ -1,4 +1,4 @@
-"""distilbert/distilgpt2: written by mapper 0.1.0, rules 23cfe1cde250.
+"""distilbert/distilgpt2: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family gpt2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,8 +24,6 @@ class Config:
 
     hidden_size: int = 768  # shape: transformer.ln_f.weight [768]
     heads: int = 12  # config: n_head
-    # config: transformer.h.{0..5}.attn.c_attn.weight [768, 2304] = (heads + 2 * kv_heads) * head_dim
-    kv_heads: int = 12
     head_dim: int = 64  # config: transformer.h.{0..5}.attn.c_proj.weight [768, 768] = heads * head_dim
     intermediate_size: int = 3072  # shape: transformer.h.{0..5}.mlp.c_fc.weight [768, 3072]
     vocab_size: int = 50257  # shape: transformer.wte.weight [50257, 768]
@@ -56,43 +54,11 @@ class LinearTransposed(nn.Module):
         return F.linear(x, self.weight.t(), self.bias)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
-
-
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -110,41 +76,30 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
-def split_sizes(x: Tensor, first: int, second: int, third: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Cuts a fused projection in three of these sizes. x (..., first + second + third)"""
-    a, b, c = x.split([first, second, third], dim=-1)
-    return a, b, c
-
-
 class Attention(nn.Module):
-    """transformer.h.*.attn: every position sees itself and those before; query, key and value in one map,
-    one after the other.
-    """
+    """transformer.h.*.attn: self-attention with a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
-        self.heads = config.heads
         self.head_dim = config.head_dim
-        self.kv_heads = config.kv_heads
         self.c_attn = LinearTransposed(
-            config.hidden_size, (config.heads + 2 * config.kv_heads) * config.head_dim
+            config.hidden_size, (config.heads + 2 * config.heads) * config.head_dim
         )
         self.c_proj = LinearTransposed(config.heads * config.head_dim, config.hidden_size)
+        # unused: a constant of the mask, computed by the forward itself
         self.register_buffer("bias", torch.zeros(1, 1, 1024, 1024))
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        y = self.c_attn(x)
-        q, k, v = split_sizes(
-            y, self.heads * self.head_dim, self.kv_heads * self.head_dim, self.kv_heads * self.head_dim
-        )
+        q, k, v = self.c_attn(x).chunk(3, dim=-1)
         q = split_heads(q, self.head_dim)
         k = split_heads(k, self.head_dim)
         v = split_heads(v, self.head_dim)
-        return self.c_proj(merge_heads(attend_causal(q, k, v, mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.c_proj(merge_heads(y))
 
 
 class FeedForward(nn.Module):
-    """transformer.h.*.mlp: two linear maps around an activation."""
+    """transformer.h.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -156,7 +111,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """transformer.h.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """transformer.h.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -171,7 +126,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """transformer: embeddings, then layers in which a position sees itself and those before."""
+    """transformer: a stack of layers with a causal mask and a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -184,7 +139,7 @@ class Decoder(nn.Module):
         self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
     ) -> Tensor:
         x = self.embeddings(input_ids, position_ids)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         for layer in self.h:
             x = layer(x, mask)
         return self.ln_f(x)
@@ -195,7 +150,7 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the next token at every position, read off the word embeddings."""
+    """The model with a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -235,4 +190,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024, "vocab_size":
 # 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ad15a93cf233b7af
+# sha256 of all above: 660a605155803506

@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 23cfe1cde250.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,16 +26,15 @@ class Config:
     """Sizes, each with what it is known from."""
 
     experts: int = 32  # shape: model.layers.{0..23}.mlp.router.weight [32, 2880]
-    # shape: model.layers.{0..23}.mlp.experts.gate_up_proj_blocks [32, 5760, 90, 16]
-    intermediate_size: int = 2880
+    intermediate_size: int = 2880  # shape: model.layers.{0..23}.mlp.experts.gate_up_proj_bias [32, 5760]
     hidden_size: int = 2880  # shape: lm_head.weight [201088, 2880]
     heads: int = 64  # shape: model.layers.{0..23}.self_attn.sinks [64]
     head_dim: int = 64  # shape: model.layers.{0..23}.self_attn.q_proj.weight [4096, 2880]
     kv_heads: int = 8  # shape: model.layers.{0..23}.self_attn.k_proj.weight [512, 2880]
     attention_scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
     experts_per_token: int = 4  # config: num_experts_per_tok
-    slope: float = 1.702  # default: swiglu_alpha, left out: the default of gpt_oss
-    bound: float = 7.0  # config: swiglu_limit
+    gate_limit: float = 7.0  # config: swiglu_limit
+    gate_slope: float = 1.702  # default: swiglu_alpha, left out: the default of gpt_oss
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 201088  # shape: lm_head.weight [201088, 2880]
     layers: int = 24  # name: model.layers.*
@@ -89,10 +87,10 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
 def softmax_masked(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -102,30 +100,21 @@ def softmax_masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.softmax(dim=-1, dtype=torch.float32).to(scores.dtype)
 
 
-def attend_sinks(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor, scale: float) -> Tensor:
-    """Attention with one learned score per head that takes weight and gives nothing. sinks (H,)"""
-    groups = q.shape[1] // k.shape[1]
-    k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    scores = q @ k.transpose(-1, -2) * scale
+def attend_sinks(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor, scale: float, is_causal: bool = False
+) -> Tensor:
+    """Attention with one learned score per head that takes weight and gives nothing (gpt-oss).
+
+    q (B, H, T, D), k, v (B, K, S, D), sinks (H,) -> (B, H, T, D)
+    """
+    k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
+    scores = q @ k.transpose(-1, -2) * scale  # (B, H, T, S)
+    if is_causal:
+        mask = torch.ones_like(scores[0, 0], dtype=torch.bool).tril()
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    sinks = sinks.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
-    weights = softmax_masked(torch.cat((scores, sinks), dim=-1), None)
-    return weights[..., :-1] @ v
-
-
-def attend_causal_sinks(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor, scale: float
-) -> Tensor:
-    """attend_sinks where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D), sinks (H,)"""
-    if mask is None:
-        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
-    return attend_sinks(q, k, v, mask, sinks, scale)
-
-
-def best_experts(scores: Tensor, count: int) -> Tensor:
-    """The `count` experts with the highest scores. scores (..., E) -> (..., count)"""
-    return scores.topk(count, dim=-1).indices
+    sinks = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+    return softmax_masked(torch.cat((scores, sinks), dim=-1), None)[..., :-1] @ v
 
 
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -133,11 +122,6 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def combine_experts(x: Tensor, y: Tensor, weights: Tensor, order: Tensor) -> Tensor:
@@ -148,11 +132,6 @@ def combine_experts(x: Tensor, y: Tensor, weights: Tensor, order: Tensor) -> Ten
     y = (y * weights.flatten()[order, None]).to(x.dtype)
     flat = torch.zeros_like(x).flatten(0, -2)
     return flat.index_add(0, order // weights.shape[-1], y).view_as(x)
-
-
-def expert_bias(rows: Tensor, bias: Tensor, sizes: list[int]) -> Tensor:
-    """Adds each expert's bias to its block of rows. rows (N, O), bias (E, O) -> (N, O)"""
-    return torch.cat([part + bias[i] for i, part in enumerate(rows.split(sizes))])
 
 
 def unpack_mxfp4(blocks: Tensor, scales: Tensor, like: Tensor) -> Tensor:
@@ -166,24 +145,20 @@ def unpack_mxfp4(blocks: Tensor, scales: Tensor, like: Tensor) -> Tensor:
     return torch.ldexp(numbers, scales.int()[..., None] - 127).to(like.dtype).flatten(-2)
 
 
-def expert_linear_mxfp4(rows: Tensor, blocks: Tensor, scales: Tensor, sizes: list[int]) -> Tensor:
-    """Each block of rows times its expert's matrix, unpacked expert by expert.
+def expert_linear_mxfp4(
+    rows: Tensor, blocks: Tensor, scales: Tensor, bias: Tensor, sizes: list[int]
+) -> Tensor:
+    """Each block of rows through its expert's linear layer, unpacked expert by expert.
 
-    rows (N, I), blocks uint8 (E, O, I / 32, 16), scales uint8 (E, O, I / 32) -> (N, O)
+    rows (N, I), blocks uint8 (E, O, I / 32, 16), scales uint8 (E, O, I / 32), bias (E, O) -> (N, O)
     """
     every = torch.compiler.is_compiling()  # a graph has no branches
     parts = [
-        F.linear(part, unpack_mxfp4(blocks[i], scales[i], rows))
+        F.linear(part, unpack_mxfp4(blocks[i], scales[i], rows), bias[i])
         for i, part in enumerate(rows.split(sizes))
         if every or len(part)
     ]
     return torch.cat(parts) if parts else rows.new_zeros(0, blocks.shape[1])
-
-
-def gate_bounded(gate: Tensor, up: Tensor, slope: float, bound: float) -> Tensor:
-    """A gate with bounded inputs and a linear part that starts at 1 (gpt-oss). gate and up (..., N)"""
-    gate, up = gate.clamp(max=bound), up.clamp(min=-bound, max=bound)
-    return gate * torch.sigmoid(slope * gate) * (up + 1)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -194,11 +169,6 @@ def merge_heads(x: Tensor) -> Tensor:
 def normalise_weights(weights: Tensor) -> Tensor:
     """Weights that sum to 1; a sum of nothing stays finite. (..., count) -> (..., count)"""
     return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
-
-
-def pick_weights(scores: Tensor, chosen: Tensor) -> Tensor:
-    """The scores of the chosen experts. scores (..., E), chosen (..., count) -> (..., count)"""
-    return scores.gather(-1, chosen)
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -244,22 +214,11 @@ def rotary_tables_scaled(
     return (angles.cos() * factor).to(x.dtype), (angles.sin() * factor).to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tensor:
     """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
     mask = ((index <= index[:, None]) & (index > index[:, None] - window))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def softmax_float32(logits: Tensor) -> Tensor:
-    """Softmax over the last axis, in float32 whatever the model computes in. logits (..., E) -> (..., E)"""
-    return logits.softmax(dim=-1, dtype=torch.float32)
 
 
 def sort_by_expert(x: Tensor, chosen: Tensor, experts: int) -> tuple[Tensor, Tensor, list[int]]:
@@ -271,11 +230,6 @@ def sort_by_expert(x: Tensor, chosen: Tensor, experts: int) -> tuple[Tensor, Ten
     order = expert.argsort(stable=True)
     sizes = F.one_hot(expert, experts).sum(dim=0).tolist()
     return x.flatten(0, -2)[order // chosen.shape[-1]], order, sizes
-
-
-def split_alternating(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Takes a fused projection apart whose outputs alternate. x (..., 2 * N) -> two (..., N): even, odd"""
-    return x[..., ::2], x[..., 1::2]
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -322,8 +276,8 @@ class Experts(nn.Module):
 
 
 class Attention(nn.Module):
-    """model.layers.*.self_attn: every position sees itself and those before; queries may share keys and
-    values.
+    """model.layers.*.self_attn: self-attention with rotary embeddings and a causal mask and attention
+    sinks.
     """
 
     def __init__(self, config: Config):
@@ -340,59 +294,53 @@ class Attention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        sink_scores = self.sinks
-        return self.o_proj(merge_heads(attend_causal_sinks(q, k, v, mask, sink_scores, self.scale)))
+        q = apply_rotary(q, cos, sin)
+        k = apply_rotary(k, cos, sin)
+        y = attend_sinks(q, k, v, mask, self.sinks, self.scale, is_causal=mask is None)
+        return self.o_proj(merge_heads(y))
 
 
 class MixtureOfExperts(nn.Module):
-    """model.layers.*.mlp: each position goes to the experts that the router scores highest, all of them in
-    one tensor of four-bit floats, gate and up alternating, with biases.
+    """model.layers.*.mlp: mixture of experts with router scores by softmax, top-k experts of each token,
+    normalised weights and MXFP4 weights, biases and clamped, interleaved gates.
     """
 
     def __init__(self, config: Config):
         super().__init__()
         self.experts_per_token = config.experts_per_token
         self.moe_experts = config.experts
-        self.slope = config.slope
-        self.bound = config.bound
-        self.router: Any = nn.ParameterDict(
-            {
-                "weight": nn.Parameter(torch.zeros(config.experts, config.hidden_size)),
-                "bias": nn.Parameter(torch.zeros(config.experts)),
-            }
-        )
+        self.gate_limit = config.gate_limit
+        self.gate_slope = config.gate_slope
+        self.router = nn.Linear(config.hidden_size, config.experts)
         self.experts = Experts(config)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits = F.linear(x, self.router.weight, self.router.bias)
-        scores = softmax_float32(logits)
-        chosen = best_experts(scores, self.experts_per_token)
-        weights = normalise_weights(pick_weights(scores, chosen))
+        logits = self.router(x)
+        scores = logits.softmax(dim=-1, dtype=torch.float32)
+        chosen = scores.topk(self.experts_per_token, dim=-1).indices
+        weights = normalise_weights(scores.gather(-1, chosen))
         rows, order, sizes = sort_by_expert(x, chosen, self.moe_experts)
-        gate, up = split_alternating(
-            expert_bias(
-                expert_linear_mxfp4(
-                    rows, self.experts.gate_up_proj_blocks, self.experts.gate_up_proj_scales, sizes
-                ),
-                self.experts.gate_up_proj_bias,
-                sizes,
-            )
+        rows = expert_linear_mxfp4(
+            rows,
+            self.experts.gate_up_proj_blocks,
+            self.experts.gate_up_proj_scales,
+            self.experts.gate_up_proj_bias,
+            sizes,
         )
-        rows = gate_bounded(gate, up, self.slope, self.bound)
-        y = expert_bias(
-            expert_linear_mxfp4(rows, self.experts.down_proj_blocks, self.experts.down_proj_scales, sizes),
+        gate = rows[..., ::2].clamp(max=self.gate_limit)
+        up = rows[..., 1::2].clamp(-self.gate_limit, self.gate_limit)
+        rows = expert_linear_mxfp4(
+            gate * torch.sigmoid(self.gate_slope * gate) * (up + 1),
+            self.experts.down_proj_blocks,
+            self.experts.down_proj_scales,
             self.experts.down_proj_bias,
             sizes,
         )
-        return combine_experts(x, y, weights, order)
+        return combine_experts(x, rows, weights, order)
 
 
 class Layer(nn.Module):
-    """model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual, the second of
-    them a mixture of experts.
-    """
+    """model.layers.*: a layer with pre-norm, attention and a mixture of experts."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -403,13 +351,12 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
-        y = self.mlp(self.post_attention_layernorm(x))
-        return x + y
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
-    """model: embeddings, then layers in which a position sees those before it, in some of them within a
-    window only.
+    """model: a stack of layers with a causal mask for each type of layer, full attention or a sliding
+    window, rotary embeddings and a final norm.
     """
 
     def __init__(self, config: Config):
@@ -431,14 +378,14 @@ class Decoder(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         x = self.embed_tokens(input_ids)
-        masks = self.visible(x, attention_mask)
+        masks = self.decoder_mask(x, attention_mask)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
         for layer, kind in zip(self.layers, self.layer_types, strict=True):
             x = layer(x, cos, sin, masks[kind])
         return self.norm(x)
 
-    def visible(self, x: Tensor, attention_mask: Tensor | None) -> dict[str, Tensor | None]:
-        full = causal_mask_if_padded(x, attention_mask)
+    def decoder_mask(self, x: Tensor, attention_mask: Tensor | None) -> dict[str, Tensor | None]:
+        full = None if attention_mask is None else causal_mask(x, attention_mask)
         near = sliding_mask(x, attention_mask, self.window)
         return {"full_attention": full, "sliding_attention": near}
 
@@ -457,7 +404,7 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the next token at every position."""
+    """The model with a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -511,4 +458,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: e0c7d6a55ef49ded
+# sha256 of all above: 2c66cb3a496da396

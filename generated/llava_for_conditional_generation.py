@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 23cfe1cde250.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,8 +34,6 @@ class Config:
     text_heads: int = 32  # config: text_config.num_attention_heads
     # config: language_model.model.layers.{0..31}.self_attn.q_proj.weight [4096, 4096] = heads * head_dim
     text_head_dim: int = 128
-    # config: language_model.model.layers.{0..31}.self_attn.k_proj.weight [4096, 4096] = kv_heads * head_dim
-    kv_heads: int = 32
     channels: int = 3  # shape: vision_tower.vision_model.embeddings.patch_embedding.weight [1024, 3, 14, 14]
     # shape: vision_tower.vision_model.embeddings.patch_embedding.weight [1024, 3, 14, 14]
     patch_size: int = 14
@@ -70,31 +68,10 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -102,11 +79,6 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def flatten_patches(x: Tensor) -> Tensor:
@@ -117,16 +89,6 @@ def flatten_patches(x: Tensor) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
     return x.transpose(1, 2).flatten(2)
-
-
-def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
-
-    Without features the embeddings stay. RuntimeError if there are more places than vectors.
-    """
-    if features is None:
-        return x
-    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -172,10 +134,14 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
+
+    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    """
+    if features is None:
+        return x
+    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -184,7 +150,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class VisionAttention(nn.Module):
-    """vision_tower.vision_model.encoder.layers.*.self_attn: every position sees every other."""
+    """vision_tower.vision_model.encoder.layers.*.self_attn: self-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -198,33 +164,35 @@ class VisionAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out_proj(merge_heads(y))
 
 
 class TextAttention(nn.Module):
-    """language_model.model.layers.*.self_attn: every position sees itself and those before; queries may
-    share keys and values.
-    """
+    """language_model.model.layers.*.self_attn: self-attention with rotary embeddings and a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.text_head_dim
         self.q_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim, bias=False)
-        self.k_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
-        self.v_proj = nn.Linear(config.text_hidden_size, config.kv_heads * config.text_head_dim, bias=False)
+        self.k_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim, bias=False)
+        self.v_proj = nn.Linear(config.text_hidden_size, config.text_heads * config.text_head_dim, bias=False)
         self.o_proj = nn.Linear(config.text_heads * config.text_head_dim, config.text_hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+        q = apply_rotary(q, cos, sin)
+        k = apply_rotary(k, cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.o_proj(merge_heads(y))
 
 
 class Embeddings(nn.Module):
-    """vision_tower.vision_model.embeddings: the patches of an image in a row, with learned positions."""
+    """vision_tower.vision_model.embeddings: an image embedding with a class token and learned position
+    embeddings.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -241,13 +209,12 @@ class Embeddings(nn.Module):
     def forward(self, pixel_values: Tensor) -> Tensor:
         patches = self.patch_embedding(pixel_values.type_as(self.patch_embedding.weight))
         x = flatten_patches(patches)
-        return prepend_token(self.class_embedding, x) + resize_positions(
-            self.position_embedding.weight, 1, patches.shape[2], patches.shape[3]
-        )
+        x = prepend_token(self.class_embedding, x)
+        return x + resize_positions(self.position_embedding.weight, 1, patches.shape[2], patches.shape[3])
 
 
 class TextFeedForward(nn.Module):
-    """language_model.model.layers.*.mlp: the activation of one linear map gates another."""
+    """language_model.model.layers.*.mlp: feed-forward network with a gate (GLU)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -260,7 +227,7 @@ class TextFeedForward(nn.Module):
 
 
 class VisionFeedForward(nn.Module):
-    """vision_tower.vision_model.encoder.layers.*.mlp: two linear maps around an activation."""
+    """vision_tower.vision_model.encoder.layers.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -272,9 +239,7 @@ class VisionFeedForward(nn.Module):
 
 
 class Projector(nn.Module):
-    """multi_modal_projector: vectors of one tower in the width of another, by two linear maps around an
-    activation.
-    """
+    """multi_modal_projector: projector with two linear layers around an activation."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -286,8 +251,8 @@ class Projector(nn.Module):
 
 
 class VisionLayer(nn.Module):
-    """vision_tower.vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside
-    the residual.
+    """vision_tower.vision_model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward
+    network.
     """
 
     def __init__(self, config: Config):
@@ -303,7 +268,7 @@ class VisionLayer(nn.Module):
 
 
 class TextLayer(nn.Module):
-    """language_model.model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """language_model.model.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -317,8 +282,10 @@ class TextLayer(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class ImageStates(nn.Module):
-    """vision_tower.vision_model: the patches of an image, and what they are after each layer."""
+class Encoder(nn.Module):
+    """vision_tower.vision_model: a stack of layers with a norm before the layers and the states after each
+    layer.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -327,11 +294,10 @@ class ImageStates(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
-        self.post_layernorm = nn.LayerNorm(1024)
+        self.post_layernorm = nn.LayerNorm(1024)  # unused: features are taken from between the layers
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
-        x = self.embeddings(pixel_values)
-        x = self.pre_layrnorm(x)
+        x = self.pre_layrnorm(self.embeddings(pixel_values))
         states = [x]
         for layer in self.encoder.layers:
             x = layer(x)
@@ -340,7 +306,7 @@ class ImageStates(nn.Module):
 
 
 class Decoder(nn.Module):
-    """language_model.model: embeddings, then layers in which a position sees itself and those before."""
+    """language_model.model: a stack of layers with a causal mask, rotary embeddings and a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -358,28 +324,24 @@ class Decoder(nn.Module):
         attention_mask: Tensor | None,
         position_ids: Tensor | None,
     ) -> Tensor:
-        x = self.embeddings(input_ids, image_features)
-        mask = causal_mask_if_padded(x, attention_mask)
+        x = scatter_features(self.embed_tokens(input_ids), image_features, input_ids, self.features_image_id)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
         for layer in self.layers:
             x = layer(x, cos, sin, mask)
         return self.norm(x)
-
-    def embeddings(self, input_ids: Tensor, image_features: Tensor | None) -> Tensor:
-        x = self.embed_tokens(input_ids)
-        return place_features(x, image_features, input_ids, self.features_image_id)
 
     def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
 
 
 class Model(nn.Module):
-    """The model: the next token of a text in which images stand."""
+    """The model with image features among the word embeddings and a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.features_layer = config.features_layer
-        self.vision_tower: Any = nn.ModuleDict({"vision_model": ImageStates(config)})
+        self.vision_tower: Any = nn.ModuleDict({"vision_model": Encoder(config)})
         self.multi_modal_projector = Projector(config)
         self.language_model: Any = nn.ModuleDict(
             {
@@ -440,4 +402,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: b6b8d4834d3559f4
+# sha256 of all above: f6941d8e06371335

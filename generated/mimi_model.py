@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 23cfe1cde250.
+"""kyutai/mimi: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -57,44 +57,10 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
-
-
-def drop_last(x: Tensor, count: int) -> Tensor:
-    """x without its last samples. (B, C, T) -> (B, C, T - count)"""
-    return x[..., : x.shape[-1] - count]
-
-
-def mean_codes(sums: Tensor, counts: Tensor) -> Tensor:
-    """The codes of a book that holds, for each, the sum of what it stood for and how often.
-
-    sums (V, D), counts (V,) -> (V, D)
-    """
-    return sums / counts.clamp(min=1e-5)[:, None]
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -112,7 +78,7 @@ def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     return numbers, F.embedding(numbers, codes)
 
 
-def pad_before(x: Tensor, count: int, stride: int, mode: str = "constant") -> Tensor:
+def pad_start(x: Tensor, count: int, stride: int, mode: str = "constant") -> Tensor:
     """So many samples before the first, and behind the last as many as the last step lacks.
 
     x (B, C, T) -> (B, C, T')
@@ -137,12 +103,6 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tensor:
     """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
@@ -156,8 +116,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Attention(nn.Module):
-    """encoder_transformer.layers.*.self_attn, decoder_transformer.layers.*.self_attn: every position sees
-    itself and those before; queries may share keys and values.
+    """encoder_transformer.layers.*.self_attn, decoder_transformer.layers.*.self_attn: self-attention with
+    rotary embeddings and a causal mask.
     """
 
     def __init__(self, config: Config):
@@ -172,9 +132,10 @@ class Attention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+        q = apply_rotary(q, cos, sin)
+        k = apply_rotary(k, cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.o_proj(merge_heads(y))
 
 
 class Codebook(nn.Module):
@@ -189,13 +150,11 @@ class Codebook(nn.Module):
         super().__init__()
         self.register_buffer("embed_sum", torch.zeros(config.codes, config.code_size))
         self.register_buffer("cluster_usage", torch.zeros(config.codes))
-        self.register_buffer("initialized", torch.zeros(1))
+        self.register_buffer("initialized", torch.zeros(1))  # unused: a mark of training
 
 
 class FeedForward(nn.Module):
-    """encoder_transformer.layers.*.mlp, decoder_transformer.layers.*.mlp: two linear maps around an
-    activation.
-    """
+    """encoder_transformer.layers.*.mlp, decoder_transformer.layers.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -207,9 +166,7 @@ class FeedForward(nn.Module):
 
 
 class WaveEncoderUnits(nn.Module):
-    """encoder.layers.*, decoder.layers.*: two convolutions, each behind an activation, added to what comes
-    in.
-    """
+    """encoder.layers.*, decoder.layers.*: residual unit of two convolutions, each after an activation."""
 
     def __init__(
         self, conv_in_channels: int, conv_out_channels: int, conv_in_channels_2: int, conv_out_channels_2: int
@@ -226,13 +183,13 @@ class WaveEncoderUnits(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.block["1"].conv(pad_before(F.elu(x), self.kernel - 1, 1))
+        y = self.block["1"].conv(pad_start(F.elu(x), self.kernel - 1, 1))
         return x + self.block["3"].conv(F.elu(y))
 
 
 class WaveEncoderUnitsWithConvolution(nn.Module):
-    """encoder.layers.*, decoder.layers.14: an activation, then a convolution that sees no later sample;
-    one with an even kernel goes on by half of it.
+    """encoder.layers.*, decoder.layers.14: activation and causal convolution, strided where the kernel is
+    even.
     """
 
     def __init__(self, conv_in_channels: int, conv_out_channels: int, units_stride: int, kernel: int):
@@ -242,13 +199,11 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
         self.conv = nn.Conv1d(conv_in_channels, conv_out_channels, kernel_size=kernel, stride=units_stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(pad_before(F.elu(x), self.kernel - self.units_stride, self.units_stride))
+        return self.conv(pad_start(F.elu(x), self.kernel - self.units_stride, self.units_stride))
 
 
 class WaveDecoderUnits(nn.Module):
-    """decoder.layers.*: an activation, then several samples for each, half a kernel of them, without those
-    that the next one has a part in.
-    """
+    """decoder.layers.*: activation and causal transposed convolution."""
 
     def __init__(self, conv_in_channels: int, conv_out_channels: int, conv_stride: int, kernel: int):
         super().__init__()
@@ -258,12 +213,13 @@ class WaveDecoderUnits(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return drop_last(self.conv(F.elu(x)), self.kernel // 2)
+        x = self.conv(F.elu(x))
+        return x[..., : x.shape[-1] - self.kernel // 2]
 
 
 class Layer(nn.Module):
-    """encoder_transformer.layers.*, decoder_transformer.layers.*: pre-norm, each sub-layer scaled channel
-    by channel.
+    """encoder_transformer.layers.*, decoder_transformer.layers.*: a layer with pre-norm, attention, layer
+    scale and a feed-forward network.
     """
 
     def __init__(self, config: Config):
@@ -283,7 +239,7 @@ class Layer(nn.Module):
 
 
 class WaveEncoder(nn.ModuleDict):
-    """encoder.layers: convolutions one after the other, none of which sees a later sample."""
+    """encoder.layers: codec encoder: causal convolutions in sequence."""
 
     __getitem__: Any
 
@@ -332,7 +288,7 @@ class WaveEncoder(nn.ModuleDict):
         self.kernel = 7
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self["0"].conv(pad_before(x, self.kernel - 1, 1))
+        x = self["0"].conv(pad_start(x, self.kernel - 1, 1))
         for unit in (
             self["1"],
             self["3"],
@@ -350,8 +306,8 @@ class WaveEncoder(nn.ModuleDict):
 
 class Codebooks(nn.Module):
     """quantizer.semantic_residual_vector_quantizer.layers.0,
-    quantizer.acoustic_residual_vector_quantizer.layers.*: the number of the nearest code, and the code,
-    which is the mean of what it has stood for.
+    quantizer.acoustic_residual_vector_quantizer.layers.*: vector quantization by Euclidean distance,
+    the codebook as an exponential moving average.
     """
 
     def __init__(self, config: Config):
@@ -359,11 +315,13 @@ class Codebooks(nn.Module):
         self.codebook = Codebook(config)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return nearest_codes(x, mean_codes(self.codebook.embed_sum, self.codebook.cluster_usage))
+        return nearest_codes(
+            x, self.codebook.embed_sum / self.codebook.cluster_usage.clamp(min=1e-5)[:, None]
+        )
 
 
 class WaveDecoder(nn.ModuleDict):
-    """decoder.layers: convolutions one after the other, none of which sees a later sample."""
+    """decoder.layers: codec decoder: causal convolutions in sequence."""
 
     __getitem__: Any
 
@@ -404,7 +362,7 @@ class WaveDecoder(nn.ModuleDict):
         self.kernel = 7
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self["0"].conv(pad_before(x, self.kernel - 1, 1))
+        x = self["0"].conv(pad_start(x, self.kernel - 1, 1))
         for unit in (
             self["2"],
             self["3"],
@@ -421,8 +379,8 @@ class WaveDecoder(nn.ModuleDict):
 
 
 class Semantic(nn.Module):
-    """quantizer.semantic_residual_vector_quantizer: codes of what the codes before them have left over,
-    and the sum of what they stand for.
+    """quantizer.semantic_residual_vector_quantizer: vector quantization with codebooks that each encode
+    the residual of those before.
     """
 
     def __init__(self, config: Config):
@@ -440,14 +398,13 @@ class Semantic(nn.Module):
             number, code = codebook(rest)
             rest, found = rest - code, found + code
             numbers.append(number)
-        x = found.transpose(1, 2)
-        x = self.output_proj(x)
+        x = self.output_proj(found.transpose(1, 2))
         return torch.stack(numbers, dim=1), x
 
 
 class Acoustic(nn.Module):
-    """quantizer.acoustic_residual_vector_quantizer: codes of what the codes before them have left over,
-    and the sum of what they stand for.
+    """quantizer.acoustic_residual_vector_quantizer: vector quantization with codebooks that each encode
+    the residual of those before.
     """
 
     def __init__(self, config: Config):
@@ -465,14 +422,13 @@ class Acoustic(nn.Module):
             number, code = codebook(rest)
             rest, found = rest - code, found + code
             numbers.append(number)
-        x = found.transpose(1, 2)
-        x = self.output_proj(x)
+        x = self.output_proj(found.transpose(1, 2))
         return torch.stack(numbers, dim=1), x
 
 
 class Decoder(nn.Module):
-    """encoder_transformer, decoder_transformer: layers in which a position sees itself and those before,
-    of states that another block has made.
+    """encoder_transformer, decoder_transformer: a stack of layers with embeddings that are looked up
+    outside, a causal mask and rotary embeddings.
     """
 
     def __init__(self, config: Config):
@@ -495,7 +451,7 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: a waveform as codes, those of words first, and the waveform that they stand for."""
+    """The model: a codec with semantic codes first: encoder, residual vector quantization, decoder."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -538,10 +494,11 @@ class Model(nn.Module):
     def forward(self, input_values: Tensor) -> Output:
         """input_values (batch, 1, samples)"""
         x = self.encoder_transformer(self.encoder.layers(input_values).transpose(1, 2)).transpose(1, 2)
-        x = self.downsample.conv(pad_before(x, self.down_kernel // 2, self.down_kernel // 2, "replicate"))
+        x = self.downsample.conv(pad_start(x, self.down_kernel // 2, self.down_kernel // 2, "replicate"))
         first_codes, first = self.quantizer.semantic_residual_vector_quantizer(x)
         other_codes, others = self.quantizer.acoustic_residual_vector_quantizer(x)
-        x = drop_last(self.upsample.conv(first + others), self.up_kernel // 2)
+        x = self.upsample.conv(first + others)
+        x = x[..., : x.shape[-1] - self.up_kernel // 2]
         x = self.decoder.layers(self.decoder_transformer(x.transpose(1, 2)).transpose(1, 2))
         codes = torch.cat((first_codes, other_codes), dim=1)
         return Output(audio_values=x[..., : input_values.shape[-1]], audio_codes=codes)
@@ -571,4 +528,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 2056d92767c29ca6
+# sha256 of all above: d5629b61e836251a

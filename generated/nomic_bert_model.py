@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 23cfe1cde250.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,8 +26,7 @@ class Config:
     hidden_size: int = 768  # shape: embeddings.word_embeddings.weight [30528, 768]
     intermediate_size: int = 3072  # shape: encoder.layers.{0..11}.mlp.fc12.weight [3072, 768]
     heads: int = 12  # config: n_head
-    head_dim: int = 64  # config: encoder.layers.{0..11}.attn.Wqkv.weight [2304, 768] = 3 * heads * head_dim
-    scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
+    head_dim: int = 64  # config: encoder.layers.{0..11}.attn.out_proj.weight [768, 768] = heads * head_dim
     norm_eps: float = 1e-12  # config: layer_norm_epsilon
     vocab_size: int = 30528  # shape: embeddings.word_embeddings.weight [30528, 768]
     segments: int = 2  # shape: embeddings.token_type_embeddings.weight [2, 768]
@@ -46,19 +45,10 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -88,12 +78,6 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     """The caller's segments, or the first segment everywhere. (B, T)"""
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -104,14 +88,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
-def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Cuts a fused [query | key | value] projection in three. x (B, T, 3 * N) -> three (B, T, N)"""
-    q, k, v = x.chunk(3, dim=-1)
-    return q, k, v
-
-
 class FeedForward(nn.Module):
-    """encoder.layers.*.mlp: the activation of one linear map gates another."""
+    """encoder.layers.*.mlp: feed-forward network with a gate (GLU)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -124,30 +102,27 @@ class FeedForward(nn.Module):
 
 
 class Attention(nn.Module):
-    """encoder.layers.*.attn: every position sees every other that its mask shows; query, key and value in
-    one map, one after the other.
-    """
+    """encoder.layers.*.attn: self-attention with rotary embeddings and an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.scale = config.scale
-        self.Wqkv = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim, bias=False)
+        self.Wqkv = nn.Linear(
+            config.hidden_size, (config.heads + 2 * config.heads) * config.head_dim, bias=False
+        )
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
-        q, k, v = split_qkv(self.Wqkv(x))
-        q = split_heads(q, self.head_dim)
-        k = split_heads(k, self.head_dim)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.out_proj(
-            merge_heads(attend_scaled(q, k, split_heads(v, self.head_dim), mask, self.scale))
-        )
+        q, k, v = self.Wqkv(x).chunk(3, dim=-1)
+        v = split_heads(v, self.head_dim)
+        q = apply_rotary(split_heads(q, self.head_dim), cos, sin)
+        k = apply_rotary(split_heads(k, self.head_dim), cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out_proj(merge_heads(y))
 
 
 class Layer(nn.Module):
-    """encoder.layers.*: post-norm, each norm follows its residual sum."""
+    """encoder.layers.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -162,7 +137,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: hidden states, no head."""
+    """The model with no head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -241,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "type_vocab_size": 2, "vocab_size": 30528},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 9c3cd4b53a288427
+# sha256 of all above: b5dd63cc909f9eb0

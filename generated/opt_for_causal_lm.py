@@ -1,4 +1,4 @@
-"""facebook/opt-125m: written by mapper 0.1.0, rules 23cfe1cde250.
+"""facebook/opt-125m: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family opt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -25,11 +25,8 @@ class Config:
     hidden_size: int = 768  # shape: decoder.final_layer_norm.weight [768]
     heads: int = 12  # config: num_attention_heads
     head_dim: int = 64  # config: decoder.layers.{0..11}.self_attn.q_proj.weight [768, 768] = heads * head_dim
-    # config: decoder.layers.{0..11}.self_attn.k_proj.weight [768, 768] = kv_heads * head_dim
-    kv_heads: int = 12
     intermediate_size: int = 3072  # shape: decoder.layers.{0..11}.fc1.weight [3072, 768]
     vocab_size: int = 50272  # shape: decoder.embed_tokens.weight [50272, 768]
-    embedding_size: int = 768  # shape: decoder.embed_tokens.weight [50272, 768]
     position_offset: int = 2  # rule: families/opt.yaml (a constant of the published code)
     # rule: decoder.embed_positions.weight [2050, 768] = fact.position.offset + positions
     positions: int = 2048
@@ -47,43 +44,11 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
-
-
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -113,27 +78,26 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Attention(nn.Module):
-    """decoder.layers.*.self_attn: every position sees itself and those before; queries may share keys and
-    values.
-    """
+    """decoder.layers.*.self_attn: self-attention with a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(attend_causal(q, k, v, mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.out_proj(merge_heads(y))
 
 
 class Layer(nn.Module):
-    """decoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """decoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -152,12 +116,12 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """decoder: embeddings, then layers in which a position sees itself and those before."""
+    """decoder: a stack of layers with a causal mask and a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.position_offset = config.position_offset
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embed_positions = nn.Embedding(config.position_offset + config.positions, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.final_layer_norm = nn.LayerNorm(config.hidden_size)
@@ -166,7 +130,7 @@ class Decoder(nn.Module):
         self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
     ) -> Tensor:
         x = self.embeddings(input_ids, position_ids, attention_mask)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         for layer in self.layers:
             x = layer(x, mask)
         return self.final_layer_norm(x)
@@ -181,7 +145,7 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the next token at every position, read off the word embeddings."""
+    """The model with a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -220,7 +184,7 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"activation_function": "relu", "architectures": ["OPTForCausalLM"], "do_layer_norm_before":
 # true, "ffn_dim": 3072, "hidden_size": 768, "max_position_embeddings": 2048, "model_type": "opt",
-# "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272, "word_embed_proj_dim": 768},
-# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
-# the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e2f68ccfcfc086c3
+# "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272}, "notes": ["header from the bundled
+# catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# recalled"]}
+# sha256 of all above: 275960d836ce1f62

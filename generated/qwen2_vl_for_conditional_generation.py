@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 23cfe1cde250.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,9 +31,8 @@ class Config:
     text_intermediate_size: int = 8960  # shape: model.layers.{0..27}.mlp.gate_proj.weight [8960, 1536]
     vision_hidden_size: int = 1280  # shape: visual.blocks.{0..31}.norm1.weight [1280]
     vision_heads: int = 16  # config: vision_config.num_heads
-    # config: visual.blocks.{0..31}.attn.qkv.weight [3840, 1280] = 3 * heads * head_dim
+    # config: visual.blocks.{0..31}.attn.proj.weight [1280, 1280] = heads * head_dim
     vision_head_dim: int = 80
-    scale: float = 0.11180339887498948  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
     vision_intermediate_size: int = 5120  # shape: visual.blocks.{0..31}.mlp.fc1.weight [5120, 1280]
     norm_eps: float = 1e-6  # config: rms_norm_eps
     merge_size: int = 2  # shape: visual.merger.mlp.0.weight [5120, 5120]
@@ -66,31 +65,25 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, is_causal: bool = False
+) -> Tensor:
+    """Scaled dot-product attention of grouped queries; the scale is 1 / sqrt(D) if None.
+
+    q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)
+    """
+    if mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
     shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=shared
+    )
 
 
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -100,21 +93,20 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
-
-
-def count_positions(
+def grid_positions(
     token_types: Tensor | None,
     attention_mask: Tensor | None,
     image_grids: Tensor | None,
     video_grids: Tensor | None,
     intervals: list[float] | None,
     merge_size: int,
-    past_times: bool,
+    past_times: bool = False,
 ) -> Tensor | None:
-    """grid_positions, or, past the times of frames, timed_positions."""
+    """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
+
+    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
+    columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
+    """
     grids = {1: image_grids, 2: video_grids}
     if token_types is None or (image_grids is None and video_grids is None):
         return None
@@ -139,24 +131,6 @@ def count_positions(
     return positions
 
 
-def grid_positions(
-    token_types: Tensor | None,
-    attention_mask: Tensor | None,
-    image_grids: Tensor | None,
-    video_grids: Tensor | None,
-    intervals: list[float] | None,
-    merge_size: int,
-) -> Tensor | None:
-    """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
-
-    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
-    columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
-    """
-    return count_positions(
-        token_types, attention_mask, image_grids, video_grids, intervals, merge_size, past_times=False
-    )
-
-
 def merge_heads(x: Tensor) -> Tensor:
     """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
     return x.transpose(1, 2).flatten(2)
@@ -176,7 +150,7 @@ def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
     return image, torch.arange(x.shape[1], device=x.device) - (counts.cumsum(0) - counts)[image]
 
 
-def patch_places(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
+def patch_coordinates(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
     """Row and column of every patch in its frame. -> two (T,)"""
     image, index = patch_images(x, grid)
     height, width = grid[image, 1], grid[image, 2]
@@ -184,16 +158,6 @@ def patch_places(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
     block, inner = index // (merge * merge), index % (merge * merge)
     row = block // (width // merge) * merge + inner // merge
     return row, block % (width // merge) * merge + inner % merge
-
-
-def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
-
-    Without features the embeddings stay. RuntimeError if there are more places than vectors.
-    """
-    if features is None:
-        return x
-    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -240,17 +204,21 @@ def rotary_tables_grid(
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
     """Shows every patch those of its own frame of its own image. -> (1, 1, T, T)"""
     image, index = patch_images(x, grid)
     frame = index // (grid[:, 1] * grid[:, 2])[image]
     return ((image == image[:, None]) & (frame == frame[:, None]))[None, None]
+
+
+def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
+
+    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    """
+    if features is None:
+        return x
+    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
 def section_axes(sections: tuple[int, ...]) -> list[int]:
@@ -263,16 +231,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
-def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Cuts a fused [query | key | value] projection in three. x (B, T, 3 * N) -> three (B, T, N)"""
-    q, k, v = x.chunk(3, dim=-1)
-    return q, k, v
-
-
 class TextAttention(nn.Module):
-    """model.layers.*.self_attn: every position sees itself and those before; queries may share keys and
-    values.
-    """
+    """model.layers.*.self_attn: self-attention with rotary embeddings and a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -286,13 +246,14 @@ class TextAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+        q = apply_rotary(q, cos, sin)
+        k = apply_rotary(k, cos, sin)
+        y = attend(q, k, v, mask, is_causal=mask is None)
+        return self.o_proj(merge_heads(y))
 
 
 class TextFeedForward(nn.Module):
-    """model.layers.*.mlp: the activation of one linear map gates another."""
+    """model.layers.*.mlp: feed-forward network with a gate (GLU)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -305,28 +266,28 @@ class TextFeedForward(nn.Module):
 
 
 class VisionAttention(nn.Module):
-    """visual.blocks.*.attn: every position sees every other that its mask shows; query, key and value in
-    one map, one after the other.
-    """
+    """visual.blocks.*.attn: self-attention with rotary embeddings and an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.vision_head_dim
-        self.scale = config.scale
-        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.vision_heads * config.vision_head_dim)
+        self.qkv = nn.Linear(
+            config.vision_hidden_size,
+            (config.vision_heads + 2 * config.vision_heads) * config.vision_head_dim,
+        )
         self.proj = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
-        q, k, v = split_qkv(self.qkv(x))
-        q = split_heads(q, self.head_dim)
-        k = split_heads(k, self.head_dim)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.proj(merge_heads(attend_scaled(q, k, split_heads(v, self.head_dim), mask, self.scale)))
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        v = split_heads(v, self.head_dim)
+        q = apply_rotary(split_heads(q, self.head_dim), cos, sin)
+        k = apply_rotary(split_heads(k, self.head_dim), cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.proj(merge_heads(y))
 
 
 class VisionFeedForward(nn.Module):
-    """visual.blocks.*.mlp: two linear maps around an activation."""
+    """visual.blocks.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -338,7 +299,7 @@ class VisionFeedForward(nn.Module):
 
 
 class Merger(nn.Module):
-    """visual.merger: each block of neighbouring patches becomes one, the norm before."""
+    """visual.merger: patch merging: norm, then blocks of patches concatenated and a feed-forward."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -359,7 +320,7 @@ class Merger(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """visual.patch_embed: the patches of several images in a row."""
+    """visual.patch_embed: packed patch embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -383,7 +344,7 @@ class Embeddings(nn.Module):
 
 
 class VisionLayer(nn.Module):
-    """visual.blocks.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """visual.blocks.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -398,7 +359,7 @@ class VisionLayer(nn.Module):
 
 
 class TextLayer(nn.Module):
-    """model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """model.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -413,8 +374,8 @@ class TextLayer(nn.Module):
 
 
 class PackedEncoder(nn.Module):
-    """visual: the patches of several images in a row, layers in which each sees those of its own frame,
-    and neighbours merged.
+    """visual: patches of several images in one row with rotary embeddings of rows and columns, a mask of
+    each patch's own frame and patch merging.
     """
 
     def __init__(self, config: Config):
@@ -435,13 +396,13 @@ class PackedEncoder(nn.Module):
         return x[0], self.merger(x)
 
     def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
-        rows, columns = patch_places(x, grid_thw, self.merge_size)
+        rows, columns = patch_coordinates(x, grid_thw, self.merge_size)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
         return rotary_tables_grid(x, rows, columns, frequencies)
 
 
 class Decoder(nn.Module):
-    """model: embeddings, then layers in which a position sees itself and those before."""
+    """model: a stack of layers with a causal mask, rotary embeddings and a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -463,7 +424,7 @@ class Decoder(nn.Module):
         position_ids: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, image_features, video_features)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
         for layer in self.layers:
             x = layer(x, cos, sin, mask)
@@ -473,8 +434,12 @@ class Decoder(nn.Module):
         self, input_ids: Tensor, image_features: Tensor | None, video_features: Tensor | None
     ) -> Tensor:
         x = self.embed_tokens(input_ids)
-        x = place_features(x, image_features, input_ids, self.features_image_id)
-        return place_features(x, video_features, input_ids, self.features_video_id)
+        return scatter_features(
+            scatter_features(x, image_features, input_ids, self.features_image_id),
+            video_features,
+            input_ids,
+            self.features_video_id,
+        )
 
     def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = rotary_frequencies(positions, self.rotary_dim, self.rotary_base)
@@ -482,8 +447,8 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the next token of a text in which images and videos stand, mostly each by its frames,
-    rows and columns.
+    """The model with features of packed images and videos among the word embeddings and a language
+    modeling head.
     """
 
     def __init__(self, config: Config = Config()):
@@ -526,8 +491,8 @@ class Model(nn.Module):
                 self.features_merge_size,
             )
         x = self.model(input_ids, image_features, video_features, attention_mask, position_ids)
-        words = self.model.embed_tokens.weight
-        return Output(logits=F.linear(x, words), last_hidden_state=x)
+        logits = F.linear(x, self.model.embed_tokens.weight)
+        return Output(logits=logits, last_hidden_state=x)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -555,9 +520,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "image_token_id": 151655, "intermediate_size": 8960, "max_window_layers": 28, "model_type": "qwen2_vl",
 # "num_attention_heads": 12, "num_hidden_layers": 28, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
 # "rope_scaling": {"mrope_section": [16, 24, 24], "type": "mrope"}, "rope_theta": 1000000.0, "sliding_window":
-# 32768, "use_sliding_window": false, "video_token_id": 151656, "vision_config": {"depth": 32, "embed_dim":
-# 1280, "hidden_size": 1536, "num_heads": 16, "patch_size": 14, "spatial_merge_size": 2,
-# "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the bundled catalogue
-# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
-# recalled"]}
-# sha256 of all above: 9d970c57e21a77b8
+# 32768, "tie_word_embeddings": true, "use_sliding_window": false, "video_token_id": 151656, "vision_config":
+# {"depth": 32, "embed_dim": 1280, "hidden_size": 1536, "num_heads": 16, "patch_size": 14,
+# "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
+# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
+# config: recalled"]}
+# sha256 of all above: f638dc0c1e4d7676

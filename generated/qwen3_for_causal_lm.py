@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules 23cfe1cde250.
+"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family qwen3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -45,31 +45,25 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, is_causal: bool = False
+) -> Tensor:
+    """Scaled dot-product attention of grouped queries; the scale is 1 / sqrt(D) if None.
+
+    q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)
+    """
+    if mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
     shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=shared
+    )
 
 
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -77,11 +71,6 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -106,19 +95,15 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
 class Attention(nn.Module):
-    """layers.*.self_attn: every position sees itself and those before; queries may share keys and values."""
+    """layers.*.self_attn: self-attention with normalised queries and keys, rotary embeddings and a causal
+    mask.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -134,15 +119,14 @@ class Attention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = self.q_norm(q)
-        k = self.k_norm(k)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+        q = apply_rotary(self.q_norm(q), cos, sin)
+        k = apply_rotary(self.k_norm(k), cos, sin)
+        y = attend(q, k, v, mask, is_causal=mask is None)
+        return self.o_proj(merge_heads(y))
 
 
 class FeedForward(nn.Module):
-    """layers.*.mlp: the activation of one linear map gates another."""
+    """layers.*.mlp: feed-forward network with a gate (GLU)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -155,7 +139,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -170,7 +154,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the next token at every position, read off the word embeddings."""
+    """The model with a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -191,7 +175,7 @@ class Model(nn.Module):
 
     def tower(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         x = self.embed_tokens(input_ids)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
         for layer in self.layers:
             x = layer(x, cos, sin, mask)
@@ -228,4 +212,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false,
 # "vocab_size": 151669}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2d2b004c957c0710
+# sha256 of all above: b9c0da64057ad119

@@ -1,6 +1,6 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 23cfe1cde250.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 149af40cf0ac.
 
-Reading: exact (family qwen2_moe).
+Reading: exact (family qwen3_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
 No dropout is written: training mode computes the same; `mapper generate --train` writes it.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +34,7 @@ class Config:
     vocab_size: int = 151936  # shape: lm_head.weight [151936, 2048]
     layers: int = 48  # name: model.layers.*
     rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_base: int = 1000000  # rule: families/qwen2_moe.yaml: rotary.plain_base
+    rotary_plain_base: int = 1000000  # config: rope_theta
 
 
 @dataclass
@@ -49,36 +48,25 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, is_causal: bool = False
+) -> Tensor:
+    """Scaled dot-product attention of grouped queries; the scale is 1 / sqrt(D) if None.
+
+    q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)
+    """
+    if mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
     shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
-
-
-def best_experts(scores: Tensor, count: int) -> Tensor:
-    """The `count` experts with the highest scores. scores (..., E) -> (..., count)"""
-    return scores.topk(count, dim=-1).indices
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=shared
+    )
 
 
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -86,11 +74,6 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -136,11 +119,6 @@ def normalise_weights(weights: Tensor) -> Tensor:
     return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
 
 
-def pick_weights(scores: Tensor, chosen: Tensor) -> Tensor:
-    """The scores of the chosen experts. scores (..., E), chosen (..., count) -> (..., count)"""
-    return scores.gather(-1, chosen)
-
-
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
@@ -158,25 +136,14 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
-def softmax_float32(logits: Tensor) -> Tensor:
-    """Softmax over the last axis, in float32 whatever the model computes in. logits (..., E) -> (..., E)"""
-    return logits.softmax(dim=-1, dtype=torch.float32)
-
-
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
 class Attention(nn.Module):
-    """model.layers.*.self_attn: every position sees itself and those before; queries may share keys and
-    values.
+    """model.layers.*.self_attn: self-attention with normalised queries and keys, rotary embeddings and a
+    causal mask.
     """
 
     def __init__(self, config: Config):
@@ -193,15 +160,14 @@ class Attention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = self.q_norm(q)
-        k = self.k_norm(k)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+        q = apply_rotary(self.q_norm(q), cos, sin)
+        k = apply_rotary(self.k_norm(k), cos, sin)
+        y = attend(q, k, v, mask, is_causal=mask is None)
+        return self.o_proj(merge_heads(y))
 
 
 class Expert(nn.Module):
-    """model.layers.*.mlp.experts.*: one expert, in which the activation of one linear map gates another."""
+    """model.layers.*.mlp.experts.*: feed-forward network with a gate (GLU)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -214,30 +180,26 @@ class Expert(nn.Module):
 
 
 class MixtureOfExperts(nn.Module):
-    """model.layers.*.mlp: each position goes to the experts that the router scores highest, whose outputs
-    are added by weight.
+    """model.layers.*.mlp: mixture of experts with router scores by softmax, top-k experts of each token
+    and normalised weights.
     """
 
     def __init__(self, config: Config):
         super().__init__()
         self.experts_per_token = config.experts_per_token
-        self.gate: Any = nn.ParameterDict(
-            {"weight": nn.Parameter(torch.zeros(config.experts, config.hidden_size))}
-        )
+        self.gate = nn.Linear(config.hidden_size, config.experts, bias=False)
         self.experts = nn.ModuleList(Expert(config) for _ in range(config.experts))
 
     def forward(self, x: Tensor) -> Tensor:
-        logits = F.linear(x, self.gate.weight)
-        scores = softmax_float32(logits)
-        chosen = best_experts(scores, self.experts_per_token)
-        weights = normalise_weights(pick_weights(scores, chosen))
+        logits = self.gate(x)
+        scores = logits.softmax(dim=-1, dtype=torch.float32)
+        chosen = scores.topk(self.experts_per_token, dim=-1).indices
+        weights = normalise_weights(scores.gather(-1, chosen))
         return mix_experts(x, weights, chosen, self.experts)
 
 
 class Layer(nn.Module):
-    """model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual, the second of
-    them a mixture of experts.
-    """
+    """model.layers.*: a layer with pre-norm, attention and a mixture of experts."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -248,17 +210,16 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
-        y = self.mlp(self.post_attention_layernorm(x))
-        return x + y
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
-    """model: embeddings, then layers in which a position sees itself and those before."""
+    """model: a stack of layers with a causal mask, rotary embeddings and a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.rotary_dim = config.rotary_dim
-        self.rotary_base = config.rotary_base
+        self.rotary_plain_base = config.rotary_plain_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
@@ -267,18 +228,20 @@ class Decoder(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         x = self.embed_tokens(input_ids)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
         for layer in self.layers:
             x = layer(x, cos, sin, mask)
         return self.norm(x)
 
     def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
+        return rotary_tables(
+            x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_plain_base)
+        )
 
 
 class Model(nn.Module):
-    """The model: the next token at every position."""
+    """The model with a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -323,4 +286,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7253da65bb6d86c9
+# sha256 of all above: f126ce61950a7308

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 23cfe1cde250.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,9 +34,8 @@ class Config:
     merged_size: int = 2048  # shape: model.visual.deepstack_merger_list.{0..2}.linear_fc2.weight [2048, 4096]
     # shape: model.language_model.layers.{0..27}.mlp.gate_proj.weight [6144, 2048]
     text_intermediate_size: int = 6144
-    # config: model.visual.blocks.{0..23}.attn.qkv.weight [3072, 1024] = 3 * heads * head_dim
+    # config: model.visual.blocks.{0..23}.attn.proj.weight [1024, 1024] = heads * head_dim
     vision_head_dim: int = 64
-    scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
     # shape: model.visual.blocks.{0..23}.mlp.linear_fc1.weight [4096, 1024]
     vision_intermediate_size: int = 4096
     channels: int = 3  # shape: model.visual.patch_embed.proj.weight [1024, 3, 2, 16, 16]
@@ -77,31 +76,25 @@ def add_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id
     return x + torch.zeros_like(x).masked_scatter(places, features[index].to(x.dtype))
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, is_causal: bool = False
+) -> Tensor:
+    """Scaled dot-product attention of grouped queries; the scale is 1 / sqrt(D) if None.
+
+    q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)
+    """
+    if mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
+        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
     shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=shared
+    )
 
 
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -111,26 +104,25 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
-
-
 def entry(values: tuple[Tensor, ...] | None, index: int) -> Tensor | None:
     """One of several values, or None where there are none."""
     return None if values is None else values[index]
 
 
-def count_positions(
+def grid_positions(
     token_types: Tensor | None,
     attention_mask: Tensor | None,
     image_grids: Tensor | None,
     video_grids: Tensor | None,
     intervals: list[float] | None,
     merge_size: int,
-    past_times: bool,
+    past_times: bool = False,
 ) -> Tensor | None:
-    """grid_positions, or, past the times of frames, timed_positions."""
+    """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
+
+    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
+    columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
+    """
     grids = {1: image_grids, 2: video_grids}
     if token_types is None or (image_grids is None and video_grids is None):
         return None
@@ -153,24 +145,6 @@ def count_positions(
             start = int(found[-1].max()) + 1 if past_times else start + max(rows, columns) // merge_size
         positions[:, row, real] = torch.cat(found, dim=1)
     return positions
-
-
-def grid_positions(
-    token_types: Tensor | None,
-    attention_mask: Tensor | None,
-    image_grids: Tensor | None,
-    video_grids: Tensor | None,
-    intervals: list[float] | None,
-    merge_size: int,
-) -> Tensor | None:
-    """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
-
-    token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
-    columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
-    """
-    return count_positions(
-        token_types, attention_mask, image_grids, video_grids, intervals, merge_size, past_times=False
-    )
 
 
 def interleaved_axes(sections: tuple[int, ...]) -> list[int]:
@@ -198,7 +172,7 @@ def patch_images(x: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
     return image, torch.arange(x.shape[1], device=x.device) - (counts.cumsum(0) - counts)[image]
 
 
-def patch_places(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
+def patch_coordinates(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
     """Row and column of every patch in its frame. -> two (T,)"""
     image, index = patch_images(x, grid)
     height, width = grid[image, 1], grid[image, 2]
@@ -206,16 +180,6 @@ def patch_places(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
     block, inner = index // (merge * merge), index % (merge * merge)
     row = block // (width // merge) * merge + inner // merge
     return row, block % (width // merge) * merge + inner % merge
-
-
-def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
-
-    Without features the embeddings stay. RuntimeError if there are more places than vectors.
-    """
-    if features is None:
-        return x
-    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -239,7 +203,7 @@ def positions_at_corners(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> 
 
     table (N * N, C) -> (1, T, C)
     """
-    row, column = patch_places(x, grid, merge)
+    row, column = patch_coordinates(x, grid, merge)
     image, _ = patch_images(x, grid)
     last = (grid[image, 1:] - 1).clamp(min=1)
     points = torch.stack((column / last[:, 1], row / last[:, 0]), dim=-1) * 2 - 1
@@ -280,17 +244,21 @@ def rotary_tables_grid(
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-
-
 def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
     """Shows every patch those of its own frame of its own image. -> (1, 1, T, T)"""
     image, index = patch_images(x, grid)
     frame = index // (grid[:, 1] * grid[:, 2])[image]
     return ((image == image[:, None]) & (frame == frame[:, None]))[None, None]
+
+
+def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
+
+    Without features the embeddings stay. RuntimeError if there are more places than vectors.
+    """
+    if features is None:
+        return x
+    return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
 def single_frames(video_grids: Tensor | None) -> Tensor | None:
@@ -306,15 +274,9 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
-def split_qkv(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Cuts a fused [query | key | value] projection in three. x (B, T, 3 * N) -> three (B, T, N)"""
-    q, k, v = x.chunk(3, dim=-1)
-    return q, k, v
-
-
 class TextAttention(nn.Module):
-    """model.language_model.layers.*.self_attn: every position sees itself and those before; queries may
-    share keys and values.
+    """model.language_model.layers.*.self_attn: self-attention with normalised queries and keys, rotary
+    embeddings and a causal mask.
     """
 
     def __init__(self, config: Config):
@@ -331,16 +293,15 @@ class TextAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        q = self.q_norm(q)
-        k = self.k_norm(k)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.o_proj(merge_heads(attend_causal(q, k, v, mask)))
+        q = apply_rotary(self.q_norm(q), cos, sin)
+        k = apply_rotary(self.k_norm(k), cos, sin)
+        y = attend(q, k, v, mask, is_causal=mask is None)
+        return self.o_proj(merge_heads(y))
 
 
 class Mergers(nn.Module):
-    """model.visual.deepstack_merger_list.*: each block of neighbouring patches becomes one, the norm
-    behind that.
+    """model.visual.deepstack_merger_list.*: patch merging: blocks of patches concatenated, then norm and
+    feed-forward.
     """
 
     def __init__(self, config: Config):
@@ -357,7 +318,7 @@ class Mergers(nn.Module):
 
 
 class Merger(nn.Module):
-    """model.visual.merger: each block of neighbouring patches becomes one, the norm before."""
+    """model.visual.merger: patch merging: norm, then blocks of patches concatenated and a feed-forward."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -373,7 +334,7 @@ class Merger(nn.Module):
 
 
 class TextFeedForward(nn.Module):
-    """model.language_model.layers.*.mlp: the activation of one linear map gates another."""
+    """model.language_model.layers.*.mlp: feed-forward network with a gate (GLU)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -386,28 +347,27 @@ class TextFeedForward(nn.Module):
 
 
 class VisionAttention(nn.Module):
-    """model.visual.blocks.*.attn: every position sees every other that its mask shows; query, key and
-    value in one map, one after the other.
-    """
+    """model.visual.blocks.*.attn: self-attention with rotary embeddings and an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.vision_head_dim
-        self.scale = config.scale
-        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.heads * config.vision_head_dim)
+        self.qkv = nn.Linear(
+            config.vision_hidden_size, (config.heads + 2 * config.heads) * config.vision_head_dim
+        )
         self.proj = nn.Linear(config.heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
-        q, k, v = split_qkv(self.qkv(x))
-        q = split_heads(q, self.head_dim)
-        k = split_heads(k, self.head_dim)
-        q = rotate(q, cos, sin)
-        k = rotate(k, cos, sin)
-        return self.proj(merge_heads(attend_scaled(q, k, split_heads(v, self.head_dim), mask, self.scale)))
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        v = split_heads(v, self.head_dim)
+        q = apply_rotary(split_heads(q, self.head_dim), cos, sin)
+        k = apply_rotary(split_heads(k, self.head_dim), cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.proj(merge_heads(y))
 
 
 class VisionFeedForward(nn.Module):
-    """model.visual.blocks.*.mlp: two linear maps around an activation."""
+    """model.visual.blocks.*.mlp: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -419,7 +379,7 @@ class VisionFeedForward(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """model.visual.patch_embed: the patches of several images in a row."""
+    """model.visual.patch_embed: packed patch embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -439,7 +399,7 @@ class Embeddings(nn.Module):
 
 
 class VisionLayer(nn.Module):
-    """model.visual.blocks.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """model.visual.blocks.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -454,7 +414,7 @@ class VisionLayer(nn.Module):
 
 
 class TextLayer(nn.Module):
-    """model.language_model.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """model.language_model.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -469,8 +429,9 @@ class TextLayer(nn.Module):
 
 
 class PackedEncoder(nn.Module):
-    """model.visual: the patches of several images in a row, layers in which each sees those of its own
-    frame, and neighbours merged.
+    """model.visual: patches of several images in one row with position embeddings stretched over each
+    image, rotary embeddings of rows and columns, a mask of each patch's own frame and patch merging at
+    several depths.
     """
 
     def __init__(self, config: Config):
@@ -500,14 +461,14 @@ class PackedEncoder(nn.Module):
         return x[0], self.merger(x), torch.stack(features)
 
     def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
-        rows, columns = patch_places(x, grid_thw, self.merge_size)
+        rows, columns = patch_coordinates(x, grid_thw, self.merge_size)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
         return rotary_tables_grid(x, rows, columns, frequencies)
 
 
 class Decoder(nn.Module):
-    """model.language_model: embeddings, then layers in which a position sees itself and those before; the
-    first also take in what lies deeper in the images.
+    """model.language_model: a stack of layers with a causal mask, rotary embeddings, image features of
+    several depths, added after the first layers (DeepStack) and a final norm.
     """
 
     def __init__(self, config: Config):
@@ -532,7 +493,7 @@ class Decoder(nn.Module):
         deep_video_features: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, image_features, video_features)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
         for index, layer in enumerate(self.layers):
             x = layer(x, cos, sin, mask)
@@ -544,8 +505,12 @@ class Decoder(nn.Module):
         self, input_ids: Tensor, image_features: Tensor | None, video_features: Tensor | None
     ) -> Tensor:
         x = self.embed_tokens(input_ids)
-        x = place_features(x, image_features, input_ids, self.features_image_id)
-        return place_features(x, video_features, input_ids, self.features_video_id)
+        return scatter_features(
+            scatter_features(x, image_features, input_ids, self.features_image_id),
+            video_features,
+            input_ids,
+            self.features_video_id,
+        )
 
     def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = rotary_frequencies(positions, self.rotary_dim, self.rotary_base)
@@ -553,8 +518,8 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the next token of a text in which images and videos stand; features of several depths go
-    to the first layers.
+    """The model with features of packed images and videos among the word embeddings, and DeepStack
+    features in the first layers and a language modeling head.
     """
 
     def __init__(self, config: Config = Config()):
@@ -602,8 +567,8 @@ class Model(nn.Module):
             deep_image_features,
             deep_video_features,
         )
-        words = self.model.language_model.embed_tokens.weight
-        return Output(logits=F.linear(x, words), last_hidden_state=x)
+        logits = F.linear(x, self.model.language_model.embed_tokens.weight)
+        return Output(logits=logits, last_hidden_state=x)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -631,10 +596,10 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "qwen3_vl", "text_config": {"attention_bias": false, "head_dim": 128, "hidden_act": "silu", "hidden_size":
 # 2048, "intermediate_size": 6144, "model_type": "qwen3_vl_text", "num_attention_heads": 16,
 # "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": {"mrope_section":
-# [24, 20, 20], "rope_type": "default"}, "rope_theta": 5000000, "vocab_size": 151936}, "video_token_id":
-# 151656, "vision_config": {"deepstack_visual_indexes": [5, 11, 17], "depth": 24, "hidden_act":
-# "gelu_pytorch_tanh", "hidden_size": 1024, "in_channels": 3, "intermediate_size": 4096, "model_type":
-# "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size": 2,
-# "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
+# [24, 20, 20], "rope_type": "default"}, "rope_theta": 5000000, "vocab_size": 151936}, "tie_word_embeddings":
+# true, "video_token_id": 151656, "vision_config": {"deepstack_visual_indexes": [5, 11, 17], "depth": 24,
+# "hidden_act": "gelu_pytorch_tanh", "hidden_size": 1024, "in_channels": 3, "intermediate_size": 4096,
+# "model_type": "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size":
+# 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0267d87639a78307
+# sha256 of all above: 8a961a3eaad01e12

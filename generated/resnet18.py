@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 23cfe1cde250.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
+    stage_stride: int = 2  # rule: families/timm_resnet.yaml (a stage halves the image)
     layers: int = 2  # name: layer1.*
     channels: int = 3  # shape: conv1.weight [64, 3, 7, 7]
     embedding_size: int = 64  # shape: conv1.weight [64, 3, 7, 7]
@@ -42,7 +43,7 @@ torch.export.register_dataclass(Output)
 
 
 class Layer(nn.Module):
-    """layer1.*, layer2.1 and 2 more: two convolutions, added to what came in."""
+    """layer1.*, layer2.1 and 2 more: two convolutions with a residual (ResNet)."""
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
@@ -63,12 +64,19 @@ class Layer(nn.Module):
 
 
 class Shortcut(nn.ModuleList):
-    """layer2.0.downsample, layer3.0.downsample and 1 more: a convolution and its norm."""
+    """layer2.0.downsample, layer3.0.downsample and 1 more: convolution and norm."""
 
-    def __init__(self, in_channels: int, out_channels: int):
+    def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
             [
-                nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=2, padding=0, bias=False),
+                nn.Conv2d(
+                    in_channels,
+                    out_channels,
+                    kernel_size=1,
+                    stride=config.stage_stride,
+                    padding=0,
+                    bias=False,
+                ),
                 nn.BatchNorm2d(out_channels),
             ]
         )
@@ -78,10 +86,11 @@ class Shortcut(nn.ModuleList):
 
 
 class LayerWithShortcut(nn.Module):
-    """layer2.0, layer3.0 and 1 more: two convolutions, added to what a third makes of the image."""
+    """layer2.0, layer3.0 and 1 more: two convolutions with a projected shortcut (ResNet)."""
 
     def __init__(
         self,
+        config: Config,
         in_channels: int,
         out_channels: int,
         input_size: int,
@@ -89,9 +98,11 @@ class LayerWithShortcut(nn.Module):
         convolution_2_in_channels: int,
     ):
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(
+            in_channels, out_channels, kernel_size=3, stride=config.stage_stride, padding=1, bias=False
+        )
         self.bn1 = nn.BatchNorm2d(out_channels)
-        self.downsample = Shortcut(in_channels=input_size, out_channels=hidden_size)
+        self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
         self.conv2 = nn.Conv2d(
             convolution_2_in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False
         )
@@ -109,7 +120,7 @@ class LayerWithShortcut(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """layer1: layers one after another, on a coarser grid where there is one."""
+    """layer1: a stage: layers in sequence, after downsampling where there is any."""
 
     def __init__(self, config: Config):
         super().__init__(Layer(in_channels=64, out_channels=64) for _ in range(config.layers))
@@ -121,10 +132,11 @@ class Stage(nn.ModuleList):
 
 
 class StageWithShortcut(nn.ModuleList):
-    """layer2, layer3 and 1 more: layers one after another, on a coarser grid where there is one."""
+    """layer2, layer3 and 1 more: a stage: layers in sequence, after downsampling where there is any."""
 
     def __init__(
         self,
+        config: Config,
         in_channels: int,
         out_channels: int,
         input_size: int,
@@ -134,6 +146,7 @@ class StageWithShortcut(nn.ModuleList):
         super().__init__(
             [
                 LayerWithShortcut(
+                    config,
                     in_channels=in_channels,
                     out_channels=out_channels,
                     input_size=input_size,
@@ -151,7 +164,7 @@ class StageWithShortcut(nn.ModuleList):
 
 
 class Model(nn.Module):
-    """The model: one score for each label, from the tower's vector of an image or from its positions."""
+    """The model with an image classification head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -166,6 +179,7 @@ class Model(nn.Module):
         self.bn1 = nn.BatchNorm2d(config.embedding_size)
         self.layer1 = Stage(config)
         self.layer2 = StageWithShortcut(
+            config,
             in_channels=64,
             out_channels=128,
             input_size=64,
@@ -173,6 +187,7 @@ class Model(nn.Module):
             layers_convolution_2_in_channels=128,
         )
         self.layer3 = StageWithShortcut(
+            config,
             in_channels=128,
             out_channels=256,
             input_size=128,
@@ -180,6 +195,7 @@ class Model(nn.Module):
             layers_convolution_2_in_channels=256,
         )
         self.layer4 = StageWithShortcut(
+            config,
             in_channels=256,
             out_channels=512,
             input_size=256,
@@ -227,4 +243,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a111cc97b8d0e57c
+# sha256 of all above: 331213a79f98cc11

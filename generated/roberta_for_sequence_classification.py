@@ -1,4 +1,4 @@
-"""cardiffnlp/twitter-roberta-base-sentiment-latest: written by mapper 0.1.0, rules 23cfe1cde250.
+"""cardiffnlp/twitter-roberta-base-sentiment-latest: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -85,8 +85,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """roberta.embeddings: word embeddings, with learned positions and segments where they are stored, then
-    the norm.
+    """roberta.embeddings: token embeddings with token types, learned position embeddings that skip padding
+    and a norm.
     """
 
     def __init__(self, config: Config):
@@ -96,6 +96,7 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
         self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size)
+        # unused: the positions 0, 1, 2 and so on, counted by the forward itself
         self.register_buffer("position_ids", torch.zeros(1, 514, dtype=torch.int64))
 
     def forward(
@@ -108,7 +109,7 @@ class Embeddings(nn.Module):
 
 
 class Attention(nn.Module):
-    """roberta.encoder.layer.*.attention: every position sees every other that is not padding."""
+    """roberta.encoder.layer.*.attention: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -131,11 +132,12 @@ class Attention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class Classifier(nn.Module):
-    """classifier: scores by two linear maps around an activation."""
+    """classifier: classification head with two linear layers around an activation."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -147,7 +149,7 @@ class Classifier(nn.Module):
 
 
 class Pooler(nn.Module):
-    """roberta.pooler: the first position through a linear map and tanh."""
+    """roberta.pooler: pooler with a linear layer and an activation over the first token."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -158,7 +160,7 @@ class Pooler(nn.Module):
 
 
 class Layer(nn.Module):
-    """roberta.encoder.layer.*: post-norm, each norm follows its residual sum."""
+    """roberta.encoder.layer.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -182,7 +184,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """roberta: embeddings, then layers in which every position sees every other."""
+    """roberta: a stack of layers with a padding mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -207,7 +209,7 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: one label for each sequence, from its first position."""
+    """The model with a pooler and a classification head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -225,9 +227,10 @@ class Model(nn.Module):
         position_ids (batch, length)
         """
         x = self.roberta(input_ids, token_type_ids, position_ids, attention_mask)
-        return Output(
-            logits=self.classifier(x[:, 0]), last_hidden_state=x, pooler_output=self.roberta.pooler(x)
-        )
+        pooler_output = self.roberta.pooler(x)
+        pooled = x[:, 0]
+        logits = self.classifier(pooled)
+        return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -256,4 +259,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size":
 # 50265}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 147b6bd9226e0c42
+# sha256 of all above: 66fec55e185514ea

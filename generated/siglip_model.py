@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 23cfe1cde250.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -113,7 +113,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class VisionAttention(nn.Module):
-    """vision_model.encoder.layers.*.self_attn: every position sees every other."""
+    """vision_model.encoder.layers.*.self_attn: self-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -127,11 +127,12 @@ class VisionAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out_proj(merge_heads(y))
 
 
 class TextAttention(nn.Module):
-    """text_model.encoder.layers.*.self_attn: every position sees every other that is not padding."""
+    """text_model.encoder.layers.*.self_attn: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -145,13 +146,12 @@ class TextAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out_proj(merge_heads(y))
 
 
-class VisionAttentionWithQkvQkvBias(nn.Module):
-    """vision_model.head.attention: positions of one sequence see all of another; query, key and value rows
-    in one tensor.
-    """
+class VisionAttentionWithQkv(nn.Module):
+    """vision_model.head.attention: cross-attention with fused query, key and value weights."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -171,7 +171,7 @@ class VisionAttentionWithQkvQkvBias(nn.Module):
 
 
 class VisionEmbeddings(nn.Module):
-    """vision_model.embeddings: the patches of an image in a row, with learned positions."""
+    """vision_model.embeddings: an image embedding with learned position embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -187,9 +187,7 @@ class VisionEmbeddings(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """vision_model.encoder.layers.*.mlp, vision_model.head.mlp and 1 more: two linear maps around an
-    activation.
-    """
+    """vision_model.encoder.layers.*.mlp, vision_model.head.mlp and 1 more: feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -201,9 +199,7 @@ class FeedForward(nn.Module):
 
 
 class TextEmbeddings(nn.Module):
-    """text_model.embeddings: word embeddings, with learned positions and segments where they are stored,
-    then the norm.
-    """
+    """text_model.embeddings: token embeddings with learned position embeddings."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -216,7 +212,7 @@ class TextEmbeddings(nn.Module):
 
 
 class VisionLayer(nn.Module):
-    """vision_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """vision_model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -231,12 +227,12 @@ class VisionLayer(nn.Module):
 
 
 class AttentionPooler(nn.Module):
-    """vision_model.head: a learned query sees all positions and makes one vector of them."""
+    """vision_model.head: attention pooling by a learned query."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.probe = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
-        self.attention = VisionAttentionWithQkvQkvBias(config)
+        self.attention = VisionAttentionWithQkv(config)
         self.layernorm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = FeedForward(config)
 
@@ -247,7 +243,7 @@ class AttentionPooler(nn.Module):
 
 
 class TextLayer(nn.Module):
-    """text_model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """text_model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -262,9 +258,7 @@ class TextLayer(nn.Module):
 
 
 class VisionEncoder(nn.Module):
-    """vision_model: the patches of an image, layers in which every patch sees every other, and one vector
-    of them all.
-    """
+    """vision_model: a stack of layers with a final norm and attention pooling."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -284,7 +278,7 @@ class VisionEncoder(nn.Module):
 
 
 class TextEncoder(nn.Module):
-    """text_model: embeddings, layers, the final norm, and one vector of all positions."""
+    """text_model: a stack of layers with a padding mask, a final norm and pooling and a projection."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -307,7 +301,7 @@ class TextEncoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: how well each text goes with each image, by the cosine of their vectors."""
+    """The model: cosine similarity of text and image embeddings (CLIP)."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -362,4 +356,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 222d1d3515e99b76
+# sha256 of all above: d7c2ea525e598d71

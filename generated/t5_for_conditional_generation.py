@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules 23cfe1cde250.
+"""google-t5/t5-small: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -72,11 +72,6 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def relative_bias(values: Tensor) -> Tensor:
-    """Looked-up biases as attention takes them. values (T, S, H) -> (1, H, T, S)"""
-    return values.permute(2, 0, 1)[None]
-
-
 def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tensor:
     """One bucket per length for the lower half, then logarithmic up to max_distance.
 
@@ -115,8 +110,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Attention(nn.Module):
-    """encoder.block.*.layer.0.SelfAttention, decoder.block.*.layer.0.SelfAttention: a bias by distance,
-    which hides what is not seen, and no scale.
+    """encoder.block.*.layer.0.SelfAttention, decoder.block.*.layer.0.SelfAttention: self-attention with
+    the relative position bias of the first layer, with the attention mask in it.
     """
 
     def __init__(self, config: Config, has_relative_attention_bias: bool):
@@ -133,13 +128,12 @@ class Attention(nn.Module):
         q = split_heads(self.q(x), self.head_dim)
         k = split_heads(self.k(x), self.head_dim)
         v = split_heads(self.v(x), self.head_dim)
-        return self.o(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=1.0)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=1.0)
+        return self.o(merge_heads(y))
 
 
 class CrossAttention(nn.Module):
-    """decoder.block.*.layer.1.EncDecAttention: every position sees what the encoder made, but for its
-    padding; no scale.
-    """
+    """decoder.block.*.layer.1.EncDecAttention: cross-attention with an attention mask over the source."""
 
     def __init__(self, config: Config, has_relative_attention_bias: bool):
         super().__init__()
@@ -149,18 +143,22 @@ class CrossAttention(nn.Module):
         self.v = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
         self.o = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
         if has_relative_attention_bias:
+            # unused: positions of an encoder and a decoder have no distance
             self.relative_attention_bias = nn.Embedding(32, 8)
 
-    def forward(self, x: Tensor, encoded: Tensor, encoded_mask: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
+    ) -> Tensor:
         q = split_heads(self.q(x), self.head_dim)
-        k = split_heads(self.k(encoded), self.head_dim)
-        v = split_heads(self.v(encoded), self.head_dim)
-        return self.o(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=encoded_mask, scale=1.0)))
+        k = split_heads(self.k(encoder_hidden_states), self.head_dim)
+        v = split_heads(self.v(encoder_hidden_states), self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=cross_attention_mask, scale=1.0)
+        return self.o(merge_heads(y))
 
 
 class FeedForward(nn.Module):
-    """encoder.block.*.layer.1.DenseReluDense, decoder.block.*.layer.2.DenseReluDense: two linear maps
-    around an activation.
+    """encoder.block.*.layer.1.DenseReluDense, decoder.block.*.layer.2.DenseReluDense: feed-forward
+    network.
     """
 
     def __init__(self, config: Config):
@@ -173,7 +171,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """encoder.block.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """encoder.block.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config, has_relative_attention_bias: bool):
         super().__init__()
@@ -202,7 +200,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """decoder.block.*: pre-norm, with attention to what the encoder made between the two usual sub-layers."""
+    """decoder.block.*: a layer with pre-norm, attention, cross-attention and a feed-forward network."""
 
     def __init__(self, config: Config, has_relative_attention_bias: bool):
         super().__init__()
@@ -233,14 +231,20 @@ class DecoderLayer(nn.Module):
             ]
         )
 
-    def forward(self, x: Tensor, bias: Tensor, encoded: Tensor, encoded_mask: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, bias: Tensor, encoder_hidden_states: Tensor, cross_attention_mask: Tensor | None
+    ) -> Tensor:
         x = x + self.layer[0].SelfAttention(self.layer[0].layer_norm(x), bias)
-        x = x + self.layer[1].EncDecAttention(self.layer[1].layer_norm(x), encoded, encoded_mask)
+        x = x + self.layer[1].EncDecAttention(
+            self.layer[1].layer_norm(x), encoder_hidden_states, cross_attention_mask
+        )
         return x + self.layer[2].DenseReluDense(self.layer[2].layer_norm(x))
 
 
 class Encoder(nn.Module):
-    """encoder: layers in which every position sees every other, with biases by distance."""
+    """encoder: a stack of layers with embeddings that are looked up outside, a padding mask, the relative
+    position bias of the first layer and a final norm.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -256,7 +260,7 @@ class Encoder(nn.Module):
         mask = padding_mask(attention_mask)
         buckets = relative_buckets(relative_distances(x), self.buckets, self.max_distance)
         bias = masked_bias(
-            relative_bias(self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets)), mask
+            self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets).permute(2, 0, 1)[None], mask
         )
         for layer in self.block:
             x = layer(x, bias)
@@ -264,7 +268,9 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """decoder: layers in which a position sees itself and those before, with biases by distance."""
+    """decoder: a stack of layers with embeddings that are looked up outside, a causal mask, the relative
+    position bias of the first layer and a final norm.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -276,23 +282,25 @@ class Decoder(nn.Module):
         self.final_layer_norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
 
     def forward(
-        self, embedded: Tensor, attention_mask: Tensor | None, encoded: Tensor, encoded_mask: Tensor | None
+        self,
+        embedded: Tensor,
+        attention_mask: Tensor | None,
+        encoder_hidden_states: Tensor,
+        cross_attention_mask: Tensor | None,
     ) -> Tensor:
         x = embedded
         mask = causal_mask(x, attention_mask)
         buckets = relative_buckets_causal(relative_distances(x), self.buckets, self.max_distance)
         bias = masked_bias(
-            relative_bias(self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets)), mask
+            self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets).permute(2, 0, 1)[None], mask
         )
         for layer in self.block:
-            x = layer(x, bias, encoded, encoded_mask)
+            x = layer(x, bias, encoder_hidden_states, cross_attention_mask)
         return self.final_layer_norm(x)
 
 
 class Model(nn.Module):
-    """The model: the next word of an answer, at every position of the decoder, read off the word
-    embeddings.
-    """
+    """The model with an encoder and a decoder and a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -312,13 +320,15 @@ class Model(nn.Module):
         length), decoder_attention_mask (batch, decoder_length)
         """
         embedded = self.shared(input_ids)
-        encoded = self.encoder(embedded, attention_mask)
-        encoded_mask = padding_mask(attention_mask)
+        encoder_hidden_states = self.encoder(embedded, attention_mask)
+        cross_attention_mask = padding_mask(attention_mask)
         embedded = self.shared(decoder_input_ids)
-        x = self.decoder(embedded, decoder_attention_mask, encoded, encoded_mask)
-        x = x * self.hidden_size**-0.5
+        x = (
+            self.decoder(embedded, decoder_attention_mask, encoder_hidden_states, cross_attention_mask)
+            * self.hidden_size**-0.5
+        )
         logits = F.linear(x, self.shared.weight)
-        return Output(logits=logits, encoder_last_hidden_state=encoded)
+        return Output(logits=logits, encoder_last_hidden_state=encoder_hidden_states)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -349,4 +359,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: 80c74e4118cb7c76
+# sha256 of all above: 454e5711f01ea25a

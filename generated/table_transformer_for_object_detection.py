@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 23cfe1cde250.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,6 +30,7 @@ class Config:
     # config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [256, 256] = heads * head_dim
     head_dim: int = 32
     decoder_hidden_size: int = 256  # shape: model.decoder.layernorm.weight [256]
+    stage_stride: int = 2  # rule: families/timm_resnet.yaml (a stage halves the image)
     inner_size: int = 256  # shape: bbox_predictor.layers.0.weight [256, 256]
     intermediate_size: int = 2048  # shape: model.decoder.layers.{0..5}.fc1.weight [2048, 256]
     backbone_layers: int = 2  # name: model.backbone.conv_encoder.model.layer1.*
@@ -77,17 +78,7 @@ class FrozenBatchNorm(nn.Module):
         return F.batch_norm(x, mean, var, self.weight, self.bias, False, 0.0, self.eps)
 
 
-def merge_heads(x: Tensor) -> Tensor:
-    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
-    return x.transpose(1, 2).flatten(2)
-
-
-def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
-    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
-    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
-
-
-def place_sinusoids(
+def masked_sinusoids(
     x: Tensor, seen: Tensor, temperature: float, temperature_across: float | None = None
 ) -> Tensor:
     """Sines and cosines of where a place stands among the real rows and columns (paper 2005.12872).
@@ -108,16 +99,14 @@ def place_sinusoids(
     return waves.flatten(3).flatten(1, 2).to(x.dtype)
 
 
-def places_seen(x: Tensor, pixel_mask: Tensor | None) -> Tensor:
-    """Which places of a map hold pixels. x (B, C, Y, X), pixel_mask (B, rows, columns) -> (B, Y, X)"""
-    if pixel_mask is None:
-        return torch.ones_like(x[:, 0], dtype=torch.bool)
-    return F.interpolate(pixel_mask[None].float(), size=x.shape[-2:])[0].bool()
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
 
 
-def repeat_rows(rows: Tensor, x: Tensor) -> Tensor:
-    """The same rows for each of a batch. rows (N, W), x (B, ...) -> (B, N, W)"""
-    return rows.expand(x.shape[0], -1, -1)
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -125,9 +114,16 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
 
 
+def unmasked_positions(x: Tensor, pixel_mask: Tensor | None) -> Tensor:
+    """Which places of a map hold pixels. x (B, C, Y, X), pixel_mask (B, rows, columns) -> (B, Y, X)"""
+    if pixel_mask is None:
+        return torch.ones_like(x[:, 0], dtype=torch.bool)
+    return F.interpolate(pixel_mask[None].float(), size=x.shape[-2:])[0].bool()
+
+
 class BackboneLayer(nn.Module):
     """model.backbone.conv_encoder.model.layer1.*, model.backbone.conv_encoder.model.layer2.1 and 2 more:
-    two convolutions, added to what came in.
+    two convolutions with a residual (ResNet).
     """
 
     def __init__(self, in_channels: int, out_channels: int):
@@ -149,8 +145,8 @@ class BackboneLayer(nn.Module):
 
 
 class EncoderAttention(nn.Module):
-    """model.encoder.layers.*.self_attn: every position sees every other; queries and keys know where they
-    stand, values do not.
+    """model.encoder.layers.*.self_attn: self-attention with position embeddings added to queries and keys
+    and an attention mask.
     """
 
     def __init__(self, config: Config):
@@ -165,12 +161,13 @@ class EncoderAttention(nn.Module):
         q = split_heads(self.q_proj(x + positions), self.head_dim)
         k = split_heads(self.k_proj(x + positions), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out_proj(merge_heads(y))
 
 
 class DecoderAttention(nn.Module):
-    """model.decoder.layers.*.self_attn: every position sees every other; queries and keys know where they
-    stand, values do not.
+    """model.decoder.layers.*.self_attn: self-attention with position embeddings added to queries and keys
+    and an attention mask.
     """
 
     def __init__(self, config: Config):
@@ -185,12 +182,13 @@ class DecoderAttention(nn.Module):
         q = split_heads(self.q_proj(x + positions), self.head_dim)
         k = split_heads(self.k_proj(x + positions), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out_proj(merge_heads(y))
 
 
 class CrossAttention(nn.Module):
-    """model.decoder.layers.*.encoder_attn: every position sees what the encoder made; queries and keys
-    know where they stand, values do not.
+    """model.decoder.layers.*.encoder_attn: cross-attention with position embeddings added to queries and
+    keys and an attention mask over the source.
     """
 
     def __init__(self, config: Config):
@@ -205,25 +203,33 @@ class CrossAttention(nn.Module):
         self,
         x: Tensor,
         positions: Tensor,
-        encoded: Tensor,
-        encoded_positions: Tensor,
-        encoded_mask: Tensor | None,
+        encoder_hidden_states: Tensor,
+        encoder_positions: Tensor,
+        cross_attention_mask: Tensor | None,
     ) -> Tensor:
         q = split_heads(self.q_proj(x + positions), self.head_dim)
-        k = split_heads(self.k_proj(encoded + encoded_positions), self.head_dim)
-        v = split_heads(self.v_proj(encoded), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=encoded_mask)))
+        k = split_heads(self.k_proj(encoder_hidden_states + encoder_positions), self.head_dim)
+        v = split_heads(self.v_proj(encoder_hidden_states), self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=cross_attention_mask)
+        return self.out_proj(merge_heads(y))
 
 
 class Shortcut(nn.ModuleList):
     """model.backbone.conv_encoder.model.layer2.0.downsample,
-    model.backbone.conv_encoder.model.layer3.0.downsample and 1 more: a convolution and its norm.
+    model.backbone.conv_encoder.model.layer3.0.downsample and 1 more: convolution and norm.
     """
 
-    def __init__(self, in_channels: int, out_channels: int):
+    def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
             [
-                nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=2, padding=0, bias=False),
+                nn.Conv2d(
+                    in_channels,
+                    out_channels,
+                    kernel_size=1,
+                    stride=config.stage_stride,
+                    padding=0,
+                    bias=False,
+                ),
                 FrozenBatchNorm(out_channels),
             ]
         )
@@ -233,7 +239,7 @@ class Shortcut(nn.ModuleList):
 
 
 class FeedForward(nn.ModuleList):
-    """bbox_predictor.layers: two or three linear maps, the largest of each value and 0 between them."""
+    """bbox_predictor.layers: feed-forward of two or three linear layers with ReLU."""
 
     def __init__(self, config: Config):
         super().__init__(
@@ -246,8 +252,8 @@ class FeedForward(nn.ModuleList):
 
 
 class DecoderLayer(nn.Module):
-    """model.decoder.layers.*: pre-norm, with attention to what the encoder made between the two usual
-    sub-layers.
+    """model.decoder.layers.*: a layer with pre-norm, attention, cross-attention and a feed-forward
+    network.
     """
 
     def __init__(self, config: Config):
@@ -265,13 +271,17 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         positions: Tensor,
         mask: None,
-        encoded: Tensor,
-        encoded_positions: Tensor,
-        encoded_mask: Tensor | None,
+        encoder_hidden_states: Tensor,
+        encoder_positions: Tensor,
+        cross_attention_mask: Tensor | None,
     ) -> Tensor:
         x = x + self.self_attn(self.self_attn_layer_norm(x), positions, mask)
         x = x + self.encoder_attn(
-            self.encoder_attn_layer_norm(x), positions, encoded, encoded_positions, encoded_mask
+            self.encoder_attn_layer_norm(x),
+            positions,
+            encoder_hidden_states,
+            encoder_positions,
+            cross_attention_mask,
         )
         return x + self.feed_forward(self.final_layer_norm(x))
 
@@ -281,11 +291,12 @@ class DecoderLayer(nn.Module):
 
 class BackboneLayerWithShortcut(nn.Module):
     """model.backbone.conv_encoder.model.layer2.0, model.backbone.conv_encoder.model.layer3.0 and 1 more:
-    two convolutions, added to what a third makes of the image.
+    two convolutions with a projected shortcut (ResNet).
     """
 
     def __init__(
         self,
+        config: Config,
         in_channels: int,
         out_channels: int,
         input_size: int,
@@ -293,9 +304,11 @@ class BackboneLayerWithShortcut(nn.Module):
         convolution_2_in_channels: int,
     ):
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(
+            in_channels, out_channels, kernel_size=3, stride=config.stage_stride, padding=1, bias=False
+        )
         self.bn1 = FrozenBatchNorm(out_channels)
-        self.downsample = Shortcut(in_channels=input_size, out_channels=hidden_size)
+        self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
         self.conv2 = nn.Conv2d(
             convolution_2_in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False
         )
@@ -313,7 +326,7 @@ class BackboneLayerWithShortcut(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -332,8 +345,8 @@ class EncoderLayer(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """model.backbone.conv_encoder.model.layer1: layers one after another, on a coarser grid where there is
-    one.
+    """model.backbone.conv_encoder.model.layer1: a stage: layers in sequence, after downsampling where
+    there is any.
     """
 
     def __init__(self, config: Config):
@@ -348,24 +361,28 @@ class Stage(nn.ModuleList):
 
 
 class PositionedEncoder(nn.Module):
-    """model.encoder: the places of an image, each of which sees every other."""
+    """model.encoder: an encoder of a feature map, with position embeddings added to queries and keys."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.layernorm = nn.LayerNorm(config.encoder_hidden_size)
 
-    def forward(self, places: Tensor, encoded_positions: Tensor, encoded_mask: Tensor | None) -> Tensor:
+    def forward(
+        self, places: Tensor, encoder_positions: Tensor, cross_attention_mask: Tensor | None
+    ) -> Tensor:
         x = places
-        positions = encoded_positions
-        mask = encoded_mask
+        positions = encoder_positions
+        mask = cross_attention_mask
         for layer in self.layers:
             x = layer(x, positions, mask)
         return self.layernorm(x)
 
 
 class QueryDecoder(nn.Module):
-    """model.decoder: learned queries, which see each other and what the encoder made."""
+    """model.decoder: learned queries, layers with self-attention and cross-attention to
+    encoder_hidden_states.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -376,25 +393,26 @@ class QueryDecoder(nn.Module):
         self,
         queries: Tensor,
         query_places: Tensor,
-        encoded: Tensor,
-        encoded_positions: Tensor,
-        encoded_mask: Tensor | None,
+        encoder_hidden_states: Tensor,
+        encoder_positions: Tensor,
+        cross_attention_mask: Tensor | None,
     ) -> Tensor:
         x = queries
         positions = query_places
         mask = None
         for layer in self.layers:
-            x = layer(x, positions, mask, encoded, encoded_positions, encoded_mask)
+            x = layer(x, positions, mask, encoder_hidden_states, encoder_positions, cross_attention_mask)
         return self.layernorm(x)
 
 
 class StageWithShortcut(nn.ModuleList):
-    """model.backbone.conv_encoder.model.layer2, model.backbone.conv_encoder.model.layer3 and 1 more:
-    layers one after another, on a coarser grid where there is one.
+    """model.backbone.conv_encoder.model.layer2, model.backbone.conv_encoder.model.layer3 and 1 more: a
+    stage: layers in sequence, after downsampling where there is any.
     """
 
     def __init__(
         self,
+        config: Config,
         in_channels: int,
         out_channels: int,
         input_size: int,
@@ -404,6 +422,7 @@ class StageWithShortcut(nn.ModuleList):
         super().__init__(
             [
                 BackboneLayerWithShortcut(
+                    config,
                     in_channels=in_channels,
                     out_channels=out_channels,
                     input_size=input_size,
@@ -420,7 +439,7 @@ class StageWithShortcut(nn.ModuleList):
         return x
 
 
-class StagesAlone(nn.Module):
+class StagedEncoder(nn.Module):
     """model.backbone.conv_encoder.model: an image through stages, each coarser than the one before."""
 
     def __init__(self, config: Config):
@@ -436,6 +455,7 @@ class StagesAlone(nn.Module):
         self.bn1 = FrozenBatchNorm(config.embedding_size)
         self.layer1 = Stage(config)
         self.layer2 = StageWithShortcut(
+            config,
             in_channels=64,
             out_channels=128,
             input_size=64,
@@ -443,6 +463,7 @@ class StagesAlone(nn.Module):
             layers_convolution_2_in_channels=128,
         )
         self.layer3 = StageWithShortcut(
+            config,
             in_channels=128,
             out_channels=256,
             input_size=128,
@@ -450,6 +471,7 @@ class StagesAlone(nn.Module):
             layers_convolution_2_in_channels=256,
         )
         self.layer4 = StageWithShortcut(
+            config,
             in_channels=256,
             out_channels=512,
             input_size=256,
@@ -469,13 +491,15 @@ class StagesAlone(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: for each of learned queries what it found in an image, and where."""
+    """The model with an encoder of feature maps with 2D sinusoidal position embeddings, a decoder of
+    learned object queries (DETR) and labels and boxes.
+    """
 
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.model: Any = nn.ModuleDict(
             {
-                "backbone": nn.ModuleDict({"conv_encoder": nn.ModuleDict({"model": StagesAlone(config)})}),
+                "backbone": nn.ModuleDict({"conv_encoder": nn.ModuleDict({"model": StagedEncoder(config)})}),
                 "input_projection": nn.Conv2d(512, config.hidden_size, kernel_size=1),
                 "encoder": PositionedEncoder(config),
                 "query_position_embeddings": nn.Embedding(config.queries, config.hidden_size),
@@ -488,20 +512,22 @@ class Model(nn.Module):
     def forward(self, pixel_values: Tensor, pixel_mask: Tensor | None = None) -> Output:
         """pixel_values (batch, channels, height, width), pixel_mask (batch, height, width)"""
         x = self.model.input_projection(self.model.backbone.conv_encoder.model(pixel_values))
-        seen = places_seen(x, pixel_mask)
-        encoded_positions = place_sinusoids(x, seen, 10000.0)
-        encoded_mask = padding_mask(seen.flatten(1))
+        seen = unmasked_positions(x, pixel_mask)
+        encoder_positions = masked_sinusoids(x, seen, 10000.0)
+        cross_attention_mask = padding_mask(seen.flatten(1))
         places = x.flatten(2).transpose(1, 2)
-        encoded = self.model.encoder(places, encoded_positions, encoded_mask)
-        query_places = repeat_rows(self.model.query_position_embeddings.weight, x)
+        encoder_hidden_states = self.model.encoder(places, encoder_positions, cross_attention_mask)
+        query_places = self.model.query_position_embeddings.weight.expand(x.shape[0], -1, -1)
         queries = torch.zeros_like(query_places)
-        x = self.model.decoder(queries, query_places, encoded, encoded_positions, encoded_mask)
-        boxes = self.bbox_predictor.layers(x).sigmoid()
+        x = self.model.decoder(
+            queries, query_places, encoder_hidden_states, encoder_positions, cross_attention_mask
+        )
+        offsets = self.bbox_predictor.layers(x)
         return Output(
             logits=self.class_labels_classifier(x),
-            pred_boxes=boxes,
+            pred_boxes=offsets.sigmoid(),
             last_hidden_state=x,
-            encoder_last_hidden_state=encoded,
+            encoder_last_hidden_state=encoder_hidden_states,
         )
 
 
@@ -533,4 +559,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 7024714a5e823696
+# sha256 of all above: a695e3425589bbd7

@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 23cfe1cde250.
+"""openai/whisper-small: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,8 +27,6 @@ class Config:
     heads: int = 12  # config: decoder_attention_heads
     # config: model.decoder.layers.{0..11}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
     head_dim: int = 64
-    # config: model.decoder.layers.{0..11}.self_attn.k_proj.weight [768, 768] = kv_heads * head_dim
-    kv_heads: int = 12
     intermediate_size: int = 3072  # shape: model.decoder.layers.{0..11}.fc1.weight [3072, 768]
     mel_bins: int = 80  # shape: model.encoder.conv1.weight [768, 80, 3]
     encoder_positions: int = 1500  # shape: model.encoder.embed_positions.weight [1500, 768]
@@ -48,43 +46,11 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def repeat_heads(x: Tensor, groups: int) -> Tensor:
-    """Gives every query head its own copy of a shared head. x (B, K, T, D) -> (B, K * groups, T, D)"""
-    B, K, T, D = x.shape
-    return x[:, :, None].expand(B, K, groups, T, D).reshape(B, K * groups, T, D)
-
-
-def attend_scaled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Dot-product attention with a scale of its own. q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    groups = q.shape[1] // k.shape[1]
-    if groups > 1 and mask is not None and q.is_cuda:  # its fast kernels share heads only without a mask
-        k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=shared)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention, scale 1 / sqrt(D). q (B, H, T, D), k, v (B, K, S, D) -> (B, H, T, D)"""
-    return attend_scaled(q, k, v, mask, q.shape[-1] ** -0.5)
-
-
-def attend_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Scaled dot-product attention where None as a mask means causal. q (B, H, T, D), k, v (B, K, T, D)"""
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
-    return attend(q, k, v, mask)
-
-
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -103,7 +69,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class EncoderAttention(nn.Module):
-    """model.encoder.layers.*.self_attn: every position sees every other."""
+    """model.encoder.layers.*.self_attn: self-attention."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -117,31 +83,12 @@ class EncoderAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(x), self.head_dim)
         v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out_proj(merge_heads(y))
 
 
 class DecoderAttention(nn.Module):
-    """model.decoder.layers.*.self_attn: every position sees itself and those before; queries may share
-    keys and values.
-    """
-
-    def __init__(self, config: Config):
-        super().__init__()
-        self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim, bias=False)
-        self.v_proj = nn.Linear(config.hidden_size, config.kv_heads * config.head_dim)
-        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        q = split_heads(self.q_proj(x), self.head_dim)
-        k = split_heads(self.k_proj(x), self.head_dim)
-        v = split_heads(self.v_proj(x), self.head_dim)
-        return self.out_proj(merge_heads(attend_causal(q, k, v, mask)))
-
-
-class CrossAttention(nn.Module):
-    """model.decoder.layers.*.encoder_attn: every position sees all of what the encoder made."""
+    """model.decoder.layers.*.self_attn: self-attention with a causal mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -151,16 +98,36 @@ class CrossAttention(nn.Module):
         self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
-    def forward(self, x: Tensor, encoded: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
-        k = split_heads(self.k_proj(encoded), self.head_dim)
-        v = split_heads(self.v_proj(encoded), self.head_dim)
-        return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.out_proj(merge_heads(y))
+
+
+class CrossAttention(nn.Module):
+    """model.decoder.layers.*.encoder_attn: cross-attention."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+
+    def forward(self, x: Tensor, encoder_hidden_states: Tensor) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(encoder_hidden_states), self.head_dim)
+        v = split_heads(self.v_proj(encoder_hidden_states), self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out_proj(merge_heads(y))
 
 
 class DecoderLayer(nn.Module):
-    """model.decoder.layers.*: pre-norm, with attention to what the encoder made between the two usual
-    sub-layers.
+    """model.decoder.layers.*: a layer with pre-norm, attention, cross-attention and a feed-forward
+    network.
     """
 
     def __init__(self, config: Config):
@@ -173,9 +140,9 @@ class DecoderLayer(nn.Module):
         self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
 
-    def forward(self, x: Tensor, mask: Tensor | None, encoded: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, encoder_hidden_states: Tensor) -> Tensor:
         x = x + self.self_attn(self.self_attn_layer_norm(x), mask)
-        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), encoded)
+        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), encoder_hidden_states)
         return x + self.feed_forward(self.final_layer_norm(x))
 
     def feed_forward(self, x: Tensor) -> Tensor:
@@ -183,7 +150,7 @@ class DecoderLayer(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """model.encoder.layers.*: pre-norm, each norm stands before its sub-layer, inside the residual."""
+    """model.encoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -201,8 +168,8 @@ class EncoderLayer(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class AudioEncoder(nn.Module):
-    """model.encoder: frames of a sound, then layers in which every frame sees every other."""
+class Encoder(nn.Module):
+    """model.encoder: a stack of layers with a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -225,7 +192,7 @@ class AudioEncoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """model.decoder: embeddings, then layers in which a position sees itself and those before."""
+    """model.decoder: a stack of layers with a causal mask and a final norm."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -235,12 +202,16 @@ class Decoder(nn.Module):
         self.layer_norm = nn.LayerNorm(config.hidden_size)
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None, encoded: Tensor
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        encoder_hidden_states: Tensor,
     ) -> Tensor:
         x = self.embeddings(input_ids, position_ids)
-        mask = causal_mask_if_padded(x, attention_mask)
+        mask = None if attention_mask is None else causal_mask(x, attention_mask)
         for layer in self.layers:
-            x = layer(x, mask, encoded)
+            x = layer(x, mask, encoder_hidden_states)
         return self.layer_norm(x)
 
     def embeddings(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -249,13 +220,11 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the next word of an answer, at every position of the decoder, read off the word
-    embeddings.
-    """
+    """The model with an encoder and a decoder and a language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.model: Any = nn.ModuleDict({"encoder": AudioEncoder(config), "decoder": Decoder(config)})
+        self.model: Any = nn.ModuleDict({"encoder": Encoder(config), "decoder": Decoder(config)})
 
     def forward(
         self,
@@ -267,12 +236,12 @@ class Model(nn.Module):
         """input_features (batch, 80, 3000), decoder_input_ids (batch, decoder_length),
         decoder_attention_mask (batch, decoder_length), decoder_position_ids (batch, decoder_length)
         """
-        encoded = self.model.encoder(input_features)
+        encoder_hidden_states = self.model.encoder(input_features)
         input_ids = decoder_input_ids
         position_ids = decoder_position_ids
-        x = self.model.decoder(input_ids, position_ids, decoder_attention_mask, encoded)
+        x = self.model.decoder(input_ids, position_ids, decoder_attention_mask, encoder_hidden_states)
         logits = F.linear(x, self.model.decoder.embed_tokens.weight)
-        return Output(logits=logits, encoder_last_hidden_state=encoded)
+        return Output(logits=logits, encoder_last_hidden_state=encoder_hidden_states)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -302,4 +271,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 1f573e90e4c3ebdd
+# sha256 of all above: a48d2886d32a01fe

@@ -1,4 +1,4 @@
-"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 23cfe1cde250.
+"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 149af40cf0ac.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -84,8 +84,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """roberta.embeddings: word embeddings, with learned positions and segments where they are stored, then
-    the norm.
+    """roberta.embeddings: token embeddings with token types, learned position embeddings that skip padding
+    and a norm.
     """
 
     def __init__(self, config: Config):
@@ -106,7 +106,9 @@ class Embeddings(nn.Module):
 
 
 class LmHead(nn.Module):
-    """lm_head: a score for each word, by the word embeddings."""
+    """lm_head: language modeling head with a linear layer, an activation and a norm and the tied token
+    embeddings and a bias.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -114,13 +116,13 @@ class LmHead(nn.Module):
         self.layer_norm = nn.LayerNorm(config.head_hidden_size)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def forward(self, x: Tensor, words: Tensor) -> Tensor:
+    def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
         x = self.layer_norm(F.gelu(self.dense(x)))
-        return F.linear(x, words, self.bias)
+        return F.linear(x, embedding_weight, self.bias)
 
 
 class Attention(nn.Module):
-    """roberta.encoder.layer.*.attention: every position sees every other that is not padding."""
+    """roberta.encoder.layer.*.attention: self-attention with an attention mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -143,11 +145,12 @@ class Attention(nn.Module):
         q = split_heads(self.self.query(x), self.head_dim)
         k = split_heads(self.self.key(x), self.head_dim)
         v = split_heads(self.self.value(x), self.head_dim)
-        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output.dense(merge_heads(y))
 
 
 class Pooler(nn.Module):
-    """roberta.pooler: the first position through a linear map and tanh."""
+    """roberta.pooler: pooler with a linear layer and an activation over the first token."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -158,7 +161,7 @@ class Pooler(nn.Module):
 
 
 class Layer(nn.Module):
-    """roberta.encoder.layer.*: post-norm, each norm follows its residual sum."""
+    """roberta.encoder.layer.*: a layer with attention, post-norm and a feed-forward network."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -182,7 +185,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """roberta: embeddings, then layers in which every position sees every other."""
+    """roberta: a stack of layers with a padding mask."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -207,7 +210,7 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: the hidden token at every position."""
+    """The model with a pooler and a masked language modeling head."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -225,10 +228,10 @@ class Model(nn.Module):
         position_ids (batch, length)
         """
         x = self.roberta(input_ids, token_type_ids, position_ids, attention_mask)
-        words = self.roberta.embeddings.word_embeddings.weight
-        logits = self.lm_head(x, words)
-        pooled = self.roberta.pooler(x)
-        return Output(logits=logits, last_hidden_state=x, pooler_output=pooled)
+        pooler_output = self.roberta.pooler(x)
+        embedding_weight = self.roberta.embeddings.word_embeddings.weight
+        logits = self.lm_head(x, embedding_weight)
+        return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -257,4 +260,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c5392a9789c54321
+# sha256 of all above: 466e4a0a5dd3fdbc

@@ -32,14 +32,15 @@ if TYPE_CHECKING:
         UnsupportedLeaf,
     )
     from mapper.report import Report
-    from mapper.weights.comparing.differing import Diff, diff
+    from mapper.weights.comparing.differences import Diff, diff
     from mapper.weights.converting.streaming import Conversion, convert
-    from mapper.weights.loading.report import LoadReport
+    from mapper.weights.loading.load_report import LoadReport
     from mapper.weights.loading.weights import load_weights
-    from mapper.weights.looking import Tree, attributes, flatten, params, states, tree, unflatten
-    from mapper.weights.saving.model import Loaded, load, load_states, save, save_states
-    from mapper.weights.trees.leaves import default_load_leaf, default_save_leaf
+    from mapper.weights.looking import attributes, flatten, params, states, tree, unflatten
+    from mapper.weights.saving.save_load import Loaded, load, load_states, save, save_states
+    from mapper.weights.trees.leaf_bytes import default_load_leaf, default_save_leaf
     from mapper.weights.trees.pytrees import load_tree, save_tree
+    from mapper.weights.values.state_table import Tree
 
 __version__ = "0.1.0"
 
@@ -95,28 +96,28 @@ _HOMES = {
     "cached_models": "mapper._cached",
     "verify": "mapper._api",
     "Report": "mapper.report",
-    "LoadReport": "mapper.weights.loading.report",
-    "Loaded": "mapper.weights.saving.model",
-    "load": "mapper.weights.saving.model",
-    "load_states": "mapper.weights.saving.model",
-    "save": "mapper.weights.saving.model",
-    "save_states": "mapper.weights.saving.model",
+    "LoadReport": "mapper.weights.loading.load_report",
+    "Loaded": "mapper.weights.saving.save_load",
+    "load": "mapper.weights.saving.save_load",
+    "load_states": "mapper.weights.saving.save_load",
+    "save": "mapper.weights.saving.save_load",
+    "save_states": "mapper.weights.saving.save_load",
     "load_weights": "mapper.weights.loading.weights",
-    "Tree": "mapper.weights.looking",
+    "Tree": "mapper.weights.values.state_table",
     "attributes": "mapper.weights.looking",
     "flatten": "mapper.weights.looking",
     "params": "mapper.weights.looking",
     "states": "mapper.weights.looking",
     "tree": "mapper.weights.looking",
     "unflatten": "mapper.weights.looking",
-    "default_load_leaf": "mapper.weights.trees.leaves",
-    "default_save_leaf": "mapper.weights.trees.leaves",
+    "default_load_leaf": "mapper.weights.trees.leaf_bytes",
+    "default_save_leaf": "mapper.weights.trees.leaf_bytes",
     "load_tree": "mapper.weights.trees.pytrees",
     "save_tree": "mapper.weights.trees.pytrees",
     "Conversion": "mapper.weights.converting.streaming",
     "convert": "mapper.weights.converting.streaming",
-    "Diff": "mapper.weights.comparing.differing",
-    "diff": "mapper.weights.comparing.differing",
+    "Diff": "mapper.weights.comparing.differences",
+    "diff": "mapper.weights.comparing.differences",
 }
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.checkpoint import Adapted, Checkpoint, TensorInfo
 from mapper.errors import SourceError, listed, shorten
 from mapper.inference.updates import SETTINGS
 from mapper.naming.members import DOWN, UP, UPDATED
@@ -91,19 +91,27 @@ def adapted(base: Architecture, adapter: Checkpoint, merge: bool) -> Checkpoint:
                 for key, own in update.keys().items()
             }
         config = {**(config or {}), SETTINGS: {**_scales(found.updates), **_rate(adapter)}}
-    what = "merged into" if merge else "beside"
-    note = f"{adapter.source}: {len(found.updates)} updates of low rank {what} the weights"
+    said = _said(found, checkpoint.source, merge)
     both = replace(
         checkpoint,
         tensors=tensors,
         config=config,
-        notes=[*checkpoint.notes, note, *found.notes],
+        notes=[*checkpoint.notes, f"{said}; {len(found.updates)} updates", *found.notes],
         document=None,
+        adapted=(*checkpoint.adapted, said),
     )
     both.where = lambda name: None
     if checkpoint.read is not None and adapter.read is not None:
         both.read = lambda names: _tensors(checkpoint, found, tensors, merge, names)
     return both
+
+
+def _said(found: Adapter, base: str, merge: bool) -> Adapted:
+    """What a report and a saved model say of an adapter."""
+    settings = found.checkpoint.adapter or {}
+    alphas = {_alpha(settings, _module(update.down)) for update in found.updates}
+    ranks = {update.rank for update in found.updates}
+    return Adapted(base, found.checkpoint.source, tuple(sorted(ranks)), tuple(sorted(alphas)), merge)
 
 
 def task_of(adapter: Checkpoint, base: Checkpoint, both: Checkpoint) -> dict[str, str]:
@@ -146,15 +154,25 @@ def _rate(adapter: Checkpoint) -> dict[str, Any]:
 
 def _scale(settings: Mapping[str, Any], path: str, rank: int) -> float:
     """What an update of a module is multiplied by. Raises SourceError for settings that do not say it."""
-    alpha = _of_module(settings, "alpha_pattern", "lora_alpha", path)
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not math.isfinite(alpha):
-        raise SourceError(f"adapter_config.json: lora_alpha is {shown(alpha)}; it should be a number")
+    alpha = _alpha(settings, path)
     said = _of_module(settings, "rank_pattern", "r", path)
     if said != rank:
         raise SourceError(
             f"adapter_config.json: the rank of {shorten(path)} is {shown(said)}, its tensors have {rank}"
         )
     return float(alpha / math.sqrt(rank) if settings.get("use_rslora") else alpha / rank)
+
+
+def _alpha(settings: Mapping[str, Any], path: str) -> float:
+    alpha = _of_module(settings, "alpha_pattern", "lora_alpha", path)
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not math.isfinite(alpha):
+        raise SourceError(f"adapter_config.json: lora_alpha is {shown(alpha)}; it should be a number")
+    return float(alpha)
+
+
+def _module(down: str) -> str:
+    """The module of an update, as the adapter's settings name it."""
+    return _unwrapped(down).rpartition(".lora_")[0]
 
 
 def _of_module(settings: Mapping[str, Any], patterns: str, otherwise: str, path: str) -> Any:
@@ -304,7 +322,7 @@ def _update(
         path,
         down,
         up,
-        _scale(adapter.adapter or {}, _unwrapped(down).rpartition(".lora_")[0], a[0]),
+        _scale(adapter.adapter or {}, _module(down), a[0]),
         a[0],
         transposed,
     )

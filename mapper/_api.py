@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mapper import limits
 from mapper.errors import ArchitectureError, HintError, SourceError, in_python
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
 
     Source = str | Path | Mapping[str, Any] | nn.Module
-
-TOLERANCE = 1e-4  # of max(1, largest value): float32 on different kernels, layers deep
 
 
 def describe(
@@ -130,24 +129,6 @@ def _read(
         [note] if (note := lacking(dtype for dtype, _ in checkpoint.packed.values())) else []
     )
     return architecture
-
-
-def check_weights(architecture: Architecture) -> None:
-    """Raises SourceError where there is nothing to save."""
-    if architecture.checkpoint.read is None:
-        raise SourceError(
-            f"{architecture.checkpoint.source} is a manifest without weights; name a checkpoint that has them, or see "
-            "its source with mapper generate"
-        )
-
-
-def kept_config(architecture: Architecture, dtype: Any = None) -> dict[str, Any] | None:
-    """The config that is kept with the weights of a checkpoint, which `dtype` may have been cast to."""
-    from mapper._dtype import CASTABLE, with_dtype
-
-    config = architecture.checkpoint.config
-    is_cast = str(dtype).removeprefix("torch.") in CASTABLE.values()
-    return with_dtype(config, dtype) if config is not None and is_cast else config
 
 
 def refuse_what_cannot_run(architecture: Architecture, is_built: bool) -> None:
@@ -263,10 +244,8 @@ def build(
         model = mapper.build("distilbert-base-uncased")
         out = model(input_ids=torch.tensor([[101, 7592, 102]]))
     """
-    from mapper._dtype import as_torch, dtype_word
+    from mapper._dtype import dtype_word
     from mapper._written import check_out
-    from mapper.emission import emit
-    from mapper.emission.dropout import with_dropout
 
     if isinstance(dtype, str):
         dtype_word(dtype)
@@ -284,20 +263,39 @@ def build(
         merge=merge,
     )
     if out is not None:
-        check_weights(architecture)
-        check_out(out, overwrite, kept_config(architecture, dtype))
-    if train:
-        architecture = with_dropout(architecture)
-    options = {"cache": cache, "hidden_states": hidden_states, "train": train}
-    text = emit(architecture, **options)
-    from mapper._build import build_architecture, keep  # torch: only now, that nothing is left to refuse
+        from mapper._kept import check_kept
 
-    wanted = as_torch(dtype)
-    model = build_architecture(architecture, wanted, device, **options, text=text)
+        check_kept(architecture, out, overwrite, dtype)
+    options = {"cache": cache, "hidden_states": hidden_states, "train": train}
+    model = _built(architecture, dtype, device, options)
     if out is not None:
-        for note in keep(out, model, architecture, wanted, overwrite).notes:
-            warnings.warn(in_python(note), UserWarning, stacklevel=2)
+        _keep(model, architecture, out, overwrite, dtype)
     return model
+
+
+def _built(
+    architecture: Architecture, dtype: Any, device: str | torch.device, options: dict[str, bool]
+) -> nn.Module:
+    """The model, once nothing is left that headers could refuse."""
+    from mapper._dtype import as_torch
+    from mapper.emission import emit
+    from mapper.emission.train import with_dropout
+
+    if options["train"]:
+        architecture = with_dropout(architecture)
+    text = emit(architecture, **options)
+    from mapper._build import build_architecture  # torch: only now
+
+    return build_architecture(architecture, as_torch(dtype), device, **options, text=text)
+
+
+def _keep(model: nn.Module, architecture: Architecture, out: str | Path, overwrite: bool, dtype: Any) -> None:
+    """Save a model that was built; notes are warnings to the caller of `build`."""
+    from mapper._dtype import as_torch
+    from mapper._kept import keep
+
+    for note in keep(out, model, architecture, as_torch(dtype), overwrite).notes:
+        warnings.warn(in_python(note), UserWarning, stacklevel=3)
 
 
 def verify(
@@ -308,7 +306,7 @@ def verify(
     weights: Source | None = None,
     revision: str | None = None,
     rules: Sequence[str | Path] = (),
-    tolerance: float = TOLERANCE,
+    tolerance: float = limits.TOLERANCE,
     follow_links: bool = False,
 ) -> Verification:
     """Compares a model with a reference on made-up inputs: plain, padded on either side, one row.

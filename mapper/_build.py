@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import linecache
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -16,28 +11,12 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from mapper._pickling import let_travel
+from mapper._compiling import compile_source
 from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError, MapperError, listed
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
-    from mapper.weights.saving.model import Written
-
-
-def keep(
-    out: str | Path,
-    model: nn.Module,
-    architecture: Architecture,
-    dtype: torch.dtype | None = None,
-    overwrite: bool = False,
-) -> Written:
-    """Save a model that was built, with the config of its checkpoint and what else belongs to that."""
-    from mapper._api import kept_config
-    from mapper.weights.saving.model import write_model
-
-    checkpoint = replace(architecture.checkpoint, config=kept_config(architecture, dtype))
-    return write_model(out, model, checkpoint=checkpoint, overwrite=overwrite)
 
 
 def build_architecture(
@@ -51,7 +30,7 @@ def build_architecture(
 ) -> nn.Module:
     """The module of an architecture that has been read already; `text` is its source with the same options, if known."""
     from mapper.emission import emit
-    from mapper.emission.dropout import with_dropout
+    from mapper.emission.train import with_dropout
 
     if train:
         architecture = with_dropout(architecture)
@@ -97,7 +76,9 @@ def made_of(model: nn.Module) -> Made | None:
 def light(architecture: Architecture) -> Architecture:
     """The architecture without the checkpoint's table and bytes, which live as long as somebody holds them."""
     checkpoint = architecture.checkpoint
-    told = Checkpoint(checkpoint.source, checkpoint.container, {}, notes=checkpoint.notes)
+    told = Checkpoint(
+        checkpoint.source, checkpoint.container, {}, notes=checkpoint.notes, adapted=checkpoint.adapted
+    )
     return replace(architecture, checkpoint=told)
 
 
@@ -144,24 +125,6 @@ class NothingDrawn(TorchFunctionMode):
 def renamed(key: str, renames: Mapping[str, str]) -> str:
     """A checkpoint's key as the module spells it."""
     return ".".join(renames.get(word, word) for word in key.split(".")) if renames else key
-
-
-def compile_source(text: str, name: str) -> ModuleType:
-    """The generated file as a module. Its source stays readable to `inspect`, tracebacks and torch.compile."""
-    label = label_of(text)
-    file = f"<mapper: {name}, {label[-8:]}>"
-    module = ModuleType(label)
-    module.__file__ = file
-    sys.modules[label] = module  # dataclasses look their module up there
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    exec(compile(text, file, "exec"), module.__dict__)
-    let_travel(module, text, name)
-    return module
-
-
-def label_of(text: str) -> str:
-    """What the module of a generated file is called, in every process."""
-    return f"mapper_generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _same_keys(model: nn.Module, keys: Mapping[str, str]) -> None:

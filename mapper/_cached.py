@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mapper._units import in_bytes
 from mapper.errors import MapperError
-from mapper.sources.cache import PARTIAL, PREFIX, cache_folder
 from mapper.sources.directory import directory_name, open_directory
 from mapper.sources.files import printable
+from mapper.sources.hub_cache import PARTIAL, PREFIX, cache_folder
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook

@@ -1,35 +1,44 @@
-"""What parsing rule files and operations gave, kept for the next process: parsing takes ten times as long as reading this.
+"""What parsing rule files and operations gave, kept for the next process: an index, and a record a file, read when asked for.
 
-A file counts as unchanged while its size and its time of writing are the same, as for Python's own bytecode.
+A file counts as unchanged while its size and its time of writing are the same, as for Python's own bytecode. Nothing in
+here is believed unless its checksum holds, and nothing is more than JSON: what is damaged is parsed anew.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import struct
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-_FORMAT = 3  # raised when the layout of the cache file changes
-_KEPT = 4  # rule sets in use side by side: a user's rules, a checkout, a wheel
+_MAGIC = b"mapper kept 5\n"  # raised when the layout changes
+_SIZES = struct.Struct("<QQI")  # length of the stamps, length of the head, checksum of both
+_KEPT = 8  # files of a kind side by side: those of a checkout, of a wheel, of a user's folders
+_SHIPPED = Path(__file__).resolve().parent / "_compiled"  # what a wheel brings along
+SUFFIX = ".kept"
+_ANY = "surrogatepass"  # names of files may be any bytes
 
 
-@dataclass(frozen=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """One file, as messages name it, and what changes when it is written anew."""
 
     path: str
     label: str  # the relative path for shipped files, the path as it was given for others
-    stamp: tuple[int, int]
+    size: int
+    time: int  # of writing
 
 
 def digest(parts: Iterable[str]) -> str:
+    import hashlib  # here, because what is kept is read without it
+
     found = hashlib.sha256()
     for part in parts:
-        found.update(f"{len(part)}\0{part}".encode())
+        found.update(f"{len(part)}\0{part}".encode("utf-8", _ANY))
     return found.hexdigest()
 
 
@@ -41,34 +50,122 @@ def cache_folder() -> Path:
     return Path(base) / "mapper"
 
 
-class Cache:
-    """The parsed content of one list of files."""
+class Kept:
+    """One such file, in memory. Its records are decoded one by one."""
 
-    def __init__(self, name: str, files: Sequence[SourceFile]):
-        key = digest(f"{file.path} {file.label} {file.stamp}" for file in files)
-        self.path = cache_folder() / f"{name}-{_FORMAT}-{key[:24]}.json"
-        self.size = len(files)
+    def __init__(self, head: bytes, body: bytes):
+        """Raises ValueError, LookupError or TypeError for a head that `keep` has not written."""
+        self.head, self.body = head, body
+        said = json.loads(head)
+        self.text: str = said["text"]  # the digest of the files' labels and texts
+        self.readers: str = said["readers"]  # the digest of the code that read them
+        self.index: Any = said["index"]
+        self._spans: list[list[int]] = said[
+            "spans"
+        ]  # of each record: where it begins, its length, its checksum
 
-    def read(self) -> tuple[str, list[Any]] | None:
-        """The digest of the files' texts and the content of each, as an earlier process left them."""
+    def record(self, at: int) -> Any:
+        """What file number `at` gave; LookupError where that is damaged."""
+        start, length, checksum = self._spans[at]
+        part = self.body[start : start + length]
+        if len(part) != length or zlib.crc32(part) != checksum:
+            raise LookupError(at)
+        return json.loads(part)
+
+    def numbers(self) -> dict[str, int]:
+        """The digest of each file's text -> its number; empty where that is damaged."""
         try:
-            text, contents = json.loads(self.path.read_bytes())
-        except (OSError, ValueError, TypeError):
-            return None
-        return (text, contents) if len(contents) == self.size else None
+            return {source: at for at, source in enumerate(self.record(-1))}
+        except LookupError:
+            return {}
 
-    def write(self, text: str, contents: Sequence[Any]) -> None:
-        partial = self.path.with_suffix(f".{os.getpid()}")
+    def packed(self, stamps: bytes = b"") -> bytes:
+        """The file's content."""
+        sizes = _SIZES.pack(len(stamps), len(self.head), zlib.crc32(stamps + self.head))
+        return b"".join((_MAGIC, sizes, stamps, self.head, self.body))
+
+
+def keep(records: Sequence[Any], sources: Sequence[str], text: str, readers: str, index: Any) -> Kept:
+    """What is to be kept: the same for the same files, whenever and wherever it is made.
+
+    `sources` are the digests of the texts that gave the records; the other words are those of `Kept`.
+    """
+    parts = [json.dumps(record, separators=(",", ":")).encode() for record in (*records, sources)]
+    spans, start = [], 0
+    for part in parts:
+        spans.append([start, len(part), zlib.crc32(part)])
+        start += len(part)
+    head = {"text": text, "readers": readers, "index": index, "spans": spans}
+    return Kept(json.dumps(head, separators=(",", ":")).encode(), b"".join(parts))
+
+
+def unpacked(raw: bytes, stamps: bytes | None = None) -> Kept | None:
+    """What such a file holds; None where it is damaged, or of other files than those with these stamps."""
+    start = len(_MAGIC) + _SIZES.size
+    if not raw.startswith(_MAGIC) or len(raw) < start:
+        return None
+    first, second, checksum = _SIZES.unpack_from(raw, len(_MAGIC))
+    middle, end = start + first, start + first + second
+    if end > len(raw) or zlib.crc32(raw[start:end]) != checksum:
+        return None
+    if stamps not in (None, raw[start:middle]):
+        return None
+    try:
+        return Kept(raw[middle:end], raw[end:])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+class Cache:
+    """What was kept of one list of files."""
+
+    def __init__(self, name: str, place: str, files: Sequence[SourceFile], readers: Sequence[SourceFile]):
+        """`place` tells lists of one name apart; `readers` are the files of this package that decide what others mean."""
+        self.name, self.readers = name, readers
+        rows = [f"{path}\0{label}\0{size}\0{time}" for path, label, size, time in (*files, *readers)]
+        self.stamps = "\n".join(rows).encode("utf-8", _ANY)
+        self.path = cache_folder() / f"{name}-{zlib.crc32(place.encode('utf-8', _ANY)):08x}{SUFFIX}"
+
+    @cached_property
+    def readers_digest(self) -> str:
+        return digest(Path(file.path).read_text(encoding="utf-8") for file in self.readers)
+
+    def read(self) -> Kept | None:
+        """What an earlier process left of just these files, as they are now."""
+        return _opened(self.path, self.stamps)
+
+    def write(self, kept: Kept) -> None:
+        partial = self.path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps([text, contents], separators=(",", ":")), encoding="utf-8")
+            partial.write_bytes(kept.packed(self.stamps))
             partial.replace(self.path)
-            self._drop_old()
-        except OSError:  # no place to keep it: the rules are parsed each time
+            for old in _newest_first(self.path.parent, self.name)[_KEPT:]:
+                old.unlink()
+        except OSError:  # no place to keep it: the files are read each time
             return
 
-    def _drop_old(self) -> None:
-        name = self.path.name.partition("-")[0]
-        kept = sorted(self.path.parent.glob(f"{name}-*.json"), key=lambda file: -file.stat().st_mtime)
-        for old in kept[_KEPT:]:
-            old.unlink()
+    def others(self) -> Iterator[Kept]:
+        """What the wheel brings along, and what was kept of other or older files, read by the same code."""
+        for path in (_SHIPPED / f"{self.name}{SUFFIX}", *_newest_first(self.path.parent, self.name)):
+            found = _opened(path)
+            if found is not None and found.readers == self.readers_digest:
+                yield found
+
+
+def _opened(path: Path, stamps: bytes | None = None) -> Kept | None:
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return None
+    return unpacked(raw, stamps)
+
+
+def _newest_first(folder: Path, name: str) -> list[Path]:
+    found = []
+    for path in folder.glob(f"{name}-*{SUFFIX}"):
+        try:
+            found.append((-path.stat().st_mtime, path))
+        except OSError:  # another process has dropped it
+            continue
+    return [path for _, path in sorted(found)]

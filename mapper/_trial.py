@@ -154,7 +154,7 @@ def _last_id(architecture: Architecture) -> int | None:
     size = _vocab_size(architecture)
     if "highest" in poolings:
         return size - 1
-    end = known.get("pool.end_id" if "end" in poolings else "head.end_id")
+    end = known.get("pooling.end_id" if "end" in poolings else "head.end_id")
     return end if end is not None and end < size else None
 
 

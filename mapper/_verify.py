@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mapper import limits
 from mapper._adapted import merged_weights, updates_a_tie
-from mapper._api import TOLERANCE
-from mapper._build import build_architecture, compile_source, renamed
+from mapper._build import build_architecture, renamed
 from mapper._compare import Difference, Trace, compare, difference, is_masked, other_steps, trace
+from mapper._compiling import compile_source
 from mapper._progress import without_bars
 from mapper._trial import OTHER_EXTENTS, input_cases
 from mapper.errors import MapperError, SourceError, listed, shorten
@@ -54,7 +55,7 @@ class Verification:
     other_steps: list[str] = field(default_factory=list)  # modules that do another step in the reference
     checks: list[tuple[str, bool, str]] = field(default_factory=list)  # name, passed, what was seen
     notes: list[str] = field(default_factory=list)
-    tolerance: float = TOLERANCE
+    tolerance: float = limits.TOLERANCE
     first_failure: Failure | None = None
     first_departure: Difference | None = None  # the first block, in order of computation, that departs there
 

@@ -17,7 +17,14 @@ LEAF_KINDS = (
 BLOCK_KINDS = (
     "layer", "attention", "feed_forward", "moe", "norm", "embedding", "convolution", "recurrent", "state_space", "head", "other",
 )  # fmt: skip
-DROPS = ("result", "input", "probabilities", "path", "skips")  # ways in which training drops something
+DROPS = (
+    "result",
+    "input",
+    "probabilities",
+    "path",
+    "rows",
+    "skips",
+)  # ways in which training drops something
 EVIDENCE = ("given", "shape", "config", "graph", "name", "weights", "rule", "default")  # strongest first
 READINGS = ("exact", "unverified", "skeleton")
 CONTRADICTION = "contradiction"  # in place of a reading: of what is shown of a checkpoint that is refused
@@ -91,6 +98,7 @@ class Fact:
     evidence: str  # one of EVIDENCE
     source: str  # "n_heads", "encoder.layer.0.attention.self.query.weight [384, 384]", "families/bert.yaml"
     rule: str = ""  # "families/bert.yaml:12": the rule that says so, or where; "" where no rule does
+    against: Any = field(default=None, compare=False)  # of one that lost: the value that won
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,8 @@ class Question:
     @property
     def set(self) -> str:
         """How a command line answers it."""
-        return f"--set {self.name}=VALUE"
+        said = f"{self.name}=VALUE"
+        return f"--set '{said}'" if "{" in said else f"--set {said}"  # a shell would take braces apart
 
     def __str__(self) -> str:
         where = f" at {self.at}" if self.at not in ("", "*") else ""
@@ -190,6 +199,15 @@ class Dropout:
     left: list[str] = field(default_factory=list)  # with the reason
 
 
+@dataclass(frozen=True)
+class Filled:
+    """One slot of a flow that was put together from steps."""
+
+    slot: str
+    step: str  # that fills it
+    others: tuple[str, ...]  # that fitted too, and are weaker
+
+
 @dataclass
 class Block:
     """Leaves and blocks that compute one thing together.
@@ -206,12 +224,13 @@ class Block:
     roles: dict[str, Leaf | Block | list[Block] | list[Leaf]] = field(
         default_factory=dict
     )  # a list role: one element per signature
-    flow: str | None = None  # name of the rule, "layer/post_norm"
+    flow: str | None = None  # name of the rule, "layer/two_way"
     facts: dict[str, Fact] = field(
         default_factory=dict
     )  # by the name that the flow uses: "head_dim", "rotary.base", or a size symbol
 
     drops: list[Drop] = field(default_factory=list)  # of an architecture that is to be trained
+    slots: list[Filled] = field(default_factory=list)  # of a flow that was put together from steps
 
     def blocks(self) -> Iterator[Block]:
         """Every block below, not this one, depth first."""

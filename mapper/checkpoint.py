@@ -62,6 +62,23 @@ class Span(NamedTuple):
     info: TensorInfo  # what the bytes are there, whatever a later stage makes of them
 
 
+@dataclass(frozen=True)
+class Adapted:
+    """An adapter that was added to a checkpoint."""
+
+    base: str  # the sources
+    adapter: str
+    rank: tuple[int, ...]  # of its updates, each once
+    alpha: tuple[float, ...]
+    merged: bool  # into the weights, or beside them
+
+    def __str__(self) -> str:
+        """`./lora: a LoRA of ./base, rank 8, alpha 16, merged into the weights`."""
+        rank, alpha = (" and ".join(f"{value:g}" for value in values) for values in (self.rank, self.alpha))
+        where = "merged into" if self.merged else "beside"
+        return f"{self.adapter}: a LoRA of {self.base}, rank {rank}, alpha {alpha}, {where} the weights"
+
+
 @dataclass
 class Checkpoint:
     """Names, shapes and dtypes of a checkpoint, its config, and a way to its bytes.
@@ -103,6 +120,7 @@ class Checkpoint:
     what: str = ""  # what the source itself says that it is, where that is no whole model: "shard 1 of 7"
     lacking: str = ""  # why no model can be made of it alone, with what to do
     adapter: dict[str, Any] | None = None  # adapter_config.json
+    adapted: tuple[Adapted, ...] = ()  # adapters that were added to it, each to what those before it made
     parts: dict[str, Checkpoint] = field(default_factory=dict)  # of a pipeline: its models by name
     part: str = ""  # which of several models it is
     prefix: str = ""  # what its names begin with in the file, where several models share one

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
-    from mapper.weights.loading.report import LoadReport
+    from mapper.weights.loading.load_report import LoadReport
 
 
 class MapperError(Exception):
@@ -110,6 +110,8 @@ class StructureUnavailable(MapperError):
 
 
 # An option of the command line where a text speaks of it. What `--set` gives ends at a space, or where its brackets do.
+_BREAKS = " ._/,"
+_NEAR = 24  # characters that a cut may take more, so as to break no word
 _OPTION = re.compile(
     r"""(?<![^\s(])--(?:set\s(?P<facts>(?P<fact>[^\s=]+=(?:\[[^\]]*\]|[^\s;,)]+))(?:\s--set\s(?:[^\s=]+=(?:\[[^\]]*\]|[^\s;,)]+)))*)"""
     r"""|set\s(?P<name>[^\s=]+):(?=\s)|(?P<option>[a-z][a-z-]*))"""
@@ -160,3 +162,25 @@ def listed(items: list[str], limit: int = 5) -> str:
     shown = ", ".join(shorten(item) for item in items[:limit])
     more = len(items) - limit
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def joined(items: Sequence[str], limit: int | None = None) -> str:
+    """`a`, `a and b`, `a, b and c`; of more than `limit`, `a, b, c and 4 more`; "" for none."""
+    shown = list(items[:limit])
+    more = len(items) - len(shown)
+    last = f"{more} more" if more else shown.pop() if shown else ""
+    return f"{', '.join(shown)} and {last}" if shown else last
+
+
+def cut(text: str, limit: int) -> str:
+    """`text`; if longer than `limit`, without its middle, cut between words or parts of a name where there are some near."""
+    if len(text) <= limit:
+        return text
+    half = (limit - 5) // 2
+    near = min(_NEAR, half // 2)
+    left, right = text[:half], text[-half:]
+    before = max(left.rfind(mark) for mark in _BREAKS)
+    after = min((at for at in map(right.find, _BREAKS) if at >= 0), default=half)
+    left = left[: before + 1].rstrip() if half - before <= near else left
+    right = right[after:].lstrip() if after <= near else right
+    return f"{left} ... {right}"

@@ -58,3 +58,6 @@ LEAF_HEADER_BYTES = (
     100_000_000  # of what is said about one leaf of a tree: a structured type, a large integer
 )
 READ_BYTES = 2**24  # asked of a stream at a time: memory grows with what is there, not with what is claimed
+TOLERANCE = (
+    1e-4  # of a difference, as a share of max(1, largest value): float32 on other kernels, layers deep
+)

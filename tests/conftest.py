@@ -6,12 +6,19 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.sources import transfer
 from tests.hub import Hub, Serve
+
+# The same examples in every run, however busy the machine is; fixtures that last are meant.
+hypothesis.settings.register_profile(
+    "tests", deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+)
+hypothesis.settings.load_profile("tests")
 
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
@@ -108,7 +115,7 @@ def hand_made_bert(layers: int = 2) -> Architecture:
                 {"activation": activation},
             ),
         },
-        "layer/post_norm",
+        "layer/attention+post_norm_attention+feed_forward+post_norm_feed_forward",
     )
     embeddings = Block("embedding", "embeddings", Place(("embeddings",)), None, {"token": token})
     tower = Block("other", "tower", Place(()), None, {"embeddings": embeddings, "layers": [blocks]})
@@ -116,7 +123,7 @@ def hand_made_bert(layers: int = 2) -> Architecture:
     return Architecture(
         Checkpoint("tiny-bert", "safetensors", tensors, {"model_type": "bert"}),
         leaves,
-        Block("other", "root", Place(()), None, {"tower": tower}, "root/base"),
+        Block("other", "root", Place(()), None, {"tower": tower}, "root/tower+base"),
         family="bert",
         reading="exact",
         rules="0123456789ab",

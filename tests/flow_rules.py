@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
-from mapper.emission.text import expression
+from mapper.emission.expressions import expression
 from mapper.rulebook.flows import FlowRule
 
 

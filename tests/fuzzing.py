@@ -17,7 +17,8 @@ from mapper.checkpoint import DTYPE_BYTES, Checkpoint
 from mapper.errors import MapperError
 from mapper.sources import documents, manifest, pickles, safetensors, saved, sharded
 from mapper.sources.directory import read_table
-from mapper.sources.shards import Shard, joined
+from mapper.sources.joining import joined
+from mapper.sources.shards import Shard
 from mapper.sources.state_dict import take_tensors
 from mapper.sources.storage import plain, torch_dtype
 from tests.checkpoints import BERT

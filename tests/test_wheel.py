@@ -13,15 +13,20 @@ from pathlib import Path
 import pytest
 
 import mapper
+from mapper._parsed import digest, unpacked
+from mapper.rulebook.compiled import compiled
+from mapper.rulebook.rulebook import KINDS
+from mapper.rulebook.shelf import found
 
 ROOT = Path(__file__).resolve().parent.parent
+COMPILED = "mapper/_compiled"
 CHECKPOINT = "distilbert-base-uncased"  # in the bundled catalogue
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    # without isolation: the build needs hatchling alone, which the test extra brings, and no network
+    # without isolation: the build needs hatchling and PyYAML alone, which are here, and no network
     run(
         sys.executable,
         "-m",
@@ -48,7 +53,7 @@ def run(*command: str, **environment: str) -> str:
 
 def test_the_wheel_holds_the_rules_the_catalogue_and_the_license(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    for folder in ("vocabulary", "flows", "families"):
+    for folder in KINDS:
         shipped = {
             path.relative_to(ROOT / "rules").as_posix() for path in (ROOT / "rules" / folder).rglob("*.yaml")
         }
@@ -58,6 +63,18 @@ def test_the_wheel_holds_the_rules_the_catalogue_and_the_license(wheel: Path) ->
     assert "mapper/py.typed" in names
     assert "mapper/report/schema.json" in names
     assert not any(name.startswith(("tests/", "generated/", "tools/")) for name in names)
+
+
+def test_what_the_wheel_has_read_already_is_what_its_rules_say(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        read = {name: archive.read(f"{COMPILED}/{name}") for name in compiled()}
+        assert len(read) == len([name for name in archive.namelist() if name.startswith(COMPILED)])
+    assert read == compiled()
+    for kind in KINDS:
+        kept = unpacked(read[f"{kind}.kept"])
+        assert kept is not None
+        texts = [Path(file.path).read_text(encoding="utf-8") for file in found(kind, [ROOT / "rules"])]
+        assert list(kept.numbers()) == [digest([text]) for text in texts]
 
 
 def test_an_installed_wheel_inspects_a_model_of_the_catalogue(wheel: Path, tmp_path: Path) -> None:
@@ -81,9 +98,10 @@ def test_an_installed_wheel_inspects_a_model_of_the_catalogue(wheel: Path, tmp_p
     (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
 
     outside = {"PYTHONPATH": "", "HF_HUB_OFFLINE": "1"}
+    isolated = "-P" if sys.version_info >= (3, 11) else "-E"  # the package is not that of this folder
     where = run(
         python,
-        "-P" if sys.version_info >= (3, 11) else "-E",
+        isolated,
         "-c",
         "import mapper; print(mapper.__file__)",
         **outside,
@@ -94,3 +112,17 @@ def test_an_installed_wheel_inspects_a_model_of_the_catalogue(wheel: Path, tmp_p
     text = run(command, "inspect", CHECKPOINT, **outside)
     assert "attention 12 heads" in text
     assert "catalogue" in text
+
+    # nothing is parsed: what the wheel has read already is believed, until somebody changes a file
+    (tmp_path / "file").write_text("")
+    for cache in ("none", "none", "file/cannot_be_written"):
+        environment = {**outside, "XDG_CACHE_HOME": str(tmp_path / cache)}
+        without_yaml = (
+            f"import sys; sys.modules['yaml'] = None; import mapper; print(mapper.inspect('{CHECKPOINT}'))"
+        )
+        assert run(python, isolated, "-c", without_yaml, **environment).strip() == text.strip()
+    family = next(Path(site).rglob("_rules/families/distilbert.yaml"))
+    family.write_text(family.read_text(encoding="utf-8").replace("family: distilbert", "family: trebilbert"))
+    for cache in ("none", "none", "file/cannot_be_written"):
+        environment = {**outside, "XDG_CACHE_HOME": str(tmp_path / cache)}
+        assert "trebilbert" in run(command, "inspect", CHECKPOINT, **environment).splitlines()[0]

@@ -1,15 +1,18 @@
-"""What is shared: flows and operations by the number of model types that use them, families by the types they list.
+"""How much there is of rules and operations, and what of it serves one model type alone.
 
     python tools/sharing.py                   # of the examples in rules/families and of the catalogue
     python tools/sharing.py CHECKPOINTS       # of the checkpoints in a folder's folders, too
-    python tools/sharing.py --names           # and which flows and operations serve one type alone
+    python tools/sharing.py --names           # and which flows, steps and operations serve one type alone
 
-Only complete readings count: a skeleton uses nothing yet.
+Only complete readings count: a skeleton uses nothing yet. Lines are those of rule files apart from their examples and
+from empty ones; an operation renames torch where it is one call of torch, or none, with what it was given
+and no formula.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import sys
 from collections import defaultdict
@@ -19,19 +22,34 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from mapper.architecture import Architecture  # noqa: E402
+from usage import units, used_units  # noqa: E402
+
 from mapper.catalogue import find, names  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.emission import emit  # noqa: E402
 from mapper.errors import MapperError  # noqa: E402
 from mapper.inference import infer  # noqa: E402
-from mapper.operations.registry import operation_names  # noqa: E402
+from mapper.operations.registry import operation_names, operation_source  # noqa: E402
 from mapper.rulebook.examples import header, is_near_miss  # noqa: E402
 from mapper.rulebook.rulebook import Rulebook  # noqa: E402
+from mapper.rulebook.strict import load_yaml  # noqa: E402
 from mapper.sources import open_source  # noqa: E402
 
-Users = dict[str, set[str]]  # flow or operation -> the model types that use it
+Users = dict[str, set[str]]  # flow, step or operation -> the model types that use it
+LONG = 40  # lines of a family's file
+_APART = ("family", "source", "examples")  # keys of a family's file that say nothing about a checkpoint
 _DEFINED = re.compile(r"^(?:def|class) (\w+)", flags=re.MULTILINE)
+_PLAIN = (
+    ast.Name,
+    ast.Constant,
+    ast.Attribute,
+    ast.Subscript,
+    ast.UnaryOp,
+    ast.Tuple,
+    ast.keyword,
+    ast.Load,
+    ast.USub,
+)
 
 
 def checkpoints(rulebook: Rulebook, folder: Path | None) -> Iterator[Checkpoint]:
@@ -45,7 +63,7 @@ def checkpoints(rulebook: Rulebook, folder: Path | None) -> Iterator[Checkpoint]
 
 
 def users(rulebook: Rulebook, folder: Path | None) -> tuple[Users, Users]:
-    """Flows and operations, each with its types."""
+    """Flows with their steps, and operations, each with its types."""
     flows: Users = defaultdict(set)
     operations: Users = defaultdict(set)
     for checkpoint in checkpoints(rulebook, folder):
@@ -57,22 +75,98 @@ def users(rulebook: Rulebook, folder: Path | None) -> tuple[Users, Users]:
         except MapperError:
             continue
         model_type = str((checkpoint.config or {}).get("model_type", architecture.family))
-        for name in used_flows(architecture):
+        for name in used_units(architecture):
             flows[name].add(model_type)
         for name in set(operation_names()) & set(_DEFINED.findall(source)):
             operations[name].add(model_type)
     return flows, operations
 
 
-def used_flows(architecture: Architecture) -> set[str]:
-    blocks = (architecture.root, *architecture.root.blocks())
-    return {block.flow for block in blocks if block.flow}
+def serving_one(every: set[str], used: Users) -> set[str]:
+    return {name for name in every if len(used.get(name, ())) == 1}
+
+
+def written(rulebook: Rulebook) -> set[str]:
+    """The flows that are written out, of each topic."""
+    return {unit for name in rulebook.flows for unit in units(name)}
+
+
+def steps(rulebook: Rulebook) -> set[str]:
+    """The steps that a flow is named for: all but those that leave a slot empty, and the usual ones."""
+    pages = (page for topic in rulebook.flows.spines for page in rulebook.flows.pages(topic))
+    return {step.name for page in pages for step in page.steps if not step.is_unnamed}
 
 
 def row(what: str, every: set[str], used: Users) -> str:
-    single = [name for name in every if len(used.get(name, ())) == 1]
+    single = serving_one(every, used)
     idle = [name for name in every if not used.get(name)]
     return f"| {what} | {len(every)} | {len(every) - len(single) - len(idle)} | {len(single)} | {len(idle)} |"
+
+
+def renames_torch(source: str) -> bool:
+    """Whether an operation is one call, or none, with what it was given: torch has it under another name."""
+    node = ast.parse(source).body[0]
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    body = [
+        item
+        for item in node.body
+        if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))
+    ]
+    if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
+        return False
+    value = body[0].value
+    given = [*value.args, *value.keywords, value.func] if isinstance(value, ast.Call) else [value]
+    called = operation_names() if isinstance(value, ast.Call) else ()
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in called:
+        return False
+    every = [part for item in given for part in ast.walk(item)]
+    has_formula = any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in every)
+    return not has_formula and all(isinstance(part, _PLAIN) for part in every)
+
+
+def own_lines(path: Path) -> int:
+    """Lines of a rule file that say something, apart from its examples."""
+    count, is_example = 0, False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line[:1].isalpha():
+            is_example = line.startswith("examples:")
+        count += bool(line.strip()) and not is_example
+    return count
+
+
+def figures(rulebook: Rulebook, flows: Users, operations: Users) -> Iterator[tuple[str, str]]:
+    """What there is of each, and how much."""
+    files = {kind: [document.path for document in rulebook.documents(kind)] for kind in ("flows", "families")}
+    lines = {kind: list(map(own_lines, paths)) for kind, paths in files.items()}
+    keys = {key for path in files["families"] for key in load_yaml(path).data} - set(_APART)
+    renamed = [name for name in operation_names() if renames_torch(operation_source(name))]
+    yield "files of flows", str(len(files["flows"]))
+    yield "lines of flows and families", f"{sum(lines['flows']) + sum(lines['families']):,}"
+    for what, every in (("flows", written(rulebook)), ("steps", steps(rulebook))):
+        yield f"{what}; that serve one type", f"{len(every)}; {len(serving_one(every, flows))}"
+    one = len(serving_one(set(operation_names()), operations))
+    yield (
+        "operations; that serve one type; that rename torch",
+        f"{len(operation_names())}; {one}; {len(renamed)}",
+    )
+    over = sum(count > LONG for count in lines["families"])
+    yield "files of families", str(len(files["families"]))
+    yield (
+        f"lines of the longest; files over {LONG}; top-level keys",
+        f"{max(lines['families'])}; {over}; {len(keys)}",
+    )
+
+
+def listing(rulebook: Rulebook) -> str:
+    """How many types are listed by how many families."""
+    types = {name for family in rulebook.families for name in family.model_types}
+    timm = [family for family in rulebook.families if family.name.startswith("timm")]
+    listed = {name for family in timm for name in family.model_types}
+    return (
+        f"{len(rulebook.families)} files of families list {len(types)} model types, "
+        f"{len(timm)} of them {len(listed)} networks of timm"
+    )
 
 
 def main() -> int:
@@ -84,28 +178,28 @@ def main() -> int:
     arguments = parser.parse_args()
     rulebook = Rulebook()
     flows, operations = users(rulebook, arguments.checkpoints)
-    types = {name for family in rulebook.families for name in family.model_types}
-    timm = [family for family in rulebook.families if family.name.startswith("timm")]
-    listed = {name for family in timm for name in family.model_types}
-    files = {family.file for family in rulebook.families}
-    print(
-        f"{len(files)} files of families, with {len(rulebook.families) - len(files)} variants in them, ",
-        end="",
-    )
-    print(f"list {len(types)} model types, ", end="")
-    print(f"{len(timm)} of them {len(listed)} networks of timm\n")
+    print(f"{listing(rulebook)}\n")
     print("| | all | serve two types and more | one | none seen |\n| --- | --- | --- | --- | --- |")
-    print(row("flows", set(rulebook.flows), flows))
+    print(row("flows that are written out", written(rulebook), flows))
+    print(row("steps", steps(rulebook), flows))
     print(row("operations", set(operation_names()), operations))
+    print("\n| | now |\n| --- | --- |")
+    for what, count in figures(rulebook, flows, operations):
+        print(f"| {what} | {count} |")
     if arguments.names:
-        for what, every, used in (
-            ("flow", set(rulebook.flows), flows),
-            ("operation", set(operation_names()), operations),
-        ):
-            for name in sorted(every, key=lambda name: sorted(used.get(name, ()))):
-                if len(used.get(name, ())) < 2:
-                    print(f"{what} {name}: {', '.join(used.get(name, ())) or 'none'}")
+        name_all(written(rulebook) | steps(rulebook), flows, operations)
     return 0
+
+
+def name_all(every: set[str], flows: Users, operations: Users) -> None:
+    """Print what serves one type or none, and what renames torch."""
+    for what, known, used in (("flow", every, flows), ("operation", set(operation_names()), operations)):
+        for name in sorted(known, key=lambda name: sorted(used.get(name, ()))):
+            if len(used.get(name, ())) < 2:
+                print(f"{what} {name}: {', '.join(used.get(name, ())) or 'none'}")
+    for name in operation_names():
+        if renames_torch(operation_source(name)):
+            print(f"operation {name}: renames torch")
 
 
 if __name__ == "__main__":

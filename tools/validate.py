@@ -29,8 +29,8 @@ from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.emission import emit  # noqa: E402
 from mapper.errors import MapperError  # noqa: E402
 from mapper.inference import infer  # noqa: E402
-from mapper.rulebook.examples import header, is_near_miss  # noqa: E402
-from mapper.rulebook.families import Example, Family  # noqa: E402
+from mapper.rulebook.examples import Example, header, is_near_miss  # noqa: E402
+from mapper.rulebook.families import Family  # noqa: E402
 from mapper.rulebook.rulebook import Rulebook  # noqa: E402
 
 GENERATED = ROOT / "generated"
@@ -46,11 +46,11 @@ def main() -> int:
     arguments = parser.parse_args()
     rulebook = Rulebook()
     record = (
-        json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "families": {}, "tracing": {}}
+        json.loads(RECORD.read_text()) if RECORD.exists() else {"versions": {}, "types": {}, "tracing": {}}
     )
     models = {name: read(name, rulebook) for name in names()}
     if not arguments.sources:
-        record = {"versions": versions(), "families": compare(), "tracing": {}}
+        record = {"versions": versions(), "types": compare(), "tracing": {}}
         shown = {models[name].family for name in representatives(models).values()}
         families = [family for family in rulebook.families if family.name in shown]
         record["tracing"] = {family.name: trace_family(family) for family in families}
@@ -95,9 +95,13 @@ def size_of(architecture: Architecture | str) -> int:
 
 
 def stem_of(checkpoint: Checkpoint) -> str:
-    """`bert_for_masked_lm` for BertForMaskedLM; timm's names stay."""
+    """`distilbert_for_masked_lm` for DistilBertForMaskedLM of the type distilbert; timm's names stay."""
     config = checkpoint.config or {}
-    name = (config.get("architectures") or [config.get("architecture", "model")])[0]
+    kind = str(config.get("model_type", "")).replace("-", "_")
+    name = (config.get("architectures") or [config.get("architecture", f"{kind}_model")])[0]
+    letters = kind.replace("_", "")
+    if letters and name.lower().startswith(letters):
+        name = f"{kind}{name[len(letters) :]}"
     return _CAPITAL.sub("_", name).lower()
 
 
@@ -111,22 +115,19 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def compare() -> dict[str, dict[str, dict[str, float]]]:
-    """Runs the parity tests; for every family, model type and class the largest difference of any output."""
+def compare() -> dict[str, dict[str, float]]:
+    """Runs the parity tests; for every model type and class the largest difference of any output."""
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "compared.jsonl"
         command = [sys.executable, "-m", "pytest", "-q", "tests/parity", "-p", "no:cacheprovider"]
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, "MAPPER_PARITY_RECORD": str(lines)})
         if done.returncode:
             raise SystemExit("the parity tests fail: nothing is recorded")
-        found: dict[str, dict[str, dict[str, float]]] = {}
+        found: dict[str, dict[str, float]] = {}
         for line in map(json.loads, lines.read_text().splitlines()):
-            types = found.setdefault(line["family"], {}).setdefault(line["model_type"], {})
-            types[line["class"]] = max(line["worst"], types.get(line["class"], 0.0))
-    return {
-        family: {kind: dict(sorted(classes.items())) for kind, classes in sorted(types.items())}
-        for family, types in sorted(found.items())
-    }
+            classes = found.setdefault(line["model_type"], {})
+            classes[line["class"]] = max(line["worst"], classes.get(line["class"], 0.0))
+    return {kind: dict(sorted(classes.items())) for kind, classes in sorted(found.items())}
 
 
 def trace_family(family: Family) -> dict[str, str]:
@@ -181,8 +182,7 @@ def describe(name: str, architecture: Architecture | str, record: dict[str, Any]
 def compared(architecture: Architecture, record: dict[str, Any]) -> list[float]:
     """Differences of the tiny models of the same class, or else of all of the same model type."""
     config = architecture.checkpoint.config or {}
-    types = record["families"].get(architecture.family or "", {})
-    classes = types.get(config.get("model_type", config.get("architecture")), {})
+    classes = record["types"].get(config.get("model_type", config.get("architecture")), {})
     own = [classes[name] for name in config.get("architectures") or () if name in classes]
     return own or list(classes.values())
 
@@ -216,7 +216,7 @@ def index(rows: list[dict[str, Any]], files: dict[str, str], record: dict[str, A
         "",
         "The difference is the largest of any output, as a share of max(1, largest value), between tiny models of the same class",
         "with random weights as `mapper` builds them and as the reference implementation does: with padding on either side, odd",
-        f"lengths, one row. Compared with {used}; `parity.json` has every figure of every family.",
+        f"lengths, one row. Compared with {used}; `parity.json` has every figure of every model type.",
         "",
         "| model | source | family | reading | tensors mapped | rests on a default | lines | largest difference | config | export, compile, train, subclass |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -11,26 +11,31 @@ from io import TextIOWrapper
 import click
 
 import mapper
-from mapper.cli.building import build
-from mapper.cli.commands import generate, inspect, verify
-from mapper.cli.completion import COMPLETE, completion
-from mapper.cli.converting import convert
-from mapper.cli.differing import diff
-from mapper.cli.listing import list_models
-from mapper.cli.options import Group
+from mapper.cli.options import COMPLETE, Group
 from mapper.cli.output import columns, error_line
-from mapper.cli.rules import rules
 from mapper.errors import MapperError
-from mapper.report.fitting import fitted
+from mapper.report.wrapping import fitted
 
 BUG = 1
 USER = 2  # what a user or a file caused
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's error
+COMMANDS = {
+    "inspect": "commands:inspect",
+    "build": "building:build",
+    "generate": "commands:generate",
+    "verify": "commands:verify",
+    "diff": "differing:diff",
+    "convert": "converting:convert",
+    "list": "listing:list_models",
+    "rules": "rules:rules",
+    "completion": "completion:completion",
+}
 
 
 @click.group(
     cls=Group,
+    later=COMMANDS,
     differs="different: a comparison that was asked for (verify, diff --exit-code)",
     examples="""
     mapper inspect  distilbert-base-uncased
@@ -50,10 +55,6 @@ def app() -> None:
     .msgpack), a manifest .json, or package:NAME (optionally :FILE), a model inside an installed Python package. SRC#PART is one of several models:
     of a pipeline's folder, or of one file.
     """
-
-
-for command in (inspect, build, generate, verify, diff, convert, list_models, rules, completion):
-    app.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

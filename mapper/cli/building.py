@@ -14,8 +14,9 @@ from mapper.cli import options
 from mapper.cli.options import Command
 from mapper.cli.output import columns, paint, say, screen, working
 from mapper.errors import ArchitectureError, HintError, shorten
-from mapper.report.text import as_text, first_line
-from mapper.report.words import in_bytes, printable
+from mapper.report.heading import first_line
+from mapper.report.text import as_text
+from mapper.report.wording import in_bytes, printable
 
 if TYPE_CHECKING:
     from torch import nn
@@ -69,9 +70,10 @@ def build(
     merge: bool,
 ) -> None:
     """Load the model with its weights and run it once on made-up inputs; with --out, keep it in a folder."""
-    from mapper._api import check_weights, describe, kept_config
+    from mapper._api import describe
+    from mapper._kept import check_kept, check_weights
     from mapper._written import check_out
-    from mapper.emission.dropout import told, with_dropout
+    from mapper.emission.train import told, with_dropout
 
     if out:
         check_out(out, overwrite)
@@ -89,11 +91,9 @@ def build(
         )
     check_weights(architecture)
     if out:
-        check_out(out, overwrite, kept_config(architecture, dtype))
+        check_kept(architecture, out, overwrite, dtype)
     if not quiet:
-        show = paint()
-        whole = as_text(architecture, show, width=columns(), lines=screen()) if out else ""
-        say(whole or first_line(architecture, show))
+        _say(architecture, whole=bool(out))
     if train:
         architecture = with_dropout(architecture)
     model, lines = _try(architecture, dtype, device)
@@ -101,6 +101,16 @@ def build(
     lines += _keep(model, architecture, out, dtype, overwrite) if out else _how_to_keep(source)
     if not quiet:
         say("\n".join(["", *lines] if out else lines))
+
+
+def _say(architecture: Architecture, whole: bool) -> None:
+    """The report that `inspect` gives, or its first line."""
+    show = paint()
+    say(
+        as_text(architecture, show, width=columns(), lines=screen())
+        if whole
+        else first_line(architecture, show)
+    )
 
 
 def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn.Module, list[str]]:
@@ -161,8 +171,8 @@ def _check_device(device: str) -> None:
 def _keep(
     model: nn.Module, architecture: Architecture, out: str, dtype: str | None, overwrite: bool
 ) -> list[str]:
-    from mapper._build import keep
     from mapper._dtype import as_torch
+    from mapper._kept import keep
 
     with working(f"writing {out}"):
         written = keep(out, model, architecture, as_torch(dtype), overwrite)

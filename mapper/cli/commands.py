@@ -12,8 +12,9 @@ from mapper.cli import options
 from mapper.cli.options import Command
 from mapper.cli.output import columns, paint, say, screen, working
 from mapper.errors import ArchitectureError
-from mapper.report.text import as_text, first_line
-from mapper.report.words import in_bytes, printable
+from mapper.report.heading import first_line
+from mapper.report.text import as_text
+from mapper.report.wording import in_bytes, printable
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mapper.cli.options import Command
-
-COMPLETE = "_MAPPER_COMPLETE"  # set by the scripts below when a shell asks what may follow
+from mapper.cli.options import COMPLETE, Command
 
 
 @click.command(

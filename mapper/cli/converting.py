@@ -8,7 +8,7 @@ from mapper.cli import options
 from mapper.cli.building import DTYPES
 from mapper.cli.options import Command
 from mapper.cli.output import say
-from mapper.report.words import counted, in_bytes, printable
+from mapper.report.wording import counted, in_bytes, printable
 
 SHOWN = 4  # files whose names are printed
 

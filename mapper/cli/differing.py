@@ -10,7 +10,7 @@ from mapper.cli import options
 from mapper.cli.commands import DIFFERS
 from mapper.cli.options import Command
 from mapper.cli.output import columns, paint, working
-from mapper.report.fitting import fitted
+from mapper.report.wrapping import fitted
 
 
 @click.command(
@@ -57,7 +57,7 @@ def diff(a: str, b: str, as_json: bool, values: bool, color: str, exit_code: boo
 
 def _text(found: object, color: str) -> str:
     from mapper.report.difference import as_text
-    from mapper.weights.comparing.differing import Diff
+    from mapper.weights.comparing.differences import Diff
 
     assert isinstance(found, Diff)
     return as_text(found, paint(color))

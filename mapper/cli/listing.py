@@ -12,10 +12,10 @@ import click
 from mapper._cached import CachedModel, each_cached_model, repository_names
 from mapper.cli.options import Command
 from mapper.cli.output import paint, say, working
+from mapper.report.heading import STYLE
 from mapper.report.style import Paint
-from mapper.report.text import STYLE
-from mapper.report.words import counted, in_bytes, printable, rounded
-from mapper.sources.cache import cache_folder
+from mapper.report.wording import counted, in_bytes, printable, rounded
+from mapper.sources.hub_cache import cache_folder
 
 NAME_WIDTH = 60  # characters of the longest name that the columns make room for
 COLUMNS = (

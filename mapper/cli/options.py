@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect as python
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +17,7 @@ EXIT_CODES = {
     2: "refused: what a user or a file caused, in one line on standard error",
     130: "interrupted",
 }
+COMPLETE = "_MAPPER_COMPLETE"  # set by the scripts of `mapper completion` when a shell asks what may follow
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -42,10 +44,23 @@ class Command(_WithExamples, click.Command):
 
 
 class Group(_WithExamples, click.Group):
-    """Commands in the order in which they were added."""
+    """Commands in the order in which they were added.
+
+    Those of `later` are imported when they are asked for: name -> MODULE:FUNCTION of this package.
+    """
+
+    def __init__(self, *args: Any, later: Mapping[str, str] | None = None, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.later = dict(later or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return list(self.later or self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.later and cmd_name not in self.commands:
+            module, _, function = self.later[cmd_name].partition(":")
+            self.add_command(getattr(import_module(f"mapper.cli.{module}"), function), cmd_name)
+        return super().get_command(ctx, cmd_name)
 
 
 def complete_files(

@@ -11,10 +11,10 @@ import click
 
 from mapper._progress import is_terminal
 from mapper._progress import working as working
-from mapper.report.fitting import fitted
 from mapper.report.style import Paint, coloured, plain
 from mapper.report.text import SCREEN
-from mapper.report.words import printable
+from mapper.report.wording import printable
+from mapper.report.wrapping import fitted
 
 _LOWEST = 36  # lines: on a lower terminal a report is scrolled
 

@@ -13,13 +13,13 @@ from mapper.cli import options
 from mapper.cli.options import Command, Group
 from mapper.cli.output import paint, say, working
 from mapper.errors import RuleError
-from mapper.report.words import counted, printable
+from mapper.report.wording import counted, printable
 from mapper.sources.files import MARK
 
 if TYPE_CHECKING:
+    from mapper.authoring.explain import FamilyExplanation, FlowExplanation, LeafExplanation
     from mapper.checkpoint import Checkpoint
     from mapper.report.style import Paint
-    from mapper.rulebook.explain import FamilyExplanation, FlowExplanation, LeafExplanation
     from mapper.rulebook.rulebook import Rulebook
 
 _WIDTH = 48  # of a column; what is longer pushes its own row only
@@ -58,7 +58,7 @@ def check(files: tuple[Path, ...], no_run: bool, rules: tuple[str, ...], quiet: 
 
     Of a FILE it also says which other families' examples it would steal. With a FILE, --rules DIR adds what DIR holds.
     """
-    from mapper.rulebook.check import check_rules
+    from mapper.authoring.check import check_rules
 
     with working("checking"):
         found = check_rules(_rulebook(rules), files, run=not no_run, folders=rules if files else ())
@@ -95,11 +95,11 @@ def explain(subject: str, rules: tuple[str, ...], revision: str | None, follow_l
     """Say which line of which rule decided, and what lost. A name with a dot that is no file is a KEY."""
     rulebook, show = _rulebook(rules), paint()
     if _is_key(subject):
-        from mapper.rulebook.explain import explain_key
+        from mapper.authoring.explain import explain_key
 
         say("\n".join(_leaf_lines([explain_key(subject, rulebook)], show)))
         return
-    from mapper.rulebook.explain import explain_checkpoint
+    from mapper.authoring.explain import explain_checkpoint
 
     with working("reading"):
         found = explain_checkpoint(_one_model(subject, rules, revision, follow_links), rulebook)
@@ -136,7 +136,7 @@ def new(
 ) -> None:
     """Write the first draft of a family file from a checkpoint that no family lists. Guesses are marked."""
     from mapper._written import check_place, write_source
-    from mapper.rulebook.draft import draft
+    from mapper.authoring.draft import draft
 
     if output is not None:
         check_place(output, None, overwrite=overwrite)
@@ -152,11 +152,27 @@ def new(
     say(f"{output}: {marked} marked as guessed; settle them, then: mapper rules check {output}")
 
 
-@rules.command(cls=Command, name="list", examples="mapper rules list\nmapper rules list --rules ./my_rules")
+@rules.command(
+    cls=Command,
+    name="list",
+    examples="""
+    mapper rules list
+    mapper rules list --rules ./my_rules
+    mapper rules list --markdown > CONTENTS.md
+    """,
+)
+@click.option(
+    "--markdown", is_flag=True, help="A page with every block and its steps, every fact, role and operation."
+)
 @options.rule_folders
-def list_all(rules: tuple[str, ...]) -> None:
+def list_all(markdown: bool, rules: tuple[str, ...]) -> None:
     """List the rule files in use: families, flows and vocabularies."""
-    from mapper.rulebook.explain import list_rules
+    if markdown:
+        from mapper.authoring.contents import contents
+
+        click.echo(contents(_rulebook(rules)), nl=False)
+        return
+    from mapper.authoring.explain import list_rules
 
     show = paint()
     for kind, name, file, about in _columns(
@@ -222,6 +238,9 @@ def _flow_lines(flows: Iterable[FlowExplanation], show: Paint) -> Iterator[str]:
         flows, _columns((flow.block, flow.place, flow.flow or "-") for flow in flows), strict=True
     ):
         yield f"{block}  {place}  {show('role' if flow.flow else 'doubt', name)}".rstrip()
+        for filled in flow.slots:
+            others = f" (fitted too: {', '.join(filled.others)})" if filled.others else ""
+            yield show("faint", f"  {filled.slot}: {filled.step}{others}")
 
 
 def _columns(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:

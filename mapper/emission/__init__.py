@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from mapper.architecture import Architecture
 from mapper.errors import ArchitectureError, FlowError
 from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.language import copied, parse_expression
+
+if TYPE_CHECKING:
+    from mapper.rulebook.facts import ActivationRule
 
 
 def emit(
@@ -18,11 +24,11 @@ def emit(
     `cache` adds a key/value cache to decoders; `hidden_states` makes the output hold what went into each layer;
     `train` writes dropout where the config has it.
     """
-    from mapper.emission.dropout import with_dropout
+    from mapper.emission.caching import with_cache
     from mapper.emission.guard import check_source
-    from mapper.emission.memory import with_cache
     from mapper.emission.origin import with_origin
     from mapper.emission.source import emit_source
+    from mapper.emission.train import with_dropout
 
     if architecture.refusal:
         raise ArchitectureError(architecture.refusal)
@@ -36,22 +42,26 @@ def emit(
             parsed[name] = parse_flow(rulebook.flows[name])
         return parsed[name]
 
-    def activation(word: str, argument: ast.expr) -> ast.expr:
-        rule = rulebook.activations.get(word)
-        if rule is None:
-            raise FlowError(
-                f"there is no activation {word!r}; vocabulary/activations.yaml lists those that there are"
-            )
-        return _Argument(argument).visit(parse_expression(rule.expression, rule.file, rule.line))
-
     if cache:
         architecture = with_cache(architecture)
     if train:
         architecture = with_dropout(architecture)
     options = {"cache": cache, "hidden_states": hidden_states, "train": train}
+    activation = partial(_activation, rulebook.activations)
     text = with_origin(emit_source(architecture, flow, activation, options), architecture, options)
     check_source(text)
     return text
+
+
+def _activation(rules: Mapping[str, ActivationRule], word: str, argument: ast.expr) -> ast.expr:
+    """An activation by its name in configs, of an argument. Raises FlowError for a name that no rule has."""
+    rule = rules.get(word)
+    if rule is None:
+        raise FlowError(
+            f"there is no activation {word!r}; vocabulary/activations.yaml lists those that there are"
+        )
+    found: ast.expr = _Argument(argument).visit(parse_expression(rule.expression, rule.file, rule.line))
+    return found
 
 
 def _missing(architecture: Architecture) -> ArchitectureError:

@@ -9,13 +9,13 @@ from typing import Any
 
 from mapper.architecture import Block, Leaf, Numbered, Place
 from mapper.emission.drafts import Draft
-from mapper.emission.layout import lines
-from mapper.emission.modules import Folder
+from mapper.emission.expressions import expression
+from mapper.emission.line_breaks import lines
+from mapper.emission.module_tree import Folder
 from mapper.emission.paths import Paths, list_folder
-from mapper.emission.text import expression
 from mapper.emission.types import Types
 from mapper.errors import FlowError
-from mapper.flows.language import copied, dotted, is_fact, is_given, is_optional, targets
+from mapper.flows.language import copied, dotted, is_fact, is_given, is_none_asked, is_optional, targets
 from mapper.flows.program import Piece, Program, loop_items
 from mapper.flows.references import Item, Reference, chain, element_indices, refer
 from mapper.limits import FLOW_CALLS
@@ -160,6 +160,10 @@ class Body:
             return self.bodies.paths.spell(reference.base, start, self.home(reference), beyond)
         return self.bodies.paths.spell("self", self.owner, self.home(reference), beyond)
 
+    def is_opened(self, leaf: Leaf) -> bool:
+        """Whether other tensors stand in a leaf's folder: it is no module of torch's then, which could be called."""
+        return "" not in leaf.tensors and self.bodies.paths.root.at(leaf.place)
+
     def home(self, reference: Reference) -> Place:
         """Where the module stands: of a leaf its place, of a block the folder of the class that holds its method."""
         item = reference.items[0]
@@ -268,13 +272,16 @@ class _Spell(ast.NodeTransformer):
             )  # a value for each layer, no fewer
         func: Any = node.func if isinstance(node.func, ast.Name) else self.generic_visit(node.func)
         arguments = [self.visit(argument) for argument in node.args]
-        return ast.Call(func, arguments, [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])
+        keywords = [word for word in node.keywords if not _is_false(word.value)]
+        return ast.Call(func, arguments, [ast.keyword(k.arg, self.visit(k.value)) for k in keywords])
 
     def module_call(self, node: ast.Call, reference: Reference) -> ast.expr:
         item = reference.items[0]
         arguments = [self.visit(argument) for argument in node.args]
         keywords = {str(keyword.arg): self.visit(keyword.value) for keyword in node.keywords}
         function = self.value(reference)
+        if isinstance(item, Leaf) and not reference.rest and self.body.is_opened(item):
+            return _raw_call(item, function, arguments, keywords)
         if isinstance(item, Block) and not reference.rest:
             piece = self.body.bodies.program.piece(item)
             if (
@@ -291,9 +298,21 @@ class _Spell(ast.NodeTransformer):
                 raise FlowError(
                     f"{self.body.piece.flow.rule.name} passes {name!r} to {piece.flow.rule.name}, which does not read it"
                 )
+        if isinstance(item, Leaf) and not reference.rest and self.body.bodies.paths.root.at(item.place):
+            function = "F.linear"
+            arguments += self.tensors_of(item, reference)
         return ast.Call(
             _raw(function), arguments, [ast.keyword(key, value) for key, value in keywords.items()]
         )
+
+    def tensors_of(self, leaf: Leaf, reference: Reference) -> list[ast.expr]:
+        """Weight and bias of a map that is called and has tensors of others below: no module of torch's own has both."""
+        if leaf.kind != "Linear" or leaf.form != "plain" or not leaf.tensors.keys() <= {"weight", "bias"}:
+            raise FlowError(
+                f"{self.body.piece.flow.rule.name} calls {leaf.place}, which has tensors of others below"
+            )
+        base = self.value(reference, beyond=True)
+        return [_raw(f"{base}.{name}") for name in ("weight", "bias") if name in leaf.tensors]
 
     def inlined(self, piece: Piece, given: dict[str, ast.expr]) -> ast.expr:
         node = piece.statements[0]
@@ -307,6 +326,19 @@ class _Spell(ast.NodeTransformer):
         value = _Given(places).visit(copied(node.value))
         spelled = _Spell(Body(self.body.bodies, piece, self.body.draft)).visit(value)
         return _Given({f"\0{name}": argument for name, argument in given.items()}).visit(spelled)
+
+
+def _is_false(node: ast.expr) -> bool:
+    """Whether it asks of what is always there whether it is None (`is_causal=mask is None`): torch's default."""
+    return is_none_asked(node) and isinstance(node.ops[0], ast.Is) and getattr(node, "is_settled", False)  # type: ignore[attr-defined]
+
+
+def _raw_call(leaf: Leaf, folder: str, arguments: list[ast.expr], keywords: dict[str, ast.expr]) -> ast.expr:
+    """A call of a map whose folder holds other tensors, too: by its own tensors."""
+    if leaf.kind != "Linear" or keywords or not {"weight", "bias"}.issuperset(leaf.tensors):
+        raise FlowError(f"{leaf.place} holds other tensors, and is called as if it were a {leaf.kind}")
+    own = [_raw(f"{folder}.{name}") for name in ("weight", "bias") if name in leaf.tensors]
+    return ast.Call(_raw("F.linear"), [*arguments, *own], [])
 
 
 def _check_updates(reference: Reference) -> None:

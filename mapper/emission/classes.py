@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
 from mapper.emission.constructors import Constructor, Setting, setting, shared_facts
 from mapper.emission.drafts import Argument, ClassText, Draft, resolve
-from mapper.emission.merge import merge_options
-from mapper.emission.modules import Folder
-from mapper.emission.names import RESERVED_IN_DICT
+from mapper.emission.expressions import literal
+from mapper.emission.identifiers import RESERVED_IN_DICT
+from mapper.emission.merge import merge_fixed, merge_options
+from mapper.emission.module_tree import Folder
 from mapper.emission.paths import Paths, is_number, list_folder
-from mapper.emission.text import literal
 from mapper.flows.program import Program
 from mapper.flows.references import refer
 
@@ -34,6 +34,7 @@ class Classes:
     finished: list[ClassText] = field(default_factory=list)
     of_folder: dict[int, int] = field(default_factory=dict)  # folder -> its class
     draft_of: dict[int, tuple[ClassText, int]] = field(default_factory=dict)
+    unread: Mapping[int, str] = field(default_factory=dict)  # leaf that no forward reads -> why it is there
     outer: dict[int, Fact] = field(
         default_factory=dict
     )  # a block's fact -> the one for it in the block around
@@ -68,7 +69,7 @@ class Classes:
             for folder in levels[level]:
                 draft = self.draft(folder)
                 groups.setdefault(draft.key(), []).append(draft)
-            for drafts in merge_options(list(groups.values())):
+            for drafts in merge_options(merge_fixed(list(groups.values()))):
                 self.finish(drafts)
         return self.finished
 
@@ -124,12 +125,21 @@ class Classes:
         name = self.paths.attribute(word)
         text = self.child(draft, child, name)
         draft.children[name] = child.place
+        if why := self.why_unread(child):
+            draft.unread[name] = why
         if isinstance(child, Leaf) and child.kind == "Buffer":
             return f"self.register_buffer({literal(name)}, {text})"
         if is_number(name):
             bare = isinstance(child, Leaf) and child.kind == "Parameter"
             return f"self.{'register_parameter' if bare else 'add_module'}({literal(name)}, {text})"
         return f"self.{name} = {text}"
+
+    def why_unread(self, child: Folder | Leaf) -> str:
+        """Why a child is there of which no forward reads anything; empty where some does."""
+        if isinstance(child, Leaf):
+            return self.unread.get(id(child), "")
+        reasons = {self.why_unread(item) for item in child.children.values()}
+        return reasons.pop() if len(reasons) == 1 else ""
 
     def child(self, draft: Draft, child: Folder | Leaf, name: str) -> str:
         """The expression that makes a child."""
@@ -272,7 +282,7 @@ class Classes:
 
 
 def _word(folder: Folder) -> str:
-    from mapper.emission.names import identifier
+    from mapper.emission.identifiers import identifier
 
     return identifier(next((part for part in reversed(folder.place) if isinstance(part, str)), "items"))
 

@@ -10,10 +10,10 @@ from typing import Any
 from mapper.architecture import Block, Fact, Leaf
 from mapper.checkpoint import TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
-from mapper.emission.names import identifier
-from mapper.emission.sizes import evaluate, names_in
-from mapper.emission.text import literal
+from mapper.emission.expressions import literal
+from mapper.emission.identifiers import identifier
 from mapper.errors import FlowError, shorten
+from mapper.flows import arithmetic
 from mapper.flows.flow import Flow
 from mapper.flows.language import parse_expression
 from mapper.naming.members import DOWN, FLOATS, UPDATED, misfit, odd_dtype
@@ -138,8 +138,10 @@ class Constructor:
         return f"nn.ParameterDict({{{', '.join(f'{literal(word)}: {self.zeros(word, info)}' for word, info in folder.items())}}})"
 
     def zeros(self, name: str, info: TensorInfo) -> str:
+        shape = info.torch_shape
+        declared = self.where.shape[:1] if name == "bias" else self.where.shape
         extents = ", ".join(
-            self.value(f"{name}_size{axis}", extent) for axis, extent in enumerate(info.torch_shape)
+            self.extent(axis, shape, f"{name}_size{axis}", declared) for axis in range(len(shape))
         )
         if info.dtype in FLOATS:
             return f"nn.Parameter(torch.zeros({extents or '()'}))"
@@ -147,7 +149,7 @@ class Constructor:
 
     def value(self, hint: str, value: Any, node: ast.expr | None = None) -> str:
         facts = (
-            {name: self.where.facts[name] for name in names_in(node)}
+            {name: self.where.facts[name] for name in arithmetic.names(node)}
             if node is not None and self.where.facts
             else {}
         )
@@ -155,9 +157,11 @@ class Constructor:
             f"{self.name}_{hint}", value, node if facts else None, facts, self.where.prefix
         )
 
-    def extent(self, axis: int, shape: tuple[int, ...], hint: str) -> str:
-        """One extent of the weight, as the flow declares it if that gives the value the file has."""
-        extents = aligned(self.where.shape, len(shape))
+    def extent(
+        self, axis: int, shape: tuple[int, ...], hint: str, declared_shape: tuple[str, ...] | None = None
+    ) -> str:
+        """One extent of a tensor, of the weight unless told, as the flow declares it if that gives the file's value."""
+        extents = aligned(self.where.shape if declared_shape is None else declared_shape, len(shape))
         declared = extents[axis] if len(extents) == len(shape) else None
         node = parse_expression(declared, "shapes", 1) if declared and not declared.isdigit() else None
         return self.value(
@@ -166,10 +170,9 @@ class Constructor:
 
     def agrees(self, node: ast.expr, value: int) -> bool:
         try:
-            return bool(
-                evaluate(node, {name: fact.value for name, fact in (self.where.facts or {}).items()}) == value
-            )
-        except (KeyError, TypeError, ZeroDivisionError, IndexError):
+            known = {name: fact.value for name, fact in (self.where.facts or {}).items()}
+            return bool(arithmetic.evaluate(node, known) == value)
+        except (KeyError, ValueError):
             return False
 
     def option(self, name: str, default: Any) -> str | None:
@@ -189,7 +192,8 @@ class Constructor:
         kernel = self.kernel()
         known = {key: item.value for key, item in (self.where.facts or {}).items()}
         value = _fold({**known, "kernel": kernel}, node)
-        symbolic = not isinstance(node, ast.Tuple) and "kernel" not in names_in(node) and bool(names_in(node))
+        names = [*arithmetic.names(node)]
+        symbolic = not isinstance(node, ast.Tuple) and "kernel" not in names and bool(names)
         if value == default and not symbolic:
             return None
         return f"{name}={self.value(name, value, node if symbolic else None)}"
@@ -396,6 +400,14 @@ class Constructor:
 def _fold(known: Mapping[str, Any], node: ast.expr) -> Any:
     """The value of a leaf argument; over several kernel extents, one value for each."""
     kernel = known.get("kernel")
-    if isinstance(kernel, tuple) and "kernel" in names_in(node):
-        return tuple(evaluate(node, {**known, "kernel": extent}) for extent in kernel)
-    return evaluate(node, known)
+    if isinstance(kernel, tuple) and "kernel" in arithmetic.names(node):
+        return tuple(_calculated(node, {**known, "kernel": extent}) for extent in kernel)
+    return _calculated(node, known)
+
+
+def _calculated(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """The value of an argument. Raises FlowError beyond what sizes can be: whoever wrote it may mean harm."""
+    try:
+        return arithmetic.evaluate(node, known)
+    except ValueError as error:
+        raise FlowError(f"{shorten(ast.unparse(node))}: {error}") from error

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.architecture import Fact, Place
-from mapper.emission.modules import Folder
-from mapper.emission.names import RESERVED
-from mapper.emission.sizes import symbol_name
-from mapper.emission.text import expression, literal
+from mapper.emission.config_class import symbol_name
+from mapper.emission.expressions import expression, literal
+from mapper.emission.identifiers import RESERVED
+from mapper.emission.module_tree import Folder
 from mapper.flows.language import copied
 
 OPEN, CLOSE = "\x01", "\x02"  # around the number of an argument; no name that reaches the text holds them
@@ -24,6 +24,10 @@ class Argument:
     value: Any = None
     expression: ast.expr | None = None  # over symbols of the draft
     symbols: dict[str, Fact] = field(default_factory=dict)
+
+    def is_plain(self) -> bool:
+        """Whether it is a number or a size as it is."""
+        return self.expression is None or isinstance(self.expression, ast.Name)
 
     def key(self) -> str:
         """What must agree for two classes to be one; the values need not."""
@@ -48,6 +52,7 @@ class Draft:
     options: dict[str, str] = field(
         default_factory=dict
     )  # line that not every instance has -> mark of its switch
+    unread: dict[str, str] = field(default_factory=dict)  # attribute that no forward reads -> why it is there
 
     def place(self, argument: Argument) -> str:
         """The mark that stands for an argument in a line."""
@@ -129,6 +134,8 @@ def resolve(draft_list: list[Draft], field_of: Any) -> ClassText:
 
 def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any) -> str:
     first = arguments[0]
+    if len({argument.key() for argument in arguments}) > 1:
+        return _parameter(finished, first.hint, arguments)
     if first.expression is None:
         if all(argument.value == first.value for argument in arguments):
             return literal(first.value)

@@ -1,4 +1,4 @@
-"""Classes that differ in a child alone, which their forward never mentions, are one class with a switch for it."""
+"""Classes that differ in little are one: in a child that their forward never mentions, or in a size that one has fixed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,29 @@ import re
 from mapper.emission.drafts import CLOSE, OPEN, Argument, Draft
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
+
+
+def merge_fixed(groups: list[list[Draft]]) -> list[list[Draft]]:
+    """Groups of equal drafts, those joined of which one has a number where the other has a size: a stride of 1, say."""
+    merged: list[list[Draft]] = []
+    for group in groups:
+        into = next((other for other in merged if _fixes_one(other[0], group[0])), None)
+        if into is None:
+            merged.append(list(group))
+        else:
+            into += group
+    return merged
+
+
+def _fixes_one(one: Draft, other: Draft) -> bool:
+    if not one.methods or one.key()[:4] != other.key()[:4] or one.needs_config != other.needs_config:
+        return False
+    unlike = [
+        pair for pair in zip(one.arguments, other.arguments, strict=True) if pair[0].key() != pair[1].key()
+    ]
+    return len(unlike) == 1 and all(
+        first.hint == second.hint and first.is_plain() and second.is_plain() for first, second in unlike
+    )
 
 
 def merge_options(groups: list[list[Draft]]) -> list[list[Draft]]:

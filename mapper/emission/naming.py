@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+
 from mapper.architecture import Block, Place
 from mapper.emission.classes import blocks_of
 from mapper.emission.drafts import ClassText
-from mapper.emission.modules import Folder
-from mapper.emission.names import camel
-from mapper.emission.text import comment
+from mapper.emission.expressions import comment
+from mapper.emission.identifiers import camel
+from mapper.emission.module_tree import Folder
 from mapper.flows.program import Program
 from mapper.naming.words import unnumbered
+from mapper.rulebook.pages import JOINED
 
 _CALLED = {
     "layers": "layer",
@@ -50,6 +54,7 @@ def name_classes(classes: list[ClassText], root: Folder, taken: set[str]) -> Non
             taken.add(done.name)
 
 
+_SAID = {"moe": "experts"}
 _TOO_SHORT = ("self", "cls")  # names of folders that say nothing without the one around them
 
 
@@ -65,10 +70,14 @@ def base_name(folder: Folder) -> str:
     return _CALLED.get(role, role)
 
 
+_NOUNS = frozenset({"encoder", "decoder"})
+
+
 def _tower_name(flow: str) -> str:
-    """`decoder_mixed` is a decoder: what stands behind the noun tells flows apart, not classes."""
-    words = flow.split("_")
-    at = next((at for at, word in enumerate(words) if word in ("encoder", "decoder")), len(words))
+    """`decoder_mixed` is a decoder: what stands behind the noun tells flows apart, not classes. Of steps one says it."""
+    steps = [step.split("_") for step in flow.split(JOINED)]
+    words = next((step for step in steps if not _NOUNS.isdisjoint(step)), steps[0])
+    at = next((at for at, word in enumerate(words) if word in _NOUNS), len(words))
     return "_".join(words[: at + 1])
 
 
@@ -80,21 +89,37 @@ def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]
     tower = camel(folder.tower) if folder.tower and len(towers) > 1 else ""
     peers = [other for other in group if other.drafts[0].folder.tower == folder.tower]
     if tower and len(peers) == 1:
-        return [tower + base]
-    extra = _extras(done, peers)
-    plain = tower + base
-    if not extra or (all(_extras(other, peers) for other in peers) and done is max(peers, key=_instances)):
-        return [plain]
-    return [f"{plain}With{''.join(camel(word) for word in extra[:2])}", plain]
+        return [base if tower == base else tower + base]  # the encoder, not the encoder's encoder
+    return [_told_apart(tower + base, peers)[id(done)], tower + base]
 
 
-def _extras(done: ClassText, peers: list[ClassText]) -> list[str]:
-    """Roles that a class has and others of its name have not; where they differ further in, roles of the blocks below."""
-    for roles in (_own_roles, _inner_roles):
-        common = set.intersection(*(roles(other) for other in peers))
-        if any(roles(other) - common for other in peers):
-            return sorted(roles(done) - common)
-    return []
+def _told_apart(plain: str, peers: list[ClassText]) -> dict[int, str]:
+    """A name for each class: by what it has and others have not, roles or steps, its own or those of the blocks below."""
+    best: dict[int, str] = {}
+    kinds = (_own_roles, _inner_roles, _own_steps, _inner_steps)
+    for count, kind in product((1, 2), kinds):
+        names = _named_by(kind, count, plain, peers)
+        if len(set(names.values())) > len(set(best.values())):
+            best = names
+    return best
+
+
+def _named_by(
+    words_of: Callable[[ClassText], set[str]], count: int, plain: str, peers: list[ClassText]
+) -> dict[int, str]:
+    """`LayerWithExperts` where one has what the others have not; the plain name where nothing is more, or for the most usual."""
+    every = {id(done): words_of(done) for done in peers}
+    common = set.intersection(*every.values())
+    extras = {key: words - common for key, words in every.items()}
+    usual = max(peers, key=_instances) if all(extras.values()) else None
+    names: dict[int, str] = {}
+    for done in peers:
+        own = extras[id(done)]
+        others = set().union(*(extras[id(other)] for other in peers if other is not done))
+        told = sorted(own, key=lambda word: (word in others, len(word), word))[:count]
+        words = "".join(camel(_SAID.get(word, word)) for word in told)
+        names[id(done)] = plain if done is usual or not own else f"{plain}With{words}"
+    return names
 
 
 def _own_roles(done: ClassText) -> set[str]:
@@ -104,6 +129,20 @@ def _own_roles(done: ClassText) -> set[str]:
 def _inner_roles(done: ClassText) -> set[str]:
     blocks = blocks_of(done.drafts[0].folder)
     return {role for block in blocks for inner in block.blocks() for role in _leafy(inner)}
+
+
+def _own_steps(done: ClassText) -> set[str]:
+    return {step for block in blocks_of(done.drafts[0].folder) for step in _steps(block)}
+
+
+def _inner_steps(done: ClassText) -> set[str]:
+    blocks = blocks_of(done.drafts[0].folder)
+    return {step for block in blocks for inner in block.blocks() for step in _steps(inner)}
+
+
+def _steps(block: Block) -> list[str]:
+    """What a block's flow was put together from, or the flow that is written out."""
+    return (block.flow or "").partition("/")[2].split(JOINED) if block.flow else []
 
 
 def _leafy(block: Block) -> list[str]:
@@ -131,6 +170,8 @@ def describe(done: ClassText, program: Program | None) -> str:
     where = ", ".join(places[:2]) + (f" and {len(places) - 2} more" if len(places) > 2 else "")
     block = done.drafts[0].folder.block
     doc = _doc(block, program)
+    if doc.startswith(where.lower()):  # "the model with a language modeling head"
+        return comment(f"{doc[0].upper()}{doc[1:]}.")
     return comment(f"{where}: {doc}." if doc else f"{where}.")
 
 

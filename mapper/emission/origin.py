@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mapper.architecture import Architecture, Origin
+from mapper.emission.expressions import comment
 from mapper.emission.printing import WIDTH
-from mapper.emission.text import comment
 from mapper.emission.types import main_dtype
 from mapper.naming.members import FLOATS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mapper.architecture import Place
-from mapper.emission.modules import Folder, Key
+from mapper.emission.module_tree import Folder, Key
 from mapper.errors import FlowError
 
 

@@ -6,23 +6,23 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mapper.architecture import UNREAD, Architecture, Place
+from mapper.architecture import UNREAD, Architecture, Leaf, Place
 from mapper.emission.bodies import Activation, Bodies, Body
+from mapper.emission.caching import NO_CACHE, annotation, cache_method, cached_tower
 from mapper.emission.classes import Classes, blocks_of
+from mapper.emission.config_class import Sizes, collect_sizes
 from mapper.emission.constructors import TORCH_DTYPES
 from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
-from mapper.emission.dropout import told
-from mapper.emission.layout import lines
-from mapper.emission.memory import NO_CACHE, annotation, cache_method, cached_tower
-from mapper.emission.modules import Folder, assign_owners, module_tree, order_children
-from mapper.emission.names import rename_table
+from mapper.emission.dropout_calls import deepening_rows, place_dropout, training_source, weighing_operations
+from mapper.emission.expressions import comment, literal, quoted
+from mapper.emission.identifiers import rename_table
+from mapper.emission.line_breaks import lines
+from mapper.emission.module_tree import Folder, assign_owners, module_tree, order_children
 from mapper.emission.naming import describe, name_classes
 from mapper.emission.paths import Paths
 from mapper.emission.printing import WIDTH
-from mapper.emission.sizes import Sizes, collect_sizes
-from mapper.emission.text import comment, literal, quoted
 from mapper.emission.ties import tie_text, tied_leaves, untied_text
-from mapper.emission.training import deepening_rows, place_dropout, training_source, weighing_operations
+from mapper.emission.train import told
 from mapper.emission.types import Types, main_dtype
 from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow
@@ -31,6 +31,7 @@ from mapper.operations.registry import operation_names, operation_source, operat
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
 _CLASS = re.compile("\x03(\\d+)\x04")
+_ATTRIBUTE = re.compile(r"self\.(?:register_buffer\(\"|)(\w+)")
 _CONTAINER = re.compile(r"self\.(\w+) = (?:nn\.(?:Module|Parameter)(?:Dict|List)\(|\x03(\d+))")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -67,11 +68,25 @@ def emit_source(
     if cache and program is not None:
         cached_tower(program)
     file.opened = paths.opened
-    classes = Classes(root, paths, _methods(file, paths, activation, cache), file.sizes.field)
+    methods = _methods(file, paths, activation, cache)
+    classes = Classes(root, paths, methods, file.sizes.field, unread=_unread(architecture, program))
     classes.learn(program)
     file.classes = classes.run()
     name_classes(file.classes, root, set(operation_names()))
     return _Writer(file).text()
+
+
+def _unread(architecture: Architecture, program: Program | None) -> dict[int, str]:
+    """The leaves that no forward reads, each with why it is in the checkpoint, if that is known."""
+    if program is None:
+        return {}
+    used = {identity for piece in program.pieces.values() for identity in piece.used}
+    reasons = dict(architecture.unused)
+    return {
+        id(leaf): next((reasons[key] for key in Leaf.keys(leaf) if key in reasons), "no forward reads it")
+        for leaf in architecture.leaves
+        if id(leaf) not in used
+    }
 
 
 def _methods(
@@ -145,6 +160,18 @@ def _docstring(text: str, indent: int) -> list[str]:
         return [f'{pad}"""{text}"""']
     rows = _wrapped(text, WIDTH - indent - 6)
     return [f'{pad}"""{rows[0]}', *(pad + row for row in rows[1:]), f'{pad}"""']
+
+
+def _noted(rows: list[str], why: str) -> list[str]:
+    """A statement with the reason why nothing reads what it makes, behind it or above."""
+    if not why:
+        return rows
+    note = f"# unused: {comment(why)}"
+    if len(rows) == 1 and len(rows[0]) + len(note) + 2 <= WIDTH:
+        return [f"{rows[0]}  {note}"]
+    pad = rows[0][: len(rows[0]) - len(rows[0].lstrip())]
+    first, *rest = _wrapped(note, WIDTH - len(pad) - 2)
+    return [pad + first, *(f"{pad}# {row}" for row in rest), *rows]
 
 
 class _Writer:
@@ -306,10 +333,21 @@ class _Writer:
         for row in rows:
             if row in draft.options:
                 text += lines(f"if {self.fill(done, draft.options[row])}:", 8)
-                text += lines(self.fill(done, self.annotated(done, row)), 12)
+                text += _noted(
+                    lines(self.fill(done, self.annotated(done, row)), 12), self.why_unread(done, row)
+                )
             else:
-                text += lines(self.fill(done, self.annotated(done, row)), 8)
+                text += _noted(
+                    lines(self.fill(done, self.annotated(done, row)), 8), self.why_unread(done, row)
+                )
         return [*text, *(row for part in deepening for row in lines(part, 8))]
+
+    def why_unread(self, done: ClassText, row: str) -> str:
+        """Why a line makes what no forward of any instance reads."""
+        name = _ATTRIBUTE.match(row)
+        has = [draft for draft in done.drafts if name and name[1] in draft.children]
+        reasons = {draft.unread.get(name[1], "") for draft in has} if name else set()
+        return reasons.pop() if len(reasons) == 1 else ""
 
     def deepening(self, draft: Draft) -> list[str]:
         """How rates grow with depth, in the class of a tower."""

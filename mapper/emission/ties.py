@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mapper.architecture import Leaf, Place
-from mapper.emission.layout import lines
+from mapper.emission.expressions import literal
+from mapper.emission.line_breaks import lines
 from mapper.emission.paths import Paths
-from mapper.emission.text import literal
 from mapper.flows.program import Piece, Program
 from mapper.flows.references import refer
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from mapper.architecture import Architecture, Block
 from mapper.errors import FlowError
-from mapper.flows.language import MODULES, dotted, is_fact, is_given, is_optional
+from mapper.flows.language import MODULES, dotted, is_fact, is_given, is_none_asked, is_optional
 from mapper.flows.program import Loops, Piece, Program, loop_items
 from mapper.flows.references import chain, refer
+from mapper.flows.walk import Walk
 from mapper.limits import FLOW_CALLS
 from mapper.naming.members import FLOATS
 from mapper.operations.registry import Signature, operation_names, operation_signature
 
 _OPTIONAL = " | None"
+_NUMBERS = ("min", "max", "len")
 
 
 class Types:
@@ -65,53 +67,56 @@ def _join(one: str | None, other: str) -> str:
     return max(one, other, key=len) if one.removesuffix(_OPTIONAL) == other.removesuffix(_OPTIONAL) else one
 
 
-class _Walk:
+class _Walk(Walk):
     def __init__(self, types: Types, piece: Piece):
         self.types, self.piece = types, piece
         self.own = (*piece.takes, *piece.context)
         self.names = {name: types.of(piece, name) for name in self.own}
         self.loops: Loops = {}
         self.result = "Tensor"
-        self.statement: ast.stmt | None = None  # the one that is looked at
+        self.looked_at: ast.stmt | None = None  # the one that is looked at
         self.in_choice = False  # in the value of `optional(x, value)`
 
-    def block(self, statements: list[ast.stmt]) -> None:
-        for node in statements:
-            self.statement = node
-            if isinstance(node, ast.Assign):
-                self.bind(node.targets[0], self.type(node.value))
-            elif isinstance(node, ast.For):
-                self.loops.update(loop_items(self.piece.block, node, self.loops))
-                self.loop(node.target, node.iter)
-                self.block(node.body)
-            elif isinstance(node, ast.Return) and node.value is not None:
-                self.result = self.type(node.value)
-            elif isinstance(node, ast.Expr):
-                self.type(node.value)
+    def statement(self, node: ast.stmt) -> None:
+        self.looked_at = node
+        super().statement(node)
 
-    def bind(self, target: ast.expr, annotation: str) -> None:
+    def assign(self, target: ast.expr, value: ast.expr) -> None:
+        self.name(target, self.type(value))
+
+    def loop(self, node: ast.For) -> None:
+        self.loops.update(loop_items(self.piece.block, node, self.loops))
+        self.elements(node.target, node.iter)
+
+    def leave(self, value: ast.expr) -> None:
+        self.result = self.type(value)
+
+    def read(self, node: ast.expr) -> None:
+        self.type(node)
+
+    def name(self, target: ast.expr, annotation: str) -> None:
         if isinstance(target, ast.Name):
             self.names[target.id] = annotation
         elif isinstance(target, ast.Tuple):
             for item, part in zip(target.elts, _parts(annotation, len(target.elts)), strict=True):
-                self.bind(item, part)
+                self.name(item, part)
 
-    def loop(self, target: ast.expr, source: ast.expr) -> None:
+    def elements(self, target: ast.expr, source: ast.expr) -> None:
         call = dotted(source.func) if isinstance(source, ast.Call) else None
         if call == "zip" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
             for part, item in zip(target.elts, source.args, strict=False):
-                self.loop(part, item)
+                self.elements(part, item)
         elif call == "enumerate" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
-            self.bind(target.elts[0], "int")
-            self.loop(target.elts[1], source.args[0])
+            self.name(target.elts[0], "int")
+            self.elements(target.elts[1], source.args[0])
         elif is_fact(source):
             values = self.fact(source) or [0]
-            self.bind(target, type(values[0]).__name__ if isinstance(values, (list, tuple)) else "int")
+            self.name(target, type(values[0]).__name__ if isinstance(values, (list, tuple)) else "int")
         elif isinstance(source, ast.Subscript) and isinstance(source.slice, ast.Slice):
-            self.loop(target, source.value)
+            self.elements(target, source.value)
         else:
             outer = self.type(source)
-            self.bind(target, outer[5:-1] if outer.startswith("list[") else "Tensor")
+            self.name(target, outer[5:-1] if outer.startswith("list[") else "Tensor")
 
     def fact(self, node: ast.expr) -> Any:
         fact = self.piece.block.facts.get((dotted(node) or "").removeprefix("fact."))
@@ -124,7 +129,7 @@ class _Walk:
         if not self.in_choice and node.id in self.own and self.piece is not self.types.program.root:
             self.types.required.add((id(self.piece), node.id))
         else:
-            self.types.asserted.setdefault(id(self.statement), []).append(node.id)
+            self.types.asserted.setdefault(id(self.looked_at), []).append(node.id)
         self.names[node.id] = self.names[node.id].removesuffix(_OPTIONAL)
 
     def chosen(self, node: ast.Call) -> str:
@@ -136,6 +141,20 @@ class _Walk:
         result = self.type(node.args[1])
         self.names, self.in_choice = before, False
         return _join(result, "None")
+
+    def either(self, node: ast.IfExp) -> str:
+        """The type of `a if x is None else b`: in one of them, x is there."""
+        assert isinstance(node.test, ast.Compare)
+        without, with_it = (
+            (node.body, node.orelse) if isinstance(node.test.ops[0], ast.Is) else (node.orelse, node.body)
+        )
+        result = self.type(without)
+        return _join(
+            self.chosen(ast.Call(ast.Name("optional"), [node.test.left, with_it], [])).removesuffix(
+                _OPTIONAL
+            ),
+            result,
+        )
 
     def type(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
@@ -158,6 +177,11 @@ class _Walk:
             return self.call(node)
         if is_fact(node):
             return type(self.fact(node)).__name__
+        if isinstance(node, ast.IfExp):
+            return self.either(node)
+        if is_none_asked(node):
+            node.is_settled = not self.type(node.left).endswith("None")  # type: ignore[attr-defined]
+            return "bool"
         return self.computed(node)
 
     def computed(self, node: ast.expr) -> str:
@@ -202,6 +226,8 @@ class _Walk:
             self.require(argument)
         if name in self.types.operations:
             return self.operation(node, operation_signature(str(name)))
+        if name in _NUMBERS and {self.type(argument) for argument in node.args} == {"int"}:
+            return "int"
         return "Tensor"
 
     def operation(self, node: ast.Call, signature: Signature) -> str:
@@ -239,7 +265,7 @@ def _named(node: ast.Call, piece: Piece) -> list[tuple[str, ast.expr]]:
 
 def _parts(annotation: str, count: int) -> list[str]:
     if annotation.startswith("tuple["):
-        from mapper.emission.text import split
+        from mapper.emission.expressions import split
 
         parts = split(annotation[6:-1])
         if len(parts) == count:

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mapper.flows.language import MODULES, SPECIAL, dotted, is_fact, parse_body, parse_expression, targets
+from mapper.flows.language import (
+    MODULES,
+    SPECIAL,
+    dotted,
+    is_fact,
+    is_has,
+    parse_body,
+    parse_expression,
+    targets,
+)
+from mapper.flows.walk import Walk
 from mapper.operations.registry import operation_names
 
 if TYPE_CHECKING:
@@ -45,12 +55,24 @@ class Flow:
     @cached_property
     def free_names(self) -> tuple[str, ...]:
         """Names that the body reads and nothing in it binds, in order of appearance, before guards are resolved."""
-        return tuple(free_names(self.statements, self.rule.takes, self.roles))
+        return tuple(free_names(self.statements, self.rule.takes, self.roles | self.asked))
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """Roles of which the steps of a composed flow ask: another step, taken or not, reads them."""
+        if not self.rule.steps:
+            return frozenset()
+        guards = [
+            node.test for part in self.statements for node in ast.walk(part) if isinstance(node, ast.If)
+        ]
+        calls = [node for guard in guards for node in ast.walk(guard) if is_has(node)]
+        return frozenset((dotted(call.args[0]) or "").partition(".")[0] for call in calls)  # type: ignore[attr-defined]
 
 
 def parse_flow(rule: FlowRule) -> Flow:
     """The flow of a rule. Raises FlowError with file and line."""
-    return Flow(rule, tuple(parse_body(rule.body, rule.file, rule.line, rule.roles)))
+    roles = (*rule.roles, *rule.beside)
+    return Flow(rule, tuple(parse_body(rule.body, rule.file, rule.line, roles)))
 
 
 def facts_in(node: ast.AST) -> Iterator[str]:
@@ -78,32 +100,21 @@ def free_names(
     return walker.free
 
 
-class _FreeNames:
+class _FreeNames(Walk):
     def __init__(self, bound: set[str]):
         self.bound = bound
         self.free: list[str] = []
 
-    def block(self, statements: tuple[ast.stmt, ...] | list[ast.stmt]) -> None:
-        for statement in statements:
-            self.statement(statement)
+    def branch(self, node: ast.If) -> None:
+        self.read(node.test)
+        before = set(self.bound)
+        self.block(node.body)
+        then, self.bound = self.bound, before
+        self.block(node.orelse)
+        self.bound |= then
 
-    def statement(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.Assign):
-            self.read(node.value)
-            self.bound.update(targets(node.targets[0]))
-        elif isinstance(node, ast.For):
-            self.read(node.iter)
-            self.bound.update(targets(node.target))
-            self.block(node.body)
-        elif isinstance(node, ast.If):
-            self.read(node.test)
-            before = set(self.bound)
-            self.block(node.body)
-            then, self.bound = self.bound, before
-            self.block(node.orelse)
-            self.bound |= then
-        elif isinstance(node, (ast.Return, ast.Expr)) and node.value is not None:
-            self.read(node.value)
+    def bind(self, target: ast.expr) -> None:
+        self.bound.update(targets(target))
 
     def read(self, node: ast.expr) -> None:
         called = {id(child.func) for child in ast.walk(node) if isinstance(child, ast.Call)}

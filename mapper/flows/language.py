@@ -1,8 +1,8 @@
 """The closed subset of Python that a flow's body may use; nothing else parses.
 
 Statements: assignment to names, return, `for` over a list role, `if` as a guard.
-Expressions: names, constants, calls, attributes, `+ - * / @ **`, indexing, tuples, dicts with constant keys.
-Comparisons, `and`, `or`, `not` occur in guards alone.
+Expressions: names, constants, calls, attributes, `+ - * / @ **`, `& | ~`, one comparison (`x == 0`, `mask is None`),
+`x if mask is None else y`, indexing, tuples, dicts with constant keys. `and`, `or`, `not` occur in guards alone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ TORCH = frozenset({
     "F.glu", "F.max_pool1d", "F.max_pool2d", "F.avg_pool2d", "F.adaptive_avg_pool2d", "F.interpolate", "F.pixel_shuffle", "F.layer_norm", "F.rms_norm", "F.embedding", "F.one_hot",
     "F.leaky_relu", "F.elu", "F.mish", "F.hardswish", "F.hardsigmoid", "F.relu6", "F.log_softmax", "F.conv1d",
     "torch.cat", "torch.stack", "torch.arange", "torch.zeros", "torch.zeros_like", "torch.ones_like", "torch.exp",
-    "torch.sigmoid", "torch.tanh", "torch.where", "torch.einsum", "torch.softmax", "torch.matmul", "torch.sqrt",
+    "torch.sigmoid", "torch.tanh", "torch.where", "torch.einsum", "torch.softmax", "torch.matmul", "torch.sqrt", "torch.full_like", "torch.log",
+    "torch.cartesian_prod", "torch.clamp", "torch.ones", "torch.eye", "torch.finfo", "torch.rsqrt",
 })  # fmt: skip
+CONSTANTS = frozenset({"torch.float32", "torch.long", "torch.bool", "torch.inf", "torch.pi"})
 METHODS = frozenset({
     "weight", "bias", "shape", "dtype", "device", "view", "reshape", "transpose", "permute", "flatten", "unflatten", "unsqueeze",
     "squeeze", "mean", "sum", "std", "expand", "contiguous", "chunk", "split", "to", "float", "type_as", "exp", "log", "log1p", "tanh", "sigmoid", "softmax",
     "repeat", "repeat_interleave", "roll", "T", "mT", "t", "size", "sqrt", "neg", "masked_fill", "clamp", "argmax", "max", "amin", "pow", "rsqrt",
     "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "view_as", "append", "items",
+    "gather", "topk", "indices", "values", "argsort", "cumsum", "any", "all", "bool", "long", "int", "flip", "acos", "cos", "sin", "relu", "diff",
+    "masked_scatter", "index_copy", "min", "unfold", "triu", "tril", "amax", "log2", "sign", "double", "new_tensor", "new_full", "index_select",
 })  # fmt: skip
 SPECIAL = frozenset(
     {
@@ -39,12 +43,18 @@ SPECIAL = frozenset(
         "enumerate",
         "range",
         "len",
+        "min",
+        "max",
         "tuple",
     }
 )
 MODULES = frozenset({"F", "torch"})
 _NEAREST = 4  # callable names, in a message
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow)
+_OPERATORS = (
+    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow),
+    *(ast.BitAnd, ast.BitOr),
+)
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def parse_body(body: str, file: str, line: int, roles: Iterable[str] = ()) -> list[ast.stmt]:
@@ -158,8 +168,9 @@ class _Checker:
             self.guard(node.operand)
         elif isinstance(node, ast.Compare):
             ok = len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.Gt, ast.Lt))
-            if not ok or not is_fact(node.left) or not isinstance(node.comparators[0], ast.Constant):
-                self.refuse(node, "a guard compares one fact with one literal")
+            other = node.comparators[0]
+            if not ok or not is_fact(node.left) or not (isinstance(other, ast.Constant) or is_fact(other)):
+                self.refuse(node, "a guard compares one fact with one literal, or with another fact")
         elif not is_fact(node) and not is_has(node) and not is_option(node):
             self.refuse(node, "a guard is has(role), fact.x, fact.x == literal, option.x, and, or, not")
 
@@ -181,8 +192,15 @@ class _Checker:
                 self.refuse(node, f"no operator {type(node.op).__name__}")
             self.expression(node.left)
             self.expression(node.right)
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Invert)):
             self.expression(node.operand)
+        elif isinstance(node, ast.Compare):
+            self.comparison(node)
+        elif isinstance(node, ast.IfExp):
+            if not is_none_asked(node.test) or not isinstance(node.test.left, ast.Name):  # type: ignore[attr-defined]
+                self.refuse(node, "what decides between two values is `name is None` or `name is not None`")
+            self.expression(node.body)
+            self.expression(node.orelse)
         elif isinstance(node, ast.Subscript):
             self.expression(node.value)
             self.index(node.slice)
@@ -198,6 +216,8 @@ class _Checker:
             self.refuse(node, f"a flow has no {type(node).__name__.lower()} expression")
 
     def attribute(self, node: ast.Attribute) -> None:
+        if dotted(node) in CONSTANTS:
+            return
         start: ast.expr = node
         while isinstance(start, (ast.Attribute, ast.Subscript)):
             start = start.value
@@ -222,6 +242,14 @@ class _Checker:
             if keyword.arg is None:
                 self.refuse(node, "no ** in a call")
             self.expression(keyword.value)
+
+    def comparison(self, node: ast.Compare) -> None:
+        if len(node.ops) != 1:
+            self.refuse(node, "one comparison at a time")
+        if not isinstance(node.ops[0], _COMPARISONS) and not is_none_asked(node):
+            self.refuse(node, f"no comparison {type(node.ops[0]).__name__}, but `is None` and `is not None`")
+        self.expression(node.left)
+        self.expression(node.comparators[0])
 
     def index(self, node: ast.expr) -> None:
         if isinstance(node, ast.Slice):
@@ -248,6 +276,16 @@ def is_has(node: ast.AST) -> bool:
         and dotted(node.func) == "has"
         and len(node.args) == 1
         and dotted(node.args[0]) is not None
+    )
+
+
+def is_none_asked(node: ast.AST) -> bool:
+    """Whether the expression is `x is None` or `x is not None`."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        and isinstance(node.comparators[0], ast.Constant)
+        and node.comparators[0].value is None
     )
 
 

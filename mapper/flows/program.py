@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mapper.architecture import Architecture, Block, Leaf
 from mapper.errors import FlowError
+from mapper.flows.cached import MADE, SLOTS, keep_caches
 from mapper.flows.flow import Flow, known_names
 from mapper.flows.hidden import STATES, collect_states, give_states
 from mapper.flows.language import MODULES, SPECIAL, dotted, is_optional, targets
 from mapper.flows.references import Item, Reference, chain, has_role, refer
+from mapper.flows.retired import not_callable
 from mapper.flows.specialise import specialise
+from mapper.flows.walk import Walk
 from mapper.operations.registry import operation_names, operation_signature
 
 Loops = dict[str, tuple[Item, ...]]
@@ -64,12 +67,12 @@ def _link(
     if block.flow is None:
         raise FlowError(f"no flow fits {block.role} at '{block.home}'")
     flow = flows(block.flow)
-    passed = frozenset(
-        name for inner in block.blocks() if id(inner) in pieces for name in pieces[id(inner)].context
-    )
+    passed = frozenset(name for inner in _below(block, pieces) for name in pieces[id(inner)].context)
     statements = specialise(
         flow, lambda role: has_role(block, role), lambda name: block.facts[name].value, passed, options
     )
+    if options.get("cache") and flow.rule.topic == "tower" and passed >= MADE:
+        statements = _with_caches(block, flow, statements, pieces)
     if options.get(STATES):
         statements = _with_states(block, flow, statements, pieces)
     piece = pieces[id(block)] = Piece(block, flow, statements)
@@ -90,6 +93,25 @@ def _link_inside(
                 _link_inside(item, flows, pieces, options)
         if isinstance(value, list):
             _share_context(linked)
+
+
+def _below(block: Block, pieces: dict[int, Piece]) -> Iterator[Block]:
+    """The blocks that read what a flow binds: those inside, but for what stands inside of one that binds its own."""
+    for value in block.roles.values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Block):
+                yield from [item] if id(item) in pieces else _below(item, pieces)
+
+
+def _with_caches(
+    block: Block, flow: Flow, statements: list[ast.stmt], pieces: dict[int, Piece]
+) -> list[ast.stmt]:
+    """A tower keeps a cache for each layer, where its mask is that of what is kept."""
+    parts = [block.roles[topic] for topic in flow.rule.calls if topic in block.roles]
+    if not any(SLOTS in pieces[id(part)].context for part in parts if id(part) in pieces):
+        return statements
+    below = [pieces[id(inner)].statements for inner in block.blocks() if id(inner) in pieces]
+    return keep_caches(statements, below) or statements
 
 
 def _with_states(
@@ -123,8 +145,8 @@ def _share_context(elements: list[Piece]) -> None:
         element.context = names
 
 
-class _Linker:
-    """Walks the statements in order: finds free names (its own and its callees') and the roles in use."""
+class _Linker(Walk):
+    """Finds the free names of a piece (its own and its callees') and the roles in use."""
 
     def __init__(self, piece: Piece, pieces: dict[int, Piece]):
         self.piece, self.pieces = piece, pieces
@@ -134,18 +156,13 @@ class _Linker:
     def run(self) -> None:
         self.block(self.piece.statements)
 
-    def block(self, statements: Iterable[ast.stmt]) -> None:
-        for node in statements:
-            if isinstance(node, ast.Assign):
-                self.read(node.value)
-                self.bound.update(targets(node.targets[0]))
-            elif isinstance(node, ast.For):
-                self.read(node.iter)
-                self.loops.update(loop_items(self.piece.block, node, self.loops))
-                self.bound.update(targets(node.target))
-                self.block(node.body)
-            elif isinstance(node, (ast.Return, ast.Expr)) and node.value is not None:
-                self.read(node.value)
+    def loop(self, node: ast.For) -> None:
+        self.read(node.iter)
+        self.loops.update(loop_items(self.piece.block, node, self.loops))
+        self.bind(node.target)
+
+    def bind(self, target: ast.expr) -> None:
+        self.bound.update(targets(target))
 
     def read(self, node: ast.expr) -> None:
         parts = chain(node)
@@ -188,9 +205,7 @@ class _Linker:
         name = dotted(node.func) or ""
         if name not in known_names():
             rule = self.piece.flow.rule
-            raise FlowError(
-                f"{rule.file}:{rule.line + node.lineno - 1}: {name!r} is neither a role of {rule.name} nor an operation"
-            )
+            raise FlowError(f"{rule.file}:{rule.line + node.lineno - 1}: {not_callable(name, rule.name)}")
 
     def name(self, parts: list[str | int], node: ast.expr) -> None:
         first = str(parts[0])
@@ -250,6 +265,7 @@ def is_dispensable(program: Program, name: str) -> bool:
         return False
     reads = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
     allowed = sum(_takes_none(node, name) for node in nodes if isinstance(node, ast.Call))
+    allowed += sum(_reads(node, name) for node in nodes if isinstance(node, ast.IfExp) and _asks(node, name))
     return reads == allowed and (spared or reads > 0)
 
 
@@ -257,6 +273,15 @@ def _is_spared(node: ast.stmt, name: str) -> bool:
     """Whether a statement runs only where an input is given."""
     value = node.value if isinstance(node, ast.Assign) else None
     return value is not None and is_optional(value) and dotted(value.args[0]) == name  # type: ignore[attr-defined]
+
+
+def _asks(node: ast.IfExp, name: str) -> bool:
+    """Whether `a if name is None else b` says what is done without it."""
+    return isinstance(node.test, ast.Compare) and dotted(node.test.left) == name
+
+
+def _reads(node: ast.expr, name: str) -> int:
+    return sum(isinstance(child, ast.Name) and child.id == name for child in ast.walk(node))
 
 
 def _called(program: Program, nodes: list[ast.AST]) -> Iterable[Piece]:

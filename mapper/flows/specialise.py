@@ -9,8 +9,12 @@ from typing import Any
 
 from mapper.errors import FlowError
 from mapper.flows.flow import Flow
-from mapper.flows.language import copied, dotted, is_fact, is_has, is_option, targets
+from mapper.flows.fold import fold
+from mapper.flows.guards import Answers, holds
+from mapper.flows.language import copied, dotted, is_fact, targets
+from mapper.flows.walk import bindings, names_read
 
+ACTIVATION = "activation"  # called in a row of modules, as one of them
 Has = Callable[[str], bool]  # whether the block has this role (a dotted path)
 Lookup = Callable[[str], Any]  # the value of a fact by the name the flow uses; raises KeyError
 
@@ -22,58 +26,36 @@ def specialise(
 
     Raises FlowError for a guard on a fact that nobody knows.
     """
-    statements = _resolve(copied(list(flow.statements)), _Guards(flow, has, lookup, options))
-    statements = [_Literals(lookup).visit(statement) for statement in statements]
-    return _simplify(statements, set(flow.rule.takes), passed)
+    statements = _resolve(copied(list(flow.statements)), _answers(flow, has, lookup, options))
+    ties = {role: path for role, path in flow.rule.ties.items() if not has(role) and has(path)}
+    statements = [_Tied(ties).visit(_Literals(lookup).visit(statement)) for statement in statements]
+    statements = _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed)
+    return fold(statements, (*flow.rule.roles, ACTIVATION), passed) if flow.rule.steps else statements
 
 
-class _Guards:
-    def __init__(self, flow: Flow, has: Has, lookup: Lookup, options: Mapping[str, bool]):
-        self.flow, self.has, self.lookup, self.options = flow, has, lookup, options
+def _answers(flow: Flow, has: Has, lookup: Lookup, options: Mapping[str, bool]) -> Answers:
+    """What decides the guards of a flow. Its answer is a FlowError for a fact that nobody knows."""
 
-    def holds(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.BoolOp):
-            values = (self.holds(value) for value in node.values)
-            return all(values) if isinstance(node.op, ast.And) else any(values)
-        if isinstance(node, ast.UnaryOp):
-            return not self.holds(node.operand)
-        if is_option(node):
-            return self.options.get((dotted(node) or "").removeprefix("option."), False)
-        if is_has(node):
-            return self.has(dotted(node.args[0]) or "")  # type: ignore[attr-defined]
-        if isinstance(node, ast.Compare):
-            return _compare(node.ops[0], self.fact(node.left), node.comparators[0].value)  # type: ignore[attr-defined]
-        return bool(self.fact(node))
-
-    def fact(self, node: ast.expr) -> Any:
-        name = (dotted(node) or "").removeprefix("fact.")
+    def fact(name: str) -> Any:
         try:
-            return self.lookup(name)
+            return lookup(name)
         except KeyError:
-            rule = self.flow.rule
+            rule = flow.rule
             raise FlowError(
                 f"{rule.file}:{rule.line}: {rule.name} needs fact {name}, which is unknown here"
             ) from None
 
-
-def _compare(operator: ast.cmpop, left: Any, right: Any) -> bool:
-    if isinstance(operator, ast.Eq):
-        return bool(left == right)
-    if isinstance(operator, ast.NotEq):
-        return bool(left != right)
-    if not isinstance(left, (int, float)):
-        return False
-    return left > right if isinstance(operator, ast.Gt) else left < right
+    return Answers(has, fact, lambda name: options.get(name, False))
 
 
-def _resolve(statements: Iterable[ast.stmt], guards: _Guards) -> list[ast.stmt]:
+def _resolve(statements: Iterable[ast.stmt], answers: Answers) -> list[ast.stmt]:
     """Guards folded; what follows a return dropped."""
     kept: list[ast.stmt] = []
     for node in statements:
         if isinstance(node, ast.If):
-            kept += _resolve(node.body if guards.holds(node.test) else node.orelse, guards)
+            kept += _resolve(node.body if holds(node.test, answers) else node.orelse, answers)
         elif isinstance(node, ast.For):
-            node.body = _resolve(node.body, guards)
+            node.body = _resolve(node.body, answers)
             if node.body:
                 kept.append(node)
         else:
@@ -99,6 +81,39 @@ class _Literals(ast.NodeTransformer):
         return ast.Constant(value) if value is None or isinstance(value, (str, bool)) else node
 
 
+class _Tied(ast.NodeTransformer):
+    """A call of a map without tensors of its own reads the weight that it is tied to."""
+
+    def __init__(self, ties: Mapping[str, str]):
+        self.ties = ties
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        path = self.ties.get(dotted(node.func) or "")
+        if path is None:
+            return node
+        linear, weight = (ast.parse(text, mode="eval").body for text in ("F.linear", f"{path}.weight"))
+        return ast.Call(linear, [*node.args, weight], [])
+
+
+def _unheard(statements: list[ast.stmt], roles: frozenset[str]) -> list[ast.stmt]:
+    """Without a name for a path of roles, behind which neither a block nor a statement can read it."""
+    kept: list[ast.stmt] = []
+    read: set[str] = set()
+    is_called = False
+    for node in reversed(statements):
+        names = [child for child in ast.walk(node) if isinstance(child, ast.Name)]
+        is_path = isinstance(node, ast.Assign) and dotted(node.value)
+        bound = list(targets(node.targets[0])) if is_path else []  # type: ignore[attr-defined]
+        if not bound or is_called or read.intersection(bound):
+            kept.insert(0, node)
+            read.update(name.id for name in names if isinstance(name.ctx, ast.Load))
+        calls = [child.func for child in ast.walk(node) if isinstance(child, ast.Call)]
+        is_called = is_called or isinstance(node, ast.For)  # over blocks
+        is_called = is_called or any((dotted(call) or "").partition(".")[0] in roles for call in calls)
+    return kept
+
+
 def _simplify(statements: list[ast.stmt], parameters: set[str], passed: frozenset[str]) -> list[ast.stmt]:
     while True:
         before = [ast.dump(node) for node in statements]
@@ -120,21 +135,9 @@ def _return_last(statements: list[ast.stmt]) -> list[ast.stmt]:
     return statements
 
 
-def _bound(statements: Iterable[ast.stmt]) -> Counter[str]:
-    """How often each name is bound, loops included."""
-    count: Counter[str] = Counter()
-    for statement in statements:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Assign):
-                count.update(targets(node.targets[0]))
-            elif isinstance(node, ast.For):
-                count.update(targets(node.target))
-    return count
-
-
 def _propagate(statements: list[ast.stmt], parameters: set[str]) -> list[ast.stmt]:
     """One copy `a = b` or constant `a = 1` at the top level is substituted, if neither name is bound again."""
-    bound = _bound(statements)
+    bound = Counter(bindings(statements))
     for index, node in enumerate(statements):
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
@@ -152,7 +155,7 @@ def _propagate(statements: list[ast.stmt], parameters: set[str]) -> list[ast.stm
 
 def _bound_after(statements: list[ast.stmt], index: int, name: str) -> bool:
     """Whether a later statement binds the name."""
-    return name in _bound(statements[index + 1 :])
+    return name in bindings(statements[index + 1 :])
 
 
 class _Rename(ast.NodeTransformer):
@@ -165,13 +168,7 @@ class _Rename(ast.NodeTransformer):
 
 def _drop_unread(statements: list[ast.stmt], passed: frozenset[str]) -> list[ast.stmt]:
     """Assignments whose names nobody reads vanish: operations are pure."""
-    read = {
-        node.id
-        for statement in statements
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
-    return _without(statements, read | passed)
+    return _without(statements, names_read(statements) | passed)
 
 
 def _without(statements: list[ast.stmt], read: set[str]) -> list[ast.stmt]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
+from mapper.naming.words import parts
 from mapper.rulebook.facts import ConfigVocabulary, FactRule
+from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
 
 _ABSENT: Any = object()
@@ -24,20 +26,6 @@ class Found:
     value: Any
     wanted: bool = True  # False: it stands where an object should be that holds the field
     default_of: str = ""  # the type whose own default it is, where the file leaves it out
-
-
-@dataclass(frozen=True)
-class Spared:
-    """Fields that change nothing: with any value, or with some."""
-
-    irrelevant: frozenset[str] = frozenset()
-    harmless: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-
-    def beside(self, other: Spared | None) -> Spared:
-        """Both, the other's values first."""
-        if other is None:
-            return self
-        return Spared(self.irrelevant | other.irrelevant, {**self.harmless, **other.harmless})
 
 
 class Config:
@@ -86,6 +74,8 @@ class Config:
         found: list[Found] = []
         defaults: list[Found] = []
         for part, keys in self._places(rule, scope):
+            if defaults and self.is_aside(part, scope):
+                break  # the whole's class has the field: what another tower says is not about this block
             for key in keys:
                 field = self._get(part, key)
                 if field and (field.value is not None or rule.nullable) and field not in found:
@@ -94,6 +84,14 @@ class Config:
                 self.looked_up.update(field.name for field in found)
                 return found
         return [] if rule.stated else defaults[:1]
+
+    def is_aside(self, part: str, scope: Scope) -> bool:
+        """Whether a part of the config is another tower's than the block's, which has none of its own."""
+        own = {
+            *self.parts("text"),
+            *self.parts(scope.tower_name if scope.tower_name != "tower" else self.lone),
+        }
+        return bool(part) and part not in own
 
     def use(self, found: Iterable[Found]) -> None:
         """Note that a fact of the model comes from these fields."""
@@ -148,13 +146,59 @@ class Config:
                 return Found(".".join(words[: at + 1]), value, wanted=False)
         return Found(self.seen.moved.get(name, name), value, default_of=self.seen.default_of(name))
 
-    def unread(self, spared: Mapping[str, Spared]) -> list[str]:
-        """Fields that no fact came from and no rule calls irrelevant, in order; `spared` by the part of the config."""
-        return [found.name for found, known in self._left(spared) if not known]
+    def unread(self, ignored: Mapping[str, Ignored]) -> list[str]:
+        """Fields that no fact came from and no rule ignores, in order; `ignored` by the part of the config."""
+        return [found.name for found, known in self._left(ignored) if not known]
 
-    def harmful(self, spared: Mapping[str, Spared]) -> list[str]:
-        """Those of them that are harmless with some values, and have another: what they ask for is not done."""
-        return [f"{found.name} = {shown(found.value)}" for found, known in self._left(spared) if known]
+    def harmful(self, ignored: Mapping[str, Ignored]) -> list[str]:
+        """Those of them that change nothing with some values, and have another: what they ask for is not done."""
+        return [f"{found.name} = {shown(found.value)}" for found, known in self._left(ignored) if known]
+
+    def telling(
+        self,
+        ignored: Mapping[str, Ignored],
+        counts: Container[int],
+        towers: Sequence[Scope],
+        said: Mapping[str, Any],
+    ) -> list[str]:
+        """Those that nobody knows and that some arithmetic must need: a named number, a list that tells layers apart.
+
+        `counts` are the numbers of layers that there are; a part of the config is for one of the towers, or for nothing.
+        `said` are the facts that a user gave: what they repeat is known.
+        """
+        idle = {
+            part for part in self.folders if towers and all(self.is_aside(part, tower) for tower in towers)
+        }
+        left = (found for found, known in self._left(ignored) if not known)
+        unknown = (found for found in left if found.name.partition(".")[0] not in idle)
+        told = [found for found in unknown if self._is_number(found) or _tells_apart(found.value, counts)]
+        return [f"{found.name} = {shown(found.value)}" for found in told if not _is_said(found, told, said)]
+
+    def disputed(self) -> list[str]:
+        """Those that nobody read, that some types compute with and others ignore, whatever a family says of its own."""
+        idle = self.vocabulary.disputed
+        every = (found for found in self._fields(self.data, "", frozenset()) if found.name not in self.read)
+        named = ((found, idle.get(found.name.rpartition(".")[2])) for found in every)
+        return [
+            f"{found.name} = {shown(found.value)}"
+            for found, values in named
+            if values is not None and not any(_same(found.value, value) for value in values)
+        ]
+
+    def _is_number(self, found: Found) -> bool:
+        """Whether a field has a number, neither none nor one, and a name of which computations need it."""
+        is_number = isinstance(found.value, (int, float)) and found.value not in (0, 1)
+        return is_number and not self.vocabulary.telling.isdisjoint(parts(found.name.rpartition(".")[2]))
+
+    def is_idle(self, field: str, ignored: Mapping[str, Ignored]) -> bool:
+        """Whether families say of a field that is there, by its dotted name, that it changes nothing."""
+        found = self._get("", field)
+        folder, _, name = field.partition(".")
+        judges = [(field, ignored.get("")), (name, ignored.get(folder) if name else None)]
+        said = [(name, rules) for name, rules in judges if rules is not None]
+        return found is not None and any(
+            changes_nothing(Found(name, found.value), rules) for name, rules in said
+        )
 
     def mentions(self, field: str) -> bool:
         """Whether a field is there, at the top or in a tower's part."""
@@ -167,9 +211,9 @@ class Config:
         inner = [f"{name}." for name, value in self.part(folder).items() if isinstance(value, Mapping)]
         self.looked_up.update(start + part + field for field in fields for part in ("", *inner))
 
-    def needed(self, spared: Mapping[str, Spared]) -> dict[str, Any]:
+    def needed(self, ignored: Mapping[str, Ignored]) -> dict[str, Any]:
         """The config without what changes nothing: a reading from it is the same, its findings included."""
-        return self._needed(self.data, "", {found.name: known for found, known in self._left(spared)})
+        return self._needed(self.data, "", {found.name: known for found, known in self._left(ignored)})
 
     def _needed(self, data: Mapping[str, Any], prefix: str, left: Mapping[str, bool]) -> dict[str, Any]:
         kept: dict[str, Any] = {}
@@ -186,22 +230,22 @@ class Config:
                     kept[key] = inner
         return kept
 
-    def _left(self, spared: Mapping[str, Spared]) -> Iterator[tuple[Found, bool]]:
+    def _left(self, ignored: Mapping[str, Ignored]) -> Iterator[tuple[Found, bool]]:
         """Each field that nobody read, and whether some values of it are known."""
-        common = Spared(self.vocabulary.irrelevant, self.vocabulary.harmless)
-        whole = common.beside(spared.get(""))
-        for found in self._fields(self.data, "", whole.irrelevant):
+        common = self.vocabulary.ignored
+        whole = common.beside(ignored.get(""))
+        for found in self._fields(self.data, "", whole.always):
             folder, _, name = found.name.partition(".")
             judges = [(found, whole)]
-            if name and folder in spared:
-                judges.append((Found(name, found.value), common.beside(spared[folder])))
+            if name and folder in ignored:
+                judges.append((Found(name, found.value), common.beside(ignored[folder])))
             if found.name in self.seen.computed:
                 continue
             if found.name not in self.read and not any(
-                _is_harmless(item, rules.irrelevant, rules.harmless) for item, rules in judges
+                changes_nothing(item, rules) for item, rules in judges
             ):
                 known = any(
-                    word in rules.harmless
+                    word in rules.valued
                     for item, rules in judges
                     for word in (item.name, item.name.rpartition(".")[2])
                 )
@@ -220,16 +264,41 @@ class Config:
                 yield Found(name, value)
 
 
-def _is_harmless(found: Found, ignored: frozenset[str], allowed: Mapping[str, tuple[Any, ...]]) -> bool:
+def changes_nothing(found: Found, ignored: Ignored) -> bool:
+    """Whether a field is one that changes nothing, or has a value with which it does not."""
     last = found.name.rpartition(".")[2]
-    if found.value is None or last.startswith("_") or last in ignored or found.name in ignored:
+    if found.value is None or last.startswith("_") or last in ignored.always or found.name in ignored.always:
         return True
-    if any(word.endswith("*") and found.name.startswith(word[:-1]) for word in ignored):
+    if any(word.endswith("*") and found.name.startswith(word[:-1]) for word in ignored.always):
         return True
     for name in (found.name, last):
-        if name in allowed:
-            return any(_same(found.value, value) for value in allowed[name])
+        if name in ignored.valued:
+            return any(_same(found.value, value) for value in ignored.valued[name])
     return False
+
+
+def _tells_apart(value: Any, counts: Container[int]) -> bool:
+    """Whether a field is a list with a word or a mark for each layer, of which some differ."""
+    if not isinstance(value, list) or len(value) not in counts:
+        return False
+    are_marks = all(isinstance(item, str) or item in (0, 1) for item in value)
+    return are_marks and any(item != value[0] for item in value)
+
+
+def _is_said(found: Found, left: Sequence[Found], said: Mapping[str, Any]) -> bool:
+    """Whether a user gave what a field has, and no other field that is left may be meant: the same number under the
+    same word, a list whose entries differ where those of the field do."""
+    words = set(parts(found.name.rpartition(".")[2]))
+    alike = [name for name, value in said.items() if _repeats(value, found.value)]
+    rivals = [other for other in left if _repeats(other.value, found.value)]
+    is_list = isinstance(found.value, list)
+    return len(rivals) == 1 and any(is_list or not words.isdisjoint(name.split(".")) for name in alike)
+
+
+def _repeats(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return [one.index(item) for item in one] == [other.index(item) for item in other]
+    return _same(one, other)
 
 
 def _same(one: Any, other: Any) -> bool:

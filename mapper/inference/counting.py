@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 from mapper.architecture import Block, Place
-from mapper.inference.gaps import lacking_elements
-from mapper.inference.known import Known
+from mapper.inference.completeness import lacking_elements
+from mapper.inference.evidence import Known
 from mapper.inference.scopes import TOWER_LISTS, Scope, is_tower
 
 

@@ -8,15 +8,16 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from mapper.architecture import Block, Leaf, Place
+from mapper.architecture import Block, Place
 from mapper.errors import listed, shorten
 from mapper.flows.references import has_role
+from mapper.inference.computed import calculate, formula, sources
 from mapper.inference.config import Config, Found
-from mapper.inference.derived import calculate, formula, sources
+from mapper.inference.evidence import Chain, Known, weakest
 from mapper.inference.families import TYPE
-from mapper.inference.given import Given
-from mapper.inference.known import Chain, Known, weakest
+from mapper.inference.hints import Given
 from mapper.inference.scopes import Scope, leaves_at
+from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import UNSET, FactRule, fact_type
 from mapper.rulebook.values import checked, shown
 
@@ -43,30 +44,26 @@ class Facts:
         self.families = families
         self.common = rulebook.config_vocabulary.facts
         self.unlisted = rulebook.config_vocabulary.unlisted
-        stated = [self.unlisted, *(family.facts for family in families.everything)]
+        tables = (self.common, self.unlisted, *(family.facts for family in families.everything))
+        every = dict.fromkeys(name for table in tables for name in table)
         self.types = {
-            name: fact_type(name, *(facts.get(name, ()) for facts in (*stated, self.common)))
-            for facts in (self.common, *stated)
-            for name in facts
+            name: fact_type(name, set().union(*(table.types(name) for table in tables))) for name in every
         }
+        self.types.setdefault(FLOW, "text")
         for name in extra:  # facts that only flows name
             self.types.setdefault(name, "any")
-        self.apart = {  # facts that tell equal elements apart, with the role of their lists
-            name: rule.over
-            for facts in (self.common, *stated)
-            for name, rules in facts.items()
-            for rule in rules
-            if rule.apart
-        }
-        self.used: dict[tuple[int, str], tuple[Scope, str, Known]] = {}
-        self._known: dict[int, dict[str, Known | None]] = {}
-        self._shared: dict[int, Mapping[str, Known]] = {}
+        self.apart: dict[str, str] = {}  # facts that tell equal elements apart, with the role of their lists
+        for table in tables:
+            self.apart |= table.apart()
+        self.used: dict[tuple[Scope, str], tuple[Scope, str, Known]] = {}
+        self._known: dict[Scope, dict[str, Known | None]] = {}
+        self._shared: dict[Scope, Mapping[str, Known]] = {}
         self.settled = False
-        self.denied: set[tuple[int, str]] = (
+        self.denied: set[tuple[Scope, str]] = (
             set()
         )  # facts of scopes whose type's default the shapes contradict
         self.defaults = True
-        self._open: set[tuple[int, str]] = set()
+        self._open: set[tuple[Scope, str]] = set()
 
     def as_of(self, families: Families, defaults: bool = True) -> Facts:
         """The same facts as if other families read the checkpoint; sizes and what the user said stay.
@@ -79,7 +76,7 @@ class Facts:
         for family in families.everything:
             for name in family.facts:
                 if name not in other.types:
-                    other.types[name] = fact_type(name, family.facts[name])
+                    other.types[name] = fact_type(name, family.facts.types(name))
         other.used, other._known, other._shared, other._open = {}, {}, {}, set()
         return other
 
@@ -89,9 +86,9 @@ class Facts:
 
     def get(self, scope: Scope, name: str) -> Known | None:
         """The strongest that is known of a fact (by its full name) for a block; None if nothing is."""
-        memory = self._known.setdefault(id(scope), {})
+        memory = self._known.setdefault(scope, {})
         if name not in memory:
-            key = (id(scope), name)
+            key = (scope, name)
             if key in self._open:
                 return None  # a rule whose expression leads back to itself says nothing
             self._open.add(key)
@@ -106,18 +103,26 @@ class Facts:
         """Everything that speaks about a fact, for `--why`."""
         return Chain(name, at, list(self._considered(scope, name)))
 
+    def same_as(self, scope: Scope, name: str) -> str:
+        """The fact that a fact is the same as by a rule, where nothing but shapes says what it is; "" for none."""
+        shown = list(self._from_shapes(scope, name))
+        others = (known for known in self._considered(scope, name) if known not in shown)
+        rule = next((known.by for known in others), None)
+        text = str(rule.expr) if rule and rule.expr else ""
+        return self.full_name(scope, text) if text in self.types else ""
+
     def solved(self, scope: Scope, name: str, known: Known) -> None:
         """Settle a size of a block: what its shapes and its other facts show."""
         scope.solved[name] = known
-        self._known.pop(id(scope), None)
+        self._known.pop(scope, None)
 
     def forget(self, scope: Scope) -> None:
         """Drop what was asked about a scope that will not last."""
-        self._known.pop(id(scope), None)
+        self._known.pop(scope, None)
 
     def deny(self, scope: Scope, name: str) -> None:
         """The default that a type has for a fact is none for this block: nobody knows it, unless others say."""
-        self.denied.add((id(scope), name))
+        self.denied.add((scope, name))
         self.forget(scope)
 
     def settle(self) -> None:
@@ -127,7 +132,7 @@ class Facts:
 
     def use(self, scope: Scope, name: str, known: Known) -> None:
         """Note that the model depends on a fact, and mark the fields of the config behind it as read."""
-        self.used.setdefault((id(scope), name), (scope, name, known))
+        self.used.setdefault((scope, name), (scope, name, known))
         self.ask(scope, name)
 
     def ask(self, scope: Scope, name: str) -> None:
@@ -159,7 +164,7 @@ class Facts:
         for model_type, level in (*self.families.facts(scope, name), (None, self.common.get(name, ()))):
             rules = [rule for rule in level if self._applies(rule, scope, model_type)]
             if silent or any(rule.config or rule.towers or rule.silent for rule in said):
-                rules = [replace(rule, config=(), towers={}) for rule in rules]
+                rules = [rule if rule.at else replace(rule, config=(), towers={}) for rule in rules]
             said += rules
             if any(rule.value is not UNSET and not rule.by_names for rule in rules):
                 break  # a constant: no config is asked
@@ -183,6 +188,10 @@ class Facts:
         for _, level in self.families.facts(scope, name):
             yield from level
         yield from self.common.get(name, ())
+
+    def holds(self, rule: FactRule, scope: Scope) -> bool:
+        """Whether what a rule of the vocabulary asks of other facts is so for a block."""
+        return self._applies(rule, scope, self.config.model_type)
 
     def doubt(self, scope: Scope, name: str) -> FactRule | None:
         """The rule that says why a fact is unknown here, unless a rule before it knows."""
@@ -219,7 +228,7 @@ class Facts:
         asked = [rule for rule in rules if rule.config or rule.towers]
         found = [(rule, item) for rule in asked for item in self.config.find(rule, scope)]
         for rule, item in sorted(found, key=lambda pair: bool(pair[1].default_of)):
-            if not item.default_of or (id(scope), rule.name) not in self.denied:
+            if not item.default_of or (scope, rule.name) not in self.denied:
                 yield self._configured(rule, item, scope)
 
     def stated(self, scope: Scope, name: str) -> Known | None:
@@ -293,15 +302,15 @@ class Facts:
         """Sizes that have one value in all blocks below; known once all sizes are."""
         if not self.settled:
             return {}
-        if id(scope) not in self._shared:
+        if scope not in self._shared:
             found: dict[str, Known | None] = {}
             for inner in scope.below():
                 for name, known in inner.solved.items():
                     first = found.setdefault(name, known)
                     if first and first.value != known.value:
                         found[name] = None
-            self._shared[id(scope)] = {name: known for name, known in found.items() if known}
-        return self._shared[id(scope)]
+            self._shared[scope] = {name: known for name, known in found.items() if known}
+        return self._shared[scope]
 
     def _configured(self, rule: FactRule, found: Found, scope: Scope) -> Known:
         value, source = found.value, found.name
@@ -323,7 +332,8 @@ class Facts:
         except ValueError as error:
             problem = f"config {found.name}{_left_out(found)}: {error}"
             return Known(None, evidence, source, problem, rule=rule.place)
-        return Known(value, evidence, f"{source}{_left_out(found)}", rule=rule.place)
+        implied = list(rule.map) == ["*"]
+        return Known(value, evidence, f"{source}{_left_out(found)}", implied=implied, rule=rule.place)
 
     def _calculated(self, rule: FactRule, scope: Scope) -> Known | None:
         values: dict[str, Any] = {}
@@ -368,12 +378,6 @@ def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
         if f"{prefix}.{name}" in declared:
             return f"{prefix}.{name}"
     return name
-
-
-def leaf_scope(scope: Scope, leaf: Leaf) -> Scope:
-    """A leaf as a scope of its own, for facts that differ from leaf to leaf (eps, strides)."""
-    block = Block("norm" if leaf.kind.endswith("Norm") else "other", leaf.role or "", leaf.place)
-    return Scope(block, scope, (*scope.words, leaf.role or ""), scope.tower)
 
 
 def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any, str]:

@@ -13,13 +13,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from mapper.errors import listed, shorten
-from mapper.inference.config import Config, Spared
+from mapper.inference.config import Config
 from mapper.inference.matching import FamilyMatch, is_recognised
 from mapper.inference.names import IN_OUT, OUT_IN
 from mapper.inference.names import words_of as words_of_place
 from mapper.inference.part import Home
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
 from mapper.naming.words import normal
+from mapper.rulebook.families import TRANSPOSED
 from mapper.rulebook.vocabulary import Region
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mapper.inference.scopes import Scope
     from mapper.rulebook.facts import ConfigVocabulary, FactRule
     from mapper.rulebook.families import Family
+    from mapper.rulebook.ignored import Ignored
     from mapper.rulebook.rulebook import Rulebook
 
 TYPE = "model_type"  # the fact that tells the types of one family apart
@@ -99,8 +101,12 @@ class Families:
         return bool(self.match and self.match.by_type)
 
     def vouch(self, scope: Scope) -> bool:
-        """Whether a family lists the model_type of the whole, or of the tower that a block is in."""
-        return self.stranger(scope) is None and self.speak_for(scope)
+        """Whether a family lists the model_type of the whole, and of the tower that a block is in."""
+        return self.stranger(scope) is None and self.are_vouched_for
+
+    def vouch_for_tower(self, scope: Scope) -> bool:
+        """Whether a family lists the type of the tower that a block is in; what joins towers is the whole's."""
+        return self.stranger(scope) is None and scope.tower is not None and self.part(scope) is not None
 
     def speak_for(self, scope: Scope) -> bool:
         """The same, or a family of the whole has one for the tower."""
@@ -118,9 +124,14 @@ class Families:
     def facts(self, scope: Scope, name: str) -> list[tuple[str | None, tuple[FactRule, ...]]]:
         """What each family says about a fact of a block, that of the whole first, with the type that it speaks of."""
         part = self.part(scope)
-        found = [(self.match.model_type, self.match.family.facts.get(name, ()))] if self.match else []
+        whole = self.match if self._whole_speaks(scope) else None
+        found = [(whole.model_type, whole.family.facts.get(name, ()))] if whole else []
         own = part.model_type if part and part.is_listed else None
         return [*found, *([(own, part.family.facts.get(name, ()))] if part else [])]
+
+    def _whole_speaks(self, scope: Scope) -> bool:
+        """Whether the family of the whole says anything of a block: where names alone show it, what it judges."""
+        return self.are_vouched_for or self.home.holds(scope.block.home)
 
     def part(self, scope: Scope) -> Part | None:
         """The tower's family; outside of all towers, and in the only one, that of the text."""
@@ -131,20 +142,19 @@ class Families:
         paths = [".".join(scope.words[start:]) for start in range(len(scope.words))]
         keys = [*paths, scope.topic, scope.block.kind]
         part = self.part(scope) if scope.words else None  # the root is the whole's
-        tables = [self.whole.flows] if self.whole else []
+        tables = [self.whole.flows] if self.whole and self._whole_speaks(scope) else []
         if part:
             tables.append(part.family.flows)
             if scope.words[0] == part.tower:  # as it is called where it stands alone
                 keys[len(paths) : len(paths)] = [".".join(("tower", *scope.words[1:]))]
         return next((table[key] for table in tables for key in keys if key in table), ())
 
-    def spared(self) -> dict[str, Spared]:
+    def ignored(self) -> dict[str, Ignored]:
         """What each family says of fields that nobody reads, by the part of the config that it speaks about."""
         own = [("", self.whole)] if self.whole else []
-        found: dict[str, Spared] = {}
+        found: dict[str, Ignored] = {}
         for folder, family in (*((part.folder, part.family) for part in self.parts), *own):
-            said = Spared(frozenset(family.irrelevant), family.harmless)
-            found[folder] = found[folder].beside(said) if folder in found else said
+            found[folder] = found[folder].beside(family.ignored) if folder in found else family.ignored
         return found
 
     def fields_said(self) -> frozenset[str]:
@@ -200,8 +210,10 @@ def _overrides(
         pattern for pattern, beside in family.unused_beside.items() if names and not names.fit(beside, ())
     ]
     unused = {pattern: why for pattern, why in family.unused.items() if pattern not in read}
-    transposed = () if names and _is_turned(family, names, common) else family.transposed
-    return Overrides(family.names, family.kinds, transposed, family.forms, unused, family.folders, region)
+    forms = family.forms
+    if names and _is_turned(family, names, common):
+        forms = {pattern: form for pattern, form in forms.items() if form != TRANSPOSED}
+    return Overrides(family.names, family.kinds, (), forms, unused, family.folders, region)
 
 
 def _is_turned(family: Family, names: Names, common: ConfigVocabulary) -> bool:
@@ -257,10 +269,14 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
 
 def _defaults(match: FamilyMatch | None) -> dict[str, list[str]]:
     """Tower -> the types that it may have where its config names none."""
-    towers = match.family.towers if match else {}
-    own = match.model_type if match else None
+    return towers_of(match.family, match.model_type) if match else {}
+
+
+def towers_of(family: Family, model_type: str | None) -> dict[str, list[str]]:
+    """Tower -> the types that read it in a model of a type."""
     chosen = {
-        tower: types.get(own or "") if isinstance(types, dict) else types for tower, types in towers.items()
+        tower: types.get(model_type or "") if isinstance(types, dict) else types
+        for tower, types in family.towers.items()
     }
     return {tower: [types] if isinstance(types, str) else types for tower, types in chosen.items() if types}
 
@@ -286,4 +302,5 @@ def has_strangers(config: Config, rulebook: Rulebook) -> bool:
 
 def _listers(rulebook: Rulebook, model_type: str) -> list[Family]:
     """The families of one tower that list a model_type: several where it was saved under several sets of names."""
-    return [family for family in rulebook.families if model_type in family.model_types and not family.towers]
+    entries = (item for item in rulebook.family_entries if model_type in item.model_types and not item.towers)
+    return [entry.read() for entry in entries]

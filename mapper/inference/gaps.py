@@ -1,235 +1,67 @@
-"""What a checkpoint lacks: tensors that its other layers have, and names that every checkpoint of a family has."""
+"""What a checkpoint lacks: of what its own layers show, and of what every checkpoint of its families has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-from mapper.architecture import Block, Leaf, Place
-from mapper.errors import listed, shorten
-from mapper.inference.names import EITHER, Names, ends, words_of
-from mapper.inference.scopes import Scope
-from mapper.naming.vocabulary import pattern_words
-from mapper.rulebook.families import Family
-
-
-class Gap(str):
-    """A line about tensors that are not there, or make no sense, with their names."""
-
-    tensors: tuple[str, ...] = ()
-
-
-def tensors_of(line: str) -> tuple[str, ...]:
-    """The tensors that a line is about; none where it is about something else."""
-    return line.tensors if isinstance(line, Gap) else ()
+from mapper.inference.case import Case, Doubts
+from mapper.inference.completeness import (
+    broken_promises,
+    has_no_biases,
+    lacking_biases,
+    lacking_kept_roles,
+    lacking_names,
+    lacking_of_examples,
+    lacking_tensors,
+    may_lack,
+    unpromised,
+)
+from mapper.inference.families import Checked
+from mapper.inference.outline import Outline
+from mapper.rulebook.families import field_of
 
 
-def _gap(place: Place, names: Iterable[str], line: str) -> Gap:
-    """A line about some tensors of a module in every layer that it stands for."""
-    gap = Gap(line)
-    gap.tensors = tuple(f"{path}.{name}" if name else path for path in place.expand() for name in names)
-    return gap
+def find_gaps(case: Case, outline: Outline, doubts: Doubts) -> None:
+    """What is missing whatever flows the blocks take."""
+    for part in case.families.checked(case.names, outline.read):
+        _find_gaps_of(part, case, outline, doubts)
+    doubts.gap(lacking_tensors(leaf for leaf in outline.leaves if case.judges(leaf.place)))
+    doubts.findings += lacking_tensors(leaf for leaf in outline.leaves if not case.judges(leaf.place))
 
 
-def _missing(place: Place, name: str, why: str) -> Gap:
-    return _gap(place, [name], f"{place}.{name} is missing: {why}")
+def _find_gaps_of(part: Checked, case: Case, outline: Outline, doubts: Doubts) -> None:
+    """What a family says that every checkpoint of it has, and this one has not."""
+    family, config = part.family, outline.facts.config
+    model_type, fields = part.model_type or config.model_type, config.part(part.folder)
+    doubts.other(lacking_names(family, part.names, model_type))
+    if not part.folder:
+        own = [scope for scope in outline.every() if case.judges(scope.block.home)]
+        doubts.other(lacking_kept_roles(family, own))
+    unbiased = lacking_biases(family, part.leaves, _without(part, case, outline))
+    if unbiased and has_no_biases(part.leaves):
+        doubts.findings.append(f"nothing has a bias here, and all maps of every {family.name} have")
+    else:
+        doubts.unlike(unbiased)
+    config.consult(map(field_of, family.present_if), part.folder)
+    lacking, extra = broken_promises(family, fields, part.names, model_type)
+    doubts.unlike(lacking)
+    doubts.findings += extra
 
 
-_BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d")
-_PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
-_TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
+def _without(part: Checked, case: Case, outline: Outline) -> list[str]:
+    """Patterns of what the config says that is not there; of a part, whatever the config of the whole may decide."""
+    config, whole = outline.facts.config, case.families.whole
+    if part.folder:
+        return [name for names in whole.present_if.values() for name in names] if whole else []
+    return unpromised(part.family, config.part(part.folder), part.model_type or config.model_type)
 
 
-def lacking_names(family: Family, names: Names, model_type: str | None) -> list[str]:
-    """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
-    wanted = [*family.requires, *family.requires_of.get(model_type or "", ())]
-    for pattern, others in (*family.brings.items(), *family.brings_of.get(model_type or "", {}).items()):
-        wanted += others if names.has(pattern) else ()
-    lacking = [pattern for pattern in wanted if not names.has(pattern)]
-    return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
-
-
-def lacking_kept_roles(family: Family, every: Iterable[Scope]) -> list[str]:
-    """A line for each role that every block of that name has in a family, and one here has not."""
-    lines = []
-    for scope in every:
-        for path in family.requires_roles:
-            block, _, role = path.rpartition(".")
-            if scope.block.role == block and role not in scope.block.roles:
-                where = f" at '{scope.block.home}'" if scope.block.home else ""
-                lines.append(f"{block}{where} has no {role}, which every {family.name} has")
-    return lines
-
-
-def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
-    """A line for each leaf without a use under a name that every checkpoint of a family has: its shapes make no sense."""
-    patterns = [
-        pattern_words(either)
-        for pattern in (*family.requires, *family.recognise)
-        for either in pattern.split(EITHER)
-    ]
-    lines: list[str] = []
-    for leaf in idle:
-        words = words_of(leaf.place)
-        if any(ends(path, pattern) for path in (words, words[:-1]) for pattern in patterns):
-            shapes = ", ".join(f"{name} {list(info.shape)}".strip() for name, info in leaf.tensors.items())
-            lines.append(
-                _gap(
-                    leaf.place,
-                    leaf.tensors,
-                    f"{leaf.place} is read by no flow, though every {family.name} needs it: it is {shapes}",
-                )
-            )
-    return lines
-
-
-def broken_promises(
-    family: Family, config: Mapping[str, Any], names: Names, model_type: str | None = None
-) -> tuple[list[str], list[str]]:
-    """Lines for tensors that a field of the config says are there and are not, and for those that it says are not."""
-    lacking, extra = [], []
-    for field, patterns in {**family.promises, **family.promises_of.get(model_type or "", {})}.items():
-        said = _said(config, field)
-        for pattern in patterns:
-            if not isinstance(said, (bool, int, float, str)):
-                continue
-            promised = said not in (False, 0, "", "none")
-            if promised and not names.has(pattern):
-                lacking.append(f"the checkpoint has no {pattern!r}, though config {field} is {_shown(said)}")
-            if not promised and names.has(pattern):
-                extra.append(f"the checkpoint has {pattern!r}, though config {field} is {_shown(said)}")
-    return lacking, extra
-
-
-def _said(config: Mapping[str, Any], field: str) -> object:
-    """What a config says of a field (`part.field`: of one inside of it), or the one config inside that has it."""
-    folder, _, last = field.rpartition(".")
-    if folder:
-        part = config.get(folder)
-        return part.get(last) if isinstance(part, Mapping) else None
-    inner = [part[field] for part in config.values() if isinstance(part, Mapping) and field in part]
-    return config.get(field, inner[0] if len(inner) == 1 else None)
-
-
-def _shown(value: bool | float | str) -> str:
-    return shorten(value) if isinstance(value, str) else str(value).lower()
-
-
-def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str] = ()) -> list[str]:
-    """A line for each map and norm without a bias, where the family gives every one of them a bias.
-
-    `settled` are patterns of biases of which a field of the config says whether they are there.
-    """
-    if family.unbiased is None:
-        return []
-    said = [pattern.removesuffix(".bias") for pattern in settled if pattern.endswith(".bias")]
-    without = [pattern_words(pattern) for pattern in (*family.unbiased, *said)]
-    return [
-        _missing(leaf.place, "bias", f"every {family.name} has it")
-        for leaf in leaves
-        if leaf.role is not None
-        and leaf.kind in _BIASED
-        and {"bias", "beta"}.isdisjoint(leaf.tensors)
-        and not any(ends(words_of(leaf.place), words) for words in without)
-    ]
-
-
-def has_no_biases(leaves: Iterable[Leaf]) -> bool:
-    """Whether no map and no norm has a bias: another architecture than one whose all have, and no incomplete file."""
-    return all({"bias", "beta"}.isdisjoint(leaf.tensors) for leaf in leaves if leaf.kind in _BIASED)
-
-
-def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
-    """A line for each module that lacks a tensor which the same module of another layer has."""
-    alike: dict[tuple[str, ...], list[Leaf]] = {}
-    for leaf in leaves:
-        if "" not in leaf.tensors and leaf.place and isinstance(leaf.place[-1], str):
-            alike.setdefault(tuple(part if isinstance(part, str) else "*" for part in leaf.place), []).append(
-                leaf
-            )
-    uneven = [line for group in alike.values() if len(group) > 1 for line in _unequal(group)]
-    return uneven + [line for group in alike.values() for leaf in group for line in _halves(leaf)]
-
-
-def _halves(leaf: Leaf) -> Iterator[str]:
-    """What a norm has of a pair without the other."""
-    for pair in _PAIRS if leaf.kind == "BatchNorm" else ():
-        there = [name for name in pair if name in leaf.tensors]
-        if len(there) == 1:
-            (lacking,) = set(pair) - set(there)
-            yield _missing(leaf.place, lacking, f"it has {there[0]}")
-    if "beta" in leaf.tensors and "gamma" not in leaf.tensors:
-        yield _missing(leaf.place, "gamma", "it has beta")
-
-
-def _unequal(group: list[Leaf]) -> Iterator[str]:
-    for name in _TENSORS:
-        having = [leaf for leaf in group if name in leaf.tensors]
-        if having:
-            for leaf in group:
-                if name not in leaf.tensors and any(other in leaf.tensors for other in _TENSORS):
-                    yield _missing(leaf.place, name, f"{having[0].place} has one")
-
-
-def lacking_elements(folder: str, indices: Iterable[int]) -> list[str]:
-    """A line for the numbers that a list of layers leaves out."""
-    present = set(indices)
-    last = max(present, default=-1)
-    if last + 1 == len(present):
-        return []
-    first = next(at for at in range(last) if at not in present)
-    count = last + 1 - len(present)
-    more = f" and {count - 1:,} more are" if count > 1 else " is"
-    return [f"{folder}.{first}{more} missing: the list goes on to {last}"]
-
-
-def lacking_recognition(families: Iterable[Family], names: Names, model_type: str | None) -> str:
-    """What a checkpoint lacks of the family that lists its model_type, where it has the greater part of it; else ""."""
-    for family in families:
-        if model_type in family.model_types:
-            shapes = family.recognise_shapes
-            lacking = [pattern for pattern in family.recognise if not names.has(pattern, shapes.get(pattern))]
-            if 0 < len(lacking) <= len(family.recognise) / 2:
-                return f"the checkpoint has no {listed(lacking)}, which every {family.name} has"
-    return ""
-
-
-def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
-    """A line for what an element of a list has not, and another element with a flow has."""
-    for other in every:
-        if (
-            other is not scope
-            and other.words == scope.words
-            and other.block.flow
-            and other.parent is not None
-        ):
-            for role, value in other.block.roles.items():
-                if role not in scope.block.roles and _has_leaves(value):  # parts of a flow have none
-                    place = _first_leaf(value)
-                    return [f"{role} is missing at '{scope.block.home}': '{other.block.home}' has {place}"]
-    return []
-
-
-def differing_roles(every: Iterable[Scope], varies: Iterable[str]) -> list[str]:
-    """A line for roles that one element of a list has and another, with the same flow, has not."""
-    seen: dict[tuple[object, ...], Scope] = {}
-    found: dict[str, None] = {}
-    for scope in every:
-        if scope.block.flow is None or not any(outer.block.indices is not None for outer in scope.up()):
-            continue
-        first = seen.setdefault((scope.words, scope.block.flow), scope)
-        for role in set(first.block.roles) ^ set(scope.block.roles):
-            if role not in varies:
-                has, lacks = (first, scope) if role in first.block.roles else (scope, first)
-                found[f"{role} stands at '{has.block.home}' and not at '{lacks.block.home}'"] = None
-    return sorted(found)
-
-
-def _has_leaves(value: Leaf | Block | list[Block] | list[Leaf]) -> bool:
-    item = value[0] if isinstance(value, list) else value
-    return isinstance(item, Leaf) or next(item.leaves(), None) is not None
-
-
-def _first_leaf(value: Leaf | Block | list[Block] | list[Leaf]) -> Place:
-    item = value[0] if isinstance(value, list) else value
-    return next(item.leaves()).place if isinstance(item, Block) else item.place
+def find_lacking(case: Case, outline: Outline, doubts: Doubts) -> None:
+    """What the examples of the family of the whole have, and this checkpoint has not."""
+    if case.families.whole is None:
+        return
+    config = outline.facts.config
+    whole = next(case.families.checked(case.names, outline.read))
+    common = case.rulebook.config_vocabulary.unused
+    optional = may_lack(whole.family, config.part(""), config.model_type, common)
+    optional += ["bias"] if has_no_biases(whole.leaves) else []
+    elsewhere = [part.region for part in case.families.parts]
+    doubts.other(lacking_of_examples(whole.family, whole.names, config.model_type, optional, elsewhere))

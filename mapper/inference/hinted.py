@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -27,7 +29,10 @@ def read_with_hints(hints: Hints, read: Read) -> Architecture:
         raise
     if told.reading == "skeleton" or told.family is None:
         _refuse_costly(hints, read, told, next(iter([*told.missing, *told.findings]), "no flow fits"))
+    asked = _asked(read, hints) if told.unheard else set()
     for source, key in told.unheard.items():
+        if key in asked:  # another answer has settled it
+            continue
         without = read(_but(hints, key))
         if _gist(without) == _gist(told):
             if told.reading != "skeleton":
@@ -36,19 +41,41 @@ def read_with_hints(hints: Hints, read: Read) -> Architecture:
     return told
 
 
+def _asked(read: Read, hints: Hints) -> set[str]:
+    """What is asked of whoever says nothing, and then of whoever answers that, until nothing more is."""
+    asked: set[str] = set()
+    before: set[str] | None = None
+    with suppress(ArchitectureError, HintError):
+        while asked != before and not asked.issuperset(hints):
+            before = set(asked)
+            said = {name: value for name, value in hints.items() if name in asked}
+            asked.update(question.name for question in read(said).questions)
+    return asked
+
+
 def _refuse_costly(hints: Hints, read: Read, told: Architecture | None, why: str) -> None:
-    """HintError for the first hint without which the checkpoint reads better."""
+    """HintError for the first hint without which the checkpoint reads better, unless it is an answer to what is asked."""
     for key in hints:
         try:
             without = read(_but(hints, key))
         except (ArchitectureError, HintError):
             continue
-        if _is_worse(told, without):
+        if not (told and _answers(without, key, hints[key])) and _is_worse(told, without):
             better = f"family {shorten(without.family)}" if without.family else f"{without.reading}"
             raise HintError(
                 f"--set {key}={shorten(str(hints[key]))[1:-1]} does not go with this checkpoint: {why}; without it: {better}",
                 **_named(key),
             )
+
+
+def _answers(architecture: Architecture, key: str, value: Any) -> bool:
+    """Whether a hint is one of the answers to something that is asked."""
+    among = [question.candidates for question in architecture.questions if question.name == key]
+    return any(not values or value in values or str(value) in map(_text, values) for values in among)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _named(key: str) -> dict[str, str]:

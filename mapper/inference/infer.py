@@ -11,19 +11,20 @@ from mapper._collector import collection_paused
 from mapper.architecture import CONTRADICTION, Architecture
 from mapper.errors import ArchitectureError, HintError
 from mapper.inference.called import called_by
-from mapper.inference.config import Config
-from mapper.inference.families import TYPE, Families, gather, has_strangers
-from mapper.inference.gaps import (
+from mapper.inference.case import Case
+from mapper.inference.completeness import (
     lacking_recognition,
 )
-from mapper.inference.given import check_declared
+from mapper.inference.config import Config
+from mapper.inference.families import TYPE, Families, gather, has_strangers
 from mapper.inference.hinted import read_with_hints
+from mapper.inference.hints import check_declared
 from mapper.inference.matching import FamilyMatch, match_family, type_finding
 from mapper.inference.names import Names
 from mapper.inference.part import Home
-from mapper.inference.partial import holds_only, what_part
 from mapper.inference.quantised import quantised
-from mapper.inference.reading import Reading
+from mapper.inference.reading import read
+from mapper.inference.refusals import holds_only, what_part
 from mapper.inference.stated_type import odd_type
 from mapper.inference.updates import without_updates
 from mapper.naming.tree import grow
@@ -69,7 +70,7 @@ def _infer(
     tree = grow(checkpoint.tensors)
     plain = without_updates(checkpoint.tensors)
     names = Names(tree if len(plain) == len(checkpoint.tensors) else grow(plain))
-    families = rulebook.families if use_families else []
+    families = rulebook.family_entries if use_families else []
     config = Config(checkpoint.config, rulebook.config_vocabulary)
     model_type = config.model_type
     match = match_family(families, names, model_type)
@@ -86,9 +87,9 @@ def _infer(
     held = holds_only(checkpoint, config)
     what = what_part(checkpoint, config, held) or called_by(tree, rulebook)
 
-    def read(match: FamilyMatch | None, refused: str = "", refusal: str = "") -> Architecture:
+    def attempt(match: FamilyMatch | None, refused: str = "", refusal: str = "") -> Architecture:
         kin = gather(match, config, rulebook, names) if use_families else Families()
-        return Reading(
+        case = Case(
             checkpoint,
             rulebook,
             tree,
@@ -96,34 +97,34 @@ def _infer(
             kin,
             hints,
             refused,
-            [*findings, *kin.findings],
-            refusal=refusal,
-            use_families=use_families,
-            looked_up=looked_up,
-            what=what,
+            refusal,
+            use_families,
             is_strict=model_is_clear,
             home=home,
-        ).run()
+            what=what,
+            looked_up=looked_up,
+        )
+        return read(case, [*findings, *kin.findings])
 
     refusal = (
         checkpoint.lacking or quantised(config, names) or (f"the file holds only {held}" if held else "")
     )
     if refusal:
-        return read(None, refusal=refusal)
+        return attempt(None, refusal=refusal)
     if checkpoint.nameless:
-        return read(None, checkpoint.nameless)
+        return attempt(None, checkpoint.nameless)
     lacking = "" if match and match.by_type else lacking_recognition(families, names, model_type)
     if lacking and has_strangers(config, rulebook):
         findings.append(lacking)
         lacking = ""
     if lacking:
         refused = ArchitectureError(lacking)
-        refused.so_far = partial_call(_without_family, read, lacking)
+        refused.so_far = partial_call(_without_family, attempt, lacking)
         raise refused
 
     if match and match.by_type:
-        return read(match)
-    return _first_fit(read, match, findings, model_type is None)
+        return attempt(match)
+    return _first_fit(attempt, match, findings, model_type is None)
 
 
 def _without_family(read: Callable[..., Architecture], why: str) -> Architecture:
@@ -152,8 +153,11 @@ def _first_fit(
             continue
         if architecture.reading != "skeleton":
             return architecture
+        if attempt is None and asking is not None:
+            is_nearer = architecture.questions and len(architecture.unfit) < len(asking.unfit)
+            return architecture if is_nearer else asking
         if attempt is None:
-            return asking or architecture
+            return architecture
         asking = architecture if architecture.questions or is_bare else None
     if refused and is_bare and not asking:
         raise refused

@@ -7,8 +7,8 @@ from typing import Any
 
 from mapper.architecture import UNREAD, Block
 from mapper.errors import FlowError
+from mapper.flows import arithmetic
 from mapper.flows.program import Program, is_dispensable
-from mapper.inference import expressions
 from mapper.rulebook.facts import InputRule
 
 Lookup = Callable[[Block, str], Any]  # a fact of a block; KeyError where nothing is known of it
@@ -55,11 +55,11 @@ def _extents(shape: Iterable[Any], block: Block, lookup: Lookup) -> list[Any]:
     """A shape in which what is known of the block stands as numbers."""
     found: list[Any] = []
     for extent in shape:
-        node = expressions.parse(str(extent))
+        node = arithmetic.parse(str(extent))
         try:
-            known = {name: lookup(block, name) for name in expressions.names(node)}
+            known = {name: lookup(block, name) for name in arithmetic.names(node)}
         except KeyError:
             found.append(extent)
         else:
-            found.append(expressions.evaluate(node, known))
+            found.append(arithmetic.evaluate(node, known))
     return found

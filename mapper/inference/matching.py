@@ -10,6 +10,9 @@ from mapper.inference.names import Names
 from mapper.inference.part import Home, home_of
 from mapper.naming.vocabulary import pattern_words
 from mapper.rulebook.families import Family
+from mapper.rulebook.index import FamilyEntry
+
+AnyFamily = Family | FamilyEntry  # both say what a family is known by
 
 
 @dataclass(frozen=True)
@@ -22,38 +25,40 @@ class FamilyMatch:
     home: Home = field(default_factory=Home)  # where its names stand
 
 
-def match_family(families: Sequence[Family], names: Names, model_type: str | None) -> FamilyMatch | None:
+def match_family(families: Sequence[AnyFamily], names: Names, model_type: str | None) -> FamilyMatch | None:
     """The family whose names occur: one that lists the model_type, else the one with more and longer patterns.
 
     Where two match equally, neither speaks of a type that nobody lists. ArchitectureError if the config names none.
     """
-    matches = [
-        FamilyMatch(family, model_type in family.model_types, model_type)
+    found = [
+        family
         for family in families
         if (model_type in family.model_types or not family.by_type_only) and is_recognised(family, names)
     ]
-    if not matches:
+    if not found:
         return None
-    best = max(map(_strength, matches))
-    equal = [match for match in matches if _strength(match) == best]
-    if len(equal) > 1 and model_type is not None and not equal[0].by_type:
+    best = max(_strength(family, model_type) for family in found)
+    equal = [family for family in found if _strength(family, model_type) == best]
+    by_type = model_type in equal[0].model_types
+    if len(equal) > 1 and model_type is not None and not by_type:
         return None
     if len(equal) > 1:
-        who = " and ".join(repr(match.family.name) for match in equal)
+        who = " and ".join(repr(family.name) for family in equal)
         raise ArchitectureError(
             f"the families {who} match equally; say which in the config (model_type), by --set model_type=NAME, or leave "
             "families out"
         )
-    return replace(equal[0], home=_home(families, equal[0], names))
+    match = FamilyMatch(equal[0].read(), by_type, model_type)
+    return replace(match, home=judged_home(families, match, names))
 
 
-def _home(families: Sequence[Family], match: FamilyMatch, names: Names) -> Home:
+def judged_home(families: Sequence[AnyFamily], match: FamilyMatch, names: Names) -> Home:
     """Where the names of a family stand, without the folders that are something else's.
 
     Inside of its own folders, and in all of a checkpoint whose type it lists, these have the names of another family.
     """
     home = home_of(match.family, names)
-    others = [family for family in families if not (family.by_type_only or family is match.family)]
+    others = [family for family in families if not (family.by_type_only or family.name == match.family.name)]
     foreign = []
     for folder in home.foreign:
         is_outside = not any(folder[: len(own)] == own for own in home.folders)
@@ -63,20 +68,19 @@ def _home(families: Sequence[Family], match: FamilyMatch, names: Names) -> Home:
     return Home(home.folders, frozenset(foreign))
 
 
-def is_recognised(family: Family, names: Names) -> bool:
+def is_recognised(family: AnyFamily, names: Names) -> bool:
     """Whether every pattern of the family occurs, and none that must not."""
-    return all(
-        names.has(pattern, family.recognise_shapes.get(pattern)) for pattern in family.recognise
-    ) and not any(names.has(pattern) for pattern in family.absent)
+    return names.show(family.signs)
 
 
-def _strength(match: FamilyMatch) -> tuple[bool, int, int]:
-    patterns = match.family.recognise
-    return match.by_type, len(patterns), sum(len(pattern_words(pattern)) for pattern in patterns)
+def _strength(family: AnyFamily, model_type: str | None) -> tuple[bool, int, int]:
+    patterns = family.recognise
+    words = sum(len(pattern_words(pattern)) for pattern in patterns)
+    return model_type in family.model_types, len(patterns), words
 
 
 def type_finding(
-    families: Sequence[Family], match: FamilyMatch | None, names: Names, model_type: str | None
+    families: Sequence[AnyFamily], match: FamilyMatch | None, names: Names, model_type: str | None
 ) -> str | None:
     """What to say where the config's model_type and the names do not go together."""
     if model_type is None or (match is not None and match.by_type):
@@ -98,7 +102,7 @@ def type_finding(
     )
 
 
-def near_type(families: Sequence[Family], model_type: str) -> str:
+def near_type(families: Sequence[AnyFamily], model_type: str) -> str:
     """The listed type that an unlisted one differs from in capitals, dashes and spaces alone; "" for none."""
     listed = [word for family in families for word in family.model_types]
     same = [word for word in listed if plain_type(word) == plain_type(model_type)]

@@ -10,6 +10,7 @@ from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node, walk
 from mapper.naming.vocabulary import TOWER, in_region, pattern_words
 from mapper.naming.words import normal
+from mapper.rulebook.signs import Signs
 from mapper.rulebook.vocabulary import Region
 
 EVERYWHERE = Place()
@@ -23,6 +24,7 @@ class Names:
 
     def __init__(self, tree: Node):
         self.tree = tree
+        self._shown: dict[Signs, bool] = {}
 
     @cached_property
     def _by_last(self) -> dict[Any, list[tuple[list[Any], Node]]]:
@@ -44,6 +46,19 @@ class Names:
         `a | b` asks for either.
         """
         return any(self._has(either, shape, within) for either in pattern.split(EITHER))
+
+    def tensors(self) -> list[Folder]:
+        """The folded names of all tensors."""
+        return [
+            tuple(words) for items in self._by_last.values() for words, node in items if node.info is not None
+        ]
+
+    def show(self, signs: Signs) -> bool:
+        """Whether the names are those of a family with these signs."""
+        if signs not in self._shown:
+            has = (self.has(pattern, signs.shapes.get(pattern)) for pattern in signs.recognise)
+            self._shown[signs] = all(has) and not any(map(self.has, signs.absent))
+        return self._shown[signs]
 
     def _has(self, pattern: str, shape: Sequence[Any] | None, within: Place) -> bool:
         folder = words_of(within)

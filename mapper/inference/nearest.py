@@ -7,16 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mapper.architecture import Block, Leaf, Place, Question, Unfit
-from mapper.errors import shorten
-from mapper.inference.choice import LACKS, OTHER, SPARE, TAKES, UNKNOWN, Choice, Misfit, misfits
+from mapper.architecture import Block, Leaf, Place, Unfit
+from mapper.errors import cut, joined, shorten
+from mapper.inference.asking import Asked
 from mapper.inference.facts import Facts
-from mapper.inference.scopes import Scope, list_totals, starred
+from mapper.inference.misfits import LACKS, OTHER, SPARE, TAKES, UNKNOWN, Misfit, misfits
+from mapper.inference.scopes import Scope
+from mapper.inference.select import Choice
 from mapper.rulebook.flows import FlowRule
 
 _SHOWN = 3  # flows for a block
 _NAMED = 3  # roles or leaves in a sentence
-_LONG = 60  # characters of what a flow is
+_LONG = 60  # characters of what a flow is, or of a name
 
 Values = dict[str, list[Any]]  # of facts that nobody knows: what would do
 
@@ -46,13 +48,23 @@ class Near:
     def asks(self) -> dict[str, tuple[Any, ...]]:
         """The facts, each with its values, that alone are in the way; empty where something else is too."""
         unknown = self.of(UNKNOWN)
-        return {fault.name: fault.allowed for fault in unknown} if len(unknown) == len(self.faults) else {}
+        is_all = len(unknown) == len(self.faults) and all(fault.allowed for fault in unknown)
+        return {fault.name: fault.allowed for fault in unknown} if is_all else {}
 
-    def distance(self) -> tuple[int, int, int, int, int, str]:
+    def distance(self) -> tuple[int, bool, int, int, int, int, str]:
         """Roles first, then facts; of equal ones the plainest."""
         facts = len(self.faults) - self.short
         otherwise = facts - len(self.of(UNKNOWN))
-        return self.short, facts, otherwise, len(self.rule.when), len(self.rule.options), self.rule.name
+        is_whole = not self.rule.steps  # what a page puts together is the usual computation of the block
+        return (
+            self.short,
+            is_whole,
+            facts,
+            otherwise,
+            len(self.rule.when),
+            len(self.rule.options),
+            self.rule.name,
+        )
 
 
 def nears(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> list[Near]:
@@ -73,20 +85,19 @@ def why_none(scope: Scope, choice: Choice, facts: Facts) -> str:
 class Open:
     """The blocks that have no flow and need one: what comes near, and what to ask."""
 
-    def __init__(self, root: Scope, facts: Facts, leaves: Iterable[Leaf]):
-        self.facts, self.totals = facts, list_totals(root)
+    def __init__(self, facts: Facts, leaves: Iterable[Leaf], asked: Asked):
+        self.facts = facts
         self.idle = [leaf for leaf in leaves if leaf.role is None and leaf.kind != "Buffer"]
+        self.asked = asked
         self.unfit: list[Unfit] = []
-        self.asked: dict[
-            tuple[str, str], tuple[str, list[Any]]
-        ] = {}  # fact and part: where, and what would do
 
     def add(self, scope: Scope, choice: Choice) -> None:
         """Note a block without a flow; with one that is like it and lacks the same, it is one."""
         near = nears(scope, choice.considered, self.facts)
         asked = decisive(near, choice)
         for name, values in asked.items():
-            self._ask(scope, name, values)
+            doubt = self.facts.doubt(scope, name)  # says which of all values occur with these names
+            self.asked.add(scope, name, doubt.among if doubt and doubt.among else values)
         told = tuple(_sentences(scope, choice, near, self._idle_at(scope), asked))
         place = str(scope.block.home)
         for at, other in enumerate(self.unfit):
@@ -95,25 +106,12 @@ class Open:
                 return
         self.unfit.append(Unfit(scope.block.role, (place,), told))
 
-    def questions(self) -> list[Question]:
-        return [Question(fact, at, tuple(values), part) for (fact, part), (at, values) in self.asked.items()]
-
-    def _ask(self, scope: Scope, name: str, values: Sequence[Any]) -> None:
-        _, known = self.asked.setdefault((name, part_of(scope)), (starred(scope.block.home, self.totals), []))
-        known += [value for value in values if value not in known]
-
     def _idle_at(self, scope: Scope) -> list[str]:
         """The leaves of a block's folder, not of one further in, that have no role: by their names there."""
         home = scope.block.home
         inner = [other.block.home for other in scope.below() if len(other.block.home) > len(home)]
         found = (leaf.place for leaf in self.idle if leaf.place.within(home))
         return [str(Place(place[len(home) :])) for place in found if not any(map(place.within, inner))]
-
-
-def part_of(scope: Scope) -> str:
-    """What `--set` narrows a fact of a block to: its tower, if that has a name."""
-    tower = scope.tower.block.role if scope.tower else "tower"
-    return "" if tower == "tower" else tower
 
 
 def decisive(near: Iterable[Near], choice: Choice) -> Values:
@@ -173,7 +171,11 @@ def _faults(scope: Scope, near: Near, idle: Sequence[str], asked: Mapping[str, A
     spare = [_with_place(scope, fault.name) for fault in near.of(SPARE)]
     if spare:
         yield f"has no use for {_listed(spare)}"
-    open_facts = [f"{fault.name} = {_either(fault.allowed)}" for fault in near.of(UNKNOWN)]
+    torn = [fault.name for fault in near.of(UNKNOWN) if not fault.allowed]
+    if torn:
+        yield f"has steps that are for different values of {_listed(torn)}"
+    unknown = (fault for fault in near.of(UNKNOWN) if fault.allowed)
+    open_facts = [f"{fault.name} = {_either(fault.allowed)}" for fault in unknown]
     if open_facts:
         verb = "asks for" if near.short else "would do with"
         yield f"{verb} {_listed(open_facts)}, which nothing shows{_how_to_say(near, asked)}"
@@ -212,25 +214,15 @@ def _with_place(scope: Scope, role: str) -> str:
     first = value[0] if isinstance(value, list) else value
     place = first.home if isinstance(first, Block) else first.place
     name = str(Place(place[len(scope.block.home) :]))
-    return f"{role} ({cut(name)})" if name and name != role else role
-
-
-def cut(text: str, limit: int = 60) -> str:
-    """Without its middle, where it is long."""
-    half = (limit - 3) // 2
-    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
+    return f"{role} ({cut(name, _LONG)})" if name and name != role else role
 
 
 def _quoted(names: Iterable[str]) -> str:
-    return _listed([f"'{cut(name)}'" for name in names])
+    return _listed([f"'{cut(name, _LONG)}'" for name in names])
 
 
 def _listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`, `a, b, c and 4 more`."""
-    shown = list(items[:_NAMED])
-    more = len(items) - len(shown)
-    last = f"{more} more" if more else shown.pop()
-    return f"{', '.join(shown)} and {last}" if shown else last
+    return joined(items, _NAMED)
 
 
 def _either(values: Sequence[Any]) -> str:
@@ -241,7 +233,7 @@ def _seen(value: Any) -> str:
     """As Python writes it: a config may hold anything."""
     if isinstance(value, (bool, int)) or value is None:
         return "none" if value is None else json.dumps(value)
-    return shorten(value) if isinstance(value, str) else cut(repr(value))
+    return shorten(value) if isinstance(value, str) else cut(repr(value), _LONG)
 
 
 def _value(value: Any) -> str:

@@ -36,7 +36,8 @@ class Home:
 def home_of(family: Family, names: Names) -> Home:
     """Where the names that a family is recognised by stand."""
     folders = tuple(dict.fromkeys(map(_above_lists, names.homes(family.recognise))))
-    hits = [words for pattern in family.recognise for words in names.found(pattern)]
+    every = (words for pattern in family.recognise for words in names.found(pattern))
+    hits = [words for words in every if any(words[: len(folder)] == folder for folder in folders)]
     foreign = set()
     for path in names.lists:
         around = max(folders, key=lambda folder: _common(path, folder))

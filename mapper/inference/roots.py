@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from mapper.errors import HintError, listed, shorten
 from mapper.flows.references import has_role
-from mapper.inference.choice import LACKS, Choice, choose, misfits, named_flows, specificity
+from mapper.inference.compose import Composed, compose
 from mapper.inference.config import Config
+from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
-from mapper.inference.known import Known
-from mapper.inference.nearest import why_none
+from mapper.inference.misfits import LACKS, misfits
+from mapper.inference.nearest import decisive, nears, why_none
 from mapper.inference.scopes import Scope, is_tower
+from mapper.inference.select import Choice, choose, fitting_flows, named_flows, specificity
 from mapper.rulebook.flows import FlowRule
+from mapper.rulebook.index import FlowTable, SpineEntry
+from mapper.rulebook.pages import Page
 
 TASK = "task"
+ROOT = "root"
 
 
 def task_of_config(config: Config) -> Known | None:
@@ -30,7 +37,7 @@ def task_of_config(config: Config) -> Known | None:
 
 def choose_root(
     root: Scope,
-    flows: Mapping[str, FlowRule],
+    flows: FlowTable,
     families: Families,
     facts: Facts,
     findings: list[str],
@@ -42,6 +49,7 @@ def choose_root(
     """
     stated, configured = facts.stated(root, TASK), task_of_config(facts.config)
     task = stated or configured
+    choice = Choice()
     if stated and not (configured and configured.value == stated.value):
         flows = _suited(root, flows, families)
     if task:
@@ -51,14 +59,17 @@ def choose_root(
             return choice
         if stated:
             raise _refused(stated, choice, root, flows, facts)
-    lacking = _lacking(root, choice.considered, facts) if task else ""
+    asked = choice
     choice = _by_heads(root, _suited(root, flows, families), families, facts)
-    served = task and any(task.value in rule.when.get(TASK, ()) for rule in flows.values())
+    served = task and task.value in _tasks(flows)
+    if task and choice.flow and served and not families.are_vouched_for and _has_head(choice.flow, facts):
+        return _of_other_task(root, task, asked, choice.flow, facts)
     if task and choice.flow and served and _is_bare(root, choice.flow, facts):
         notes.append(
             f"config {task.source} is {shorten(task.value)}, but the file holds the base model alone"
         )
     elif task and choice.flow:
+        lacking = _lacking(root, asked.considered, facts)
         findings.append(
             f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}"
             + (f": {lacking}" if lacking else "")
@@ -66,25 +77,65 @@ def choose_root(
     return choice
 
 
-def _refused(
-    stated: Known, choice: Choice, root: Scope, flows: Mapping[str, FlowRule], facts: Facts
-) -> HintError:
+def _has_head(flow: FlowRule, facts: Facts) -> bool:
+    return facts.config.vocabulary.headless not in flow.when.get(TASK, (facts.config.vocabulary.headless,))
+
+
+def _of_other_task(root: Scope, task: Known, asked: Choice, flow: FlowRule, facts: Facts) -> Choice:
+    """What is asked of a type that nobody lists, whose config says one task and whose heads are those of another."""
+    if decisive(nears(root, asked.considered, facts), asked):
+        return asked  # with an answer they are those of its own
+    why = f"config {task.source} is {shorten(task.value)}, but the heads are those of {flow.name}"
+    return Choice(asks={TASK: [str(word) for word in flow.when[TASK]]}, reasons=[why])
+
+
+def _refused(stated: Known, choice: Choice, root: Scope, flows: FlowTable, facts: Facts) -> HintError:
     """The error for a task that the heads are not for, with those that they are for."""
-    roots = [rule for rule in flows.values() if rule.topic == "root" and rule.when.get(TASK)]
+    roots = [rule for rule in flows.values() if rule.topic == ROOT and rule.when.get(TASK)]
     fitting = [rule for rule in roots if not any(misfits(root, rule, facts, (TASK,)))]
+    fitting += [one.flow for one in _composed(root, flows, facts)[0].values() if one.flow]
     tasks = dict.fromkeys(str(task) for rule in fitting for task in rule.when[TASK])
     why = f"possible here: {', '.join(tasks)}" if tasks else why_none(root, choice, facts)
     return HintError(f"{stated.source} does not go with the heads; {why}")
 
 
-def _suited(root: Scope, flows: Mapping[str, FlowRule], families: Families) -> dict[str, FlowRule]:
+def _suited(root: Scope, flows: FlowTable, families: Families) -> FlowTable:
     """The flows without the roots that are not for what the towers read, but for those that a family names."""
     named = families.flows(root)
-    return {
-        name: rule
-        for name, rule in flows.items()
-        if name in named or not any(has_role(root.block, path) for path in rule.without)
-    }
+
+    def barred(paths: Iterable[str]) -> bool:
+        return any(has_role(root.block, path) for path in paths)
+
+    pages = [page.where(lambda step: not barred(step.without)) for page in flows.pages(ROOT)]
+    spines = [SpineEntry(page.facts(), partial(_same, page)) for page in pages]
+    without = [name for name, entry in flows.entries.items() if name not in named and barred(entry.without)]
+    return flows.but(without, {ROOT: spines})
+
+
+def _same(page: Page) -> Page:
+    return page
+
+
+def _tasks_of_steps(flows: FlowTable) -> list[Any]:
+    """The tasks that the steps of a root are for, in their order."""
+    return list(dict.fromkeys(task for page in flows.pages(ROOT) for task in page.allowed(TASK)))
+
+
+def _tasks(flows: FlowTable) -> set[Any]:
+    """The tasks that some root is for."""
+    written = (task for entry in flows.entries.values() for task in entry.when.get(TASK, ()))
+    return {*_tasks_of_steps(flows), *written}
+
+
+def _composed(root: Scope, flows: FlowTable, facts: Facts) -> tuple[dict[str, Composed], list[FlowRule]]:
+    """The roots that steps make, each for the first of its tasks, and what comes near to one."""
+    made: dict[str, Composed] = {}
+    near: dict[str, FlowRule] = {}
+    for task in _tasks_of_steps(flows):
+        found = compose(root, flows.pages(ROOT), flows, facts, {TASK: task})
+        made |= {found.flow.name: found} if found.flow else {}
+        near |= {rule.name: rule for rule in found.near if all(rule.when.values())}
+    return made, list(near.values())
 
 
 def _lacking(root: Scope, rules: Sequence[FlowRule], facts: Facts) -> str:
@@ -106,15 +157,20 @@ def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
     return headless and len(towers) == 1 and not towers[0].block.home
 
 
-def _by_heads(root: Scope, flows: Mapping[str, FlowRule], families: Families, facts: Facts) -> Choice:
+def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts) -> Choice:
     named = named_flows(root, flows, families)
-    rules = named or [rule for rule in flows.values() if rule.topic == "root" and not rule.by_name_only]
-    fitting = [rule for rule in rules if not any(misfits(root, rule, facts, (TASK,)))]
+    rules = flows.named(rule.name for rule in named) if named else flows.of_topic(ROOT)
+    fitting = fitting_flows(root, rules, facts, (TASK,))
+    made, near = ({}, []) if named else _composed(root, flows, facts)
+    served = {task for rule in fitting for task in rule.when.get(TASK, ())}
+    steps = [one.flow for one in made.values() if one.flow]
+    fitting += [rule for rule in steps if not served.intersection(rule.when.get(TASK, ()))]
     if not fitting:
-        return Choice(considered=rules, reasons=[] if rules else ["there is no flow for a root"])
+        considered = [*rules, *near]
+        return Choice(considered=considered, reasons=[] if considered else ["there is no flow for a root"])
     headless = facts.config.vocabulary.headless  # a tied head is no tensor: without any, there is none
     fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
-    signs = {rule.name: sum(has_role(root.block, path) for path in rule.signs) for rule in fitting}
+    signs = {rule.name: sum(has_role(root.block, path) for path in rule.prefer_if) for rule in fitting}
     fitting = [rule for rule in fitting if signs[rule.name] == max(signs.values())]
     tasks = list(dict.fromkeys(str(rule.when[TASK][0]) for rule in fitting if TASK in rule.when))
     if len(tasks) > 1:
@@ -123,4 +179,4 @@ def _by_heads(root: Scope, flows: Mapping[str, FlowRule], families: Families, fa
     if TASK in rule.when:
         heads = [role for role in root.block.roles if role in rule.roles]
         facts.solved(root, TASK, Known(rule.when[TASK][0], "name", f"roles {', '.join(heads)}"))
-    return Choice(rule, named=bool(named))
+    return Choice(rule, named=bool(named), slots=made[rule.name].slots if rule.name in made else ())

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from mapper.architecture import Block, Leaf, Place
-from mapper.inference.known import Known
+from mapper.inference.evidence import Known
+from mapper.limits import LAYERS
 from mapper.rulebook.flows import FlowRule
 
 TOWER_LISTS = ("layers", "stages")
@@ -88,11 +89,31 @@ def _is_list(role: str) -> bool:
     return role.rstrip("_0123456789") in TOWER_LISTS  # a second list of a tower is its layers_2
 
 
+def leaf_scope(scope: Scope, leaf: Leaf) -> Scope:
+    """A leaf as a scope of its own, for facts that differ from leaf to leaf (eps, strides)."""
+    block = Block("norm" if leaf.kind.endswith("Norm") else "other", leaf.role or "", leaf.place)
+    return Scope(block, scope, (*scope.words, leaf.role or ""), scope.tower)
+
+
+def every_place(root: Scope) -> Iterator[Scope]:
+    """The blocks of a checkpoint, and its leaves as scopes of their own."""
+    for scope in (root, *root.below()):
+        yield scope
+        for value in scope.block.roles.values():
+            items = value if isinstance(value, list) else [value]
+            yield from (leaf_scope(scope, item) for item in items if isinstance(item, Leaf))
+
+
 def add_parts(scope: Scope, rule: FlowRule | None) -> None:
     """Blocks without leaves for the parts of a flow, chosen below it like any other."""
-    for part in rule.parts if rule else ():
+    for part in rule.calls if rule else ():
         block = scope.block.roles[part] = Block("other", part, scope.block.home)
         scope.children.append(Scope(block, scope, (*scope.words, part), scope.tower))
+
+
+def is_part(value: object) -> bool:
+    """Whether what has a role was made for a flow that calls it: it has no leaves, so that no other need read it."""
+    return isinstance(value, Block) and next(value.leaves(), None) is None
 
 
 def scopes(root: Block) -> Scope:
@@ -120,7 +141,19 @@ def _within(path: Sequence[str | tuple[int, ...]], wanted: list[str]) -> bool:
 def _same(part: str | tuple[int, ...], word: str) -> bool:
     if isinstance(part, str):
         return part == word
-    return word in ("{n}", "*") or part == (int(word) if word.isdigit() else word,)
+    return word in ("{n}", "*") or set(part) <= indices_of(word)
+
+
+def indices_of(word: str) -> set[int]:
+    """The numbers that `3`, `{1,3}` or `{0..2}` stands for; none for any other word."""
+    found: set[int] = set()
+    for item in word.removeprefix("{").removesuffix("}").split(","):
+        first, dots, last = item.partition("..")
+        if not (first.isdecimal() and (last.isdecimal() or not dots)):
+            return set()
+        if len(last or first) < len(str(LAYERS)):
+            found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def leaves_at(block: Block, path: str) -> list[Leaf]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 from mapper.architecture import Leaf
 from mapper.checkpoint import TensorInfo
 from mapper.errors import ArchitectureError, HintError
-from mapper.inference import expressions
+from mapper.flows import arithmetic
+from mapper.inference.evidence import Known, weakest
 from mapper.inference.facts import Facts
-from mapper.inference.known import Known, weakest
 from mapper.inference.scopes import Scope, leaves_at
 from mapper.rulebook.flows import ANY, FlowRule, aligned
 
@@ -52,7 +53,7 @@ class Sizes:
         self.names = {
             name: facts.full_name(scope, name)
             for equation in self.equations
-            for name in expressions.names(equation.node)
+            for name in arithmetic.names(equation.node)
         }
         self.known: dict[str, Known] = {}  # by the name that the flow uses
 
@@ -106,7 +107,7 @@ class Sizes:
         while size != len(known):
             size = len(known)
             for equation in self.equations:
-                open_names = set(expressions.names(equation.node)) - known
+                open_names = set(arithmetic.names(equation.node)) - known
                 if len(open_names) == 1:
                     known |= open_names
 
@@ -124,7 +125,7 @@ class Sizes:
             fresh = False
             for equation in self.equations:
                 try:
-                    solution = expressions.solve(equation.node, equation.extent, self._values())
+                    solution = arithmetic.solve(equation.node, equation.extent, self._values())
                 except ValueError as error:
                     raise self._contradiction(equation, str(error)) from None
                 if solution:
@@ -135,7 +136,7 @@ class Sizes:
                     fresh = True
 
     def _derived(self, equation: Equation, value: int) -> Known:
-        used = [name for name in expressions.names(equation.node) if name in self.known]
+        used = [name for name in arithmetic.names(equation.node) if name in self.known]
         evidence = weakest(["shape", *(self.known[name].evidence for name in used)])
         source = equation.key if evidence == "shape" else f"{equation.key} = {equation.text}"
         return Known(value, evidence, source, shown=True)
@@ -143,10 +144,10 @@ class Sizes:
     def _check(self) -> None:
         values = self._values()
         for equation in self.equations:
-            if any(name not in values for name in expressions.names(equation.node)):
+            if any(name not in values for name in arithmetic.names(equation.node)):
                 continue
             try:
-                found = expressions.evaluate(equation.node, values)
+                found = arithmetic.evaluate(equation.node, values)
             except ValueError as error:
                 raise self._contradiction(equation, str(error)) from None
             if found != equation.extent:
@@ -171,7 +172,7 @@ class Sizes:
 
     def _contradiction(self, equation: Equation, what: str) -> ArchitectureError | HintError:
         """The error that names the tensor, the numbers, and where the other numbers come from."""
-        used = [name for name in dict.fromkeys(expressions.names(equation.node)) if name in self.known]
+        used = [name for name in dict.fromkeys(arithmetic.names(equation.node)) if name in self.known]
         sources = ", ".join(
             f"{name} = {self.known[name].value} ({_evidence(self.known[name])})" for name in used
         )
@@ -218,9 +219,9 @@ class Sizes:
             fresh = False
             for equation in self.equations:
                 try:
-                    solution = expressions.solve(equation.node, equation.extent, values)
-                    lacking = set(expressions.names(equation.node)) - values.keys()
-                    if not lacking and expressions.evaluate(equation.node, values) != equation.extent:
+                    solution = arithmetic.solve(equation.node, equation.extent, values)
+                    lacking = set(arithmetic.names(equation.node)) - values.keys()
+                    if not lacking and arithmetic.evaluate(equation.node, values) != equation.extent:
                         return False
                 except ValueError:
                     return False
@@ -236,7 +237,7 @@ def _factor(equation: Equation, name: str) -> int | None:
     """The extent, where a symbol is a factor of it."""
     node = equation.node
     is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-    return equation.extent if is_product and name in expressions.names(node) else None
+    return equation.extent if is_product and name in arithmetic.names(node) else None
 
 
 def _evidence(known: Known) -> str:
@@ -246,12 +247,18 @@ def _evidence(known: Known) -> str:
 def _equations(scope: Scope, rule: FlowRule) -> Iterator[Equation]:
     for role, extents in rule.shapes.items():
         for leaf in leaves_at(scope.block, role):
-            if "bias" in leaf.tensors and len(leaf.tensors) == 1 and role not in rule.ties:
+            if {*leaf.tensors} == {"bias"} and role not in rule.ties and not _reads_bias_alone(rule, role):
                 raise ArchitectureError(
                     f"{leaf.place}.weight is missing: its bias stands alone",
                     tensors=[f"{path}.weight" for path in leaf.place.expand()],
                 )
             yield from _of_leaf(leaf, extents, rule)
+
+
+def _reads_bias_alone(rule: FlowRule, role: str) -> bool:
+    """Whether a flow takes no more of a module than its bias, as of a tied head."""
+    body = rule.body.replace(f"has({role})", "")
+    return set(re.findall(rf"(?<![\w.]){re.escape(role)}\b(\.\w+)?", body)) == {".bias"}
 
 
 def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[Equation]:
@@ -267,7 +274,7 @@ def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[E
         )
     for text, extent in zip(extents, shape, strict=False):
         if text != ANY:
-            yield Equation(text, expressions.parse_rule(text, rule.file, rule.line), extent, key, leaf, name)
+            yield Equation(text, arithmetic.parse_rule(text, rule.file, rule.line), extent, key, leaf, name)
 
 
 def _weight(leaf: Leaf) -> tuple[str, TensorInfo]:

@@ -7,15 +7,14 @@ from typing import Any
 
 from mapper.errors import shorten
 from mapper.inference.config import Config
-from mapper.inference.matching import FamilyMatch, near_type, plain_type
-from mapper.rulebook.declared import TYPE
-from mapper.rulebook.families import Family
+from mapper.inference.matching import AnyFamily, FamilyMatch, near_type, plain_type
+from mapper.rulebook.facts import TYPE
 from mapper.rulebook.values import shown
 
 _OTHER_LIBRARY = "_class_name"  # where configs of another library say it
 
 
-def odd_type(config: Config, families: Sequence[Family], match: FamilyMatch | None) -> list[str]:
+def odd_type(config: Config, families: Sequence[AnyFamily], match: FamilyMatch | None) -> list[str]:
     """Findings about the type that the config of the whole or of a tower says it is, each with what follows."""
     if not config.data or isinstance(config.data.get(_OTHER_LIBRARY), str):
         return []
@@ -28,7 +27,7 @@ def odd_type(config: Config, families: Sequence[Family], match: FamilyMatch | No
     return [classes, *found] if classes else found
 
 
-def _untyped(config: Config, families: Sequence[Family], match: FamilyMatch | None) -> str:
+def _untyped(config: Config, families: Sequence[AnyFamily], match: FamilyMatch | None) -> str:
     """What there is in place of a type, what the names say, and how to say the type."""
     value = config.data.get(TYPE)
     if value is None:
@@ -43,7 +42,7 @@ def _untyped(config: Config, families: Sequence[Family], match: FamilyMatch | No
     return f"{seen}: {names}, and no reading is exact without a type; say {way}"
 
 
-def _meant(value: Any, config: Config, families: Sequence[Family], match: FamilyMatch | None) -> str:
+def _meant(value: Any, config: Config, families: Sequence[AnyFamily], match: FamilyMatch | None) -> str:
     """The type that the odd value, the saved class or the family of the names leaves: only a listed one."""
     words = (
         [value]
@@ -70,7 +69,7 @@ def _of_towers(config: Config) -> Iterator[str]:
             yield f"{seen}: that part is read as if nobody said its type"
 
 
-def _other_class(config: Config, families: Sequence[Family]) -> str:
+def _other_class(config: Config, families: Sequence[AnyFamily]) -> str:
     """A finding where the class that was saved is that of another listed type, which no family has beside this one."""
     own = config.model_type or ""
     types = _types_of_classes(config, families)
@@ -82,19 +81,23 @@ def _other_class(config: Config, families: Sequence[Family]) -> str:
     )
 
 
-def _are_alike(own: str, other: str, families: Sequence[Family]) -> bool:
-    """Whether two types may share a class: one is a part of the other, or both are of one family."""
+def _are_alike(own: str, other: str, families: Sequence[AnyFamily]) -> bool:
+    """Whether a type may be saved as another's class: one is a part of the other, both are of a family, or it extends it."""
     one, two = plain_type(own), plain_type(other)
-    shared = any(own in family.model_types and other in family.model_types for family in families)
+    mine = [family for family in families if own in family.model_types]
+    theirs = {family.name for family in families if other in family.model_types}
+    shared = any(family.name in theirs or family.read().extends in theirs for family in mine)
     return shared or one.startswith(two) or two.startswith(one)
 
 
-def _types_of_classes(config: Config, families: Sequence[Family]) -> dict[str, None]:
+def _types_of_classes(config: Config, families: Sequence[AnyFamily]) -> dict[str, None]:
     """The listed types whose classes the config says were saved: of `LlamaForCausalLM` `llama`."""
+    stems = [stem for name in config.class_names for stem in _stems(name, config.vocabulary.tasks)]
+    begin = {stem[:1] for stem in stems}
     listed: dict[str, str] = {}
     for word in (word for family in families for word in family.model_types):
-        listed.setdefault(plain_type(word), word)
-    stems = (stem for name in config.class_names for stem in _stems(name, config.vocabulary.tasks))
+        if word[:1] in begin or not word[:1].isalnum() or word[:1].isupper():  # no other can be one of them
+            listed.setdefault(plain_type(word), word)
     return dict.fromkeys(listed[stem] for stem in stems if stem in listed)
 
 

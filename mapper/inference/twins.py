@@ -8,36 +8,53 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mapper.catalogue import published
 from mapper.errors import listed
-from mapper.inference.choice import choose
-from mapper.inference.derived import sources
-from mapper.inference.families import TYPE, Families, Part, gather
-from mapper.inference.gaps import lacking_kept_roles, lacking_names
-from mapper.inference.known import Known
-from mapper.inference.matching import FamilyMatch, is_recognised
-from mapper.inference.names import ends, words_of
-from mapper.inference.part import Home, home_of
+from mapper.inference.completeness import (
+    asks_for,
+    deciding,
+    lacking_kept_roles,
+    lacking_names,
+    lacking_of_examples,
+    may_lack,
+)
+from mapper.inference.computed import sources
+from mapper.inference.evidence import Known
+from mapper.inference.families import TYPE, Families, Part, gather, towers_of, words_of
+from mapper.inference.matching import FamilyMatch, is_recognised, judged_home
+from mapper.inference.names import ends
+from mapper.inference.names import words_of as words_of_place
+from mapper.inference.scopes import is_part
+from mapper.inference.select import choose
+from mapper.naming.resolve import resolve
 from mapper.naming.vocabulary import pattern_words
+from mapper.rulebook.declared import FLOW
+from mapper.rulebook.families import field_of
 
 if TYPE_CHECKING:
-    from mapper.architecture import Leaf
+    from mapper.architecture import Leaf, Place
     from mapper.inference.facts import Facts
     from mapper.inference.names import Names
+    from mapper.inference.part import Home
     from mapper.inference.scopes import Scope
     from mapper.rulebook.families import Family
+    from mapper.rulebook.flows import FlowRule
     from mapper.rulebook.rulebook import Rulebook
 
-_TELLING = ("layer", "attention", "moe", "feed_forward")  # blocks by which types of other names would be told
 _NAMED = 8  # types in a note
 _WEAK = (
     "name",
     "rule",
     "default",
 )  # evidence that a type alone could overrule: no shape, field or hint shows it
+SCALED = ("RMSNorm", "LayerNorm")  # norms of one row of scales
+KIND = "norm.kind"  # the fact that says which, where names do not
+COMPOSED = "+"  # in the name of a flow that steps of a page make
 OFFSET = "norm.offset"  # the fact that a family may also say as the form of leaves
 
 
@@ -59,8 +76,6 @@ class Twins:
     def __init__(self, facts: Facts, rulebook: Rulebook | None, names: Names, root: Scope):
         self.facts, self.rulebook, self.names, self.root = facts, rulebook, names, root
         self.unasked = rulebook.config_vocabulary.unasked if rulebook else frozenset()
-        whole = facts.families.whole
-        self.home = home_of(whole, names) if whole else None
         self.asked: set[str] = set()
         self._of: dict[str | None, list[Twin]] = {}
 
@@ -69,31 +84,127 @@ class Twins:
 
         A listed type whose field the config lacks says nothing by its default: what has the option has the field.
         """
-        if known is not None and (name in self.unasked or self._is_shown(scope, name, known)):
+        if known is not None and name in self.unasked:
+            return []
+        if known is not None and known.evidence == "config" and not known.problem:
+            return self._contradicted(scope, name, known)
+        if known is not None and self._is_shown(scope, name, known):
             return []
         is_off = known is not None and (known.evidence != "default" or known.value in (None, False))
         without = is_off and bool(self.facts.config.data)
-        answers = [_value(twin, scope, name, leaf, without) for twin in self.of(scope)]
-        found = [answer.value for answer in answers if answer is not None and not answer.problem]
+        twins = self.of(scope)
+        answers = [(twin, _value(twin, scope, name, leaf, without)) for twin in twins]
+        said = [(twin, answer.value) for twin, answer in answers if answer is not None and not answer.problem]
+        found = [value for _, value in said]
         if known is None:
             return list(_distinct(found))
-        if self.facts.is_convention(known, name) and (known.value in found or not found):
-            return []
-        values = list(_distinct([known.value, *found]))
-        if len(values) < 2:
+        if self.facts.is_convention(known, name):
+            whole = self.facts.families.whole
+            own = [value for twin, value in said if twin.family is whole] or found
+            if not own or known.value in own or (known.value in found and self._is_told(scope, known)):
+                return []
+        return self._several(name, [known.value, *found])
+
+    def _is_told(self, scope: Scope, known: Known) -> bool:
+        """Whether the config says what a convention asks for: it tells apart types of equal names."""
+        names = [self.facts.full_name(scope, other) for other in (known.by.when if known.by else ())]
+        said = [self.facts.get(scope, name) for name in names]
+        return bool(said) and all(one is not None and one.evidence == "config" for one in said)
+
+    def _contradicted(self, scope: Scope, name: str, known: Known) -> list[Any]:
+        """The values that a fact has where listed types obey another field of the config than is read here, or none.
+
+        What follows from a field that is there, whatever it holds, may follow from the type alone as well.
+        """
+        answers = [(twin, twin.facts.get(scope, name)) for twin in self.of(scope)]
+        said = [
+            answer
+            for twin, answer in answers
+            if answer
+            and not answer.problem
+            and (answer.evidence == "config" or self._overrules(twin, name, answer, known))
+        ]
+        others = [answer.value for answer in said if answer.source != known.source]
+        return self._several(name, [known.value, *others])
+
+    def _overrules(self, twin: Twin, name: str, answer: Known, known: Known) -> bool:
+        """Whether a rule of a listed type holds whatever a field says; any, for what that only implies.
+
+        What joins towers may know better than the part of the config that a tower has.
+        """
+        if answer.evidence != "rule" or known.implied:
+            return answer.evidence == "rule"
+        is_own = bool(twin.family.towers) and answer.by in twin.family.facts.get(name, ())
+        field = known.source.partition("[")[0]
+        return is_own and self.facts.config.is_idle(field, twin.facts.families.ignored())
+
+    def _several(self, name: str, values: Iterable[Any]) -> list[Any]:
+        """The values, if there is more than one to choose from."""
+        found = list(_distinct(values))
+        if len(found) < 2:
             return []
         self.asked.add(name)
-        return values
+        return found
+
+    def forks(self, scope: Scope, rule: FlowRule | None) -> dict[str, list[Any]]:
+        """The facts by which listed types choose another flow for a block, each with its values; the flow, if none tells."""
+        if self.rulebook is None:
+            return {}
+        found: dict[str, list[Any]] = {}
+        for twin in self.of(scope):
+            other = choose(scope, self.rulebook.flows, twin.facts.families, twin.said).flow
+            if other is None or (rule and other.name == rule.name):
+                continue
+            telling = [
+                (name, _value_of(self.facts.get(scope, name)), _value_of(twin.said.get(scope, name)))
+                for name in conditions(scope, self.facts, *([rule] if rule else []), other)
+            ]
+            telling = [item for item in telling if item[1] != item[2]]
+            if not telling and COMPOSED not in other.name:
+                telling = [(FLOW, rule.name if rule else other.name, other.name)]
+            for name, own, theirs in telling:
+                found.setdefault(name, [own]).append(theirs)
+        return {name: list(_distinct(values)) for name, values in found.items()}
+
+    def kinds(self, scope: Scope, leaf: Leaf) -> list[str]:
+        """The kinds that they give a norm, where its tensors allow several and their families say; its own first."""
+        if not {"bias", "beta"}.isdisjoint(leaf.tensors):
+            return []
+        twins = self.of(scope)
+        own = _said(self.facts.families.everything, leaf, "kinds")
+        theirs = [_said(twin.facts.families.everything, leaf, "kinds") for twin in twins]
+        if all(kind == own for kind in theirs):
+            return []
+        found = [kind or self._plain_kinds.get(leaf.place, leaf.kind) for kind in theirs]
+        return self._several(KIND, [leaf.kind, *(kind for kind in found if kind in SCALED)])
+
+    @cached_property
+    def _plain_kinds(self) -> dict[Place, str]:
+        """The kind of each leaf where no family says more than the vocabulary."""
+        assert self.rulebook is not None
+        return {
+            leaf.place: leaf.kind for leaf in resolve(self.names.tree, words_of(self.rulebook, Families()))
+        }
 
     def _is_shown(self, scope: Scope, name: str, known: Known) -> bool:
         """Whether the checkpoint, its config or the user say it: by what it follows from, too."""
         if known.problem or known.shown or known.evidence not in _WEAK:
             return True
         common = self.facts.is_common(known, name)
+        if common and any(self._is_overruled(twin, scope, name, known) for twin in self.of(scope)):
+            return False
         if known.evidence == "name":
             return common
         bases = self._bases(scope, name, known, common)
         return bool(bases) and not any(self._is_open(scope, base) for base in bases)
+
+    def _is_overruled(self, twin: Twin, scope: Scope, name: str, known: Known) -> bool:
+        """Whether the family of a listed type says otherwise than what holds in general."""
+        if known.by is not None and known.by.entry:
+            return False  # a list of the config says it
+        answer = twin.said.get(scope, name)
+        is_own = answer is not None and answer.by in twin.family.facts.get(name, ())
+        return is_own and answer is not None and answer.value != known.value
 
     def _bases(self, scope: Scope, name: str, known: Known, common: bool) -> list[str]:
         """The facts that a value follows from; a rule of all types also follows from the conditions of those before it."""
@@ -118,9 +229,32 @@ class Twins:
             return []
         tower = families.stranger(scope)
         if tower not in self._of:
-            self._of[tower] = list(self._plausible(list(self._twins(tower))))
+            twins = list(self._twins(tower))
+            groups = (
+                [twin for twin in twins if bool(twin.family.towers) == joins] for joins in (True, False)
+            )
+            plausible = [twin for group in groups for twin in self._plausible(group)]
+            alike = self._of_these_names(twins, tower)
+            self._of[tower] = [twin for twin in alike if twin in plausible]
         place = scope.block.home
-        return [twin for twin in self._of[tower] if twin.home == self.home or twin.home.surrounds(place)]
+        near = [
+            twin
+            for twin in self._of[tower]
+            if twin.home.holds(place) or scope.tower_name in twin.family.towers
+        ]
+        if families.vouch_for_tower(scope):
+            return [twin for twin in near if twin.family.towers]
+        joined = self._joined_by(scope)
+        return [twin for twin in near if twin.family.towers or all(map(twin.home.holds, joined))]
+
+    def _joined_by(self, scope: Scope) -> list[Place]:
+        """The towers that a block joins, if several: a type that has one alone says nothing of it."""
+        towers = {
+            other.tower.block.home
+            for other in self.root.below()
+            if other.tower and other.tower.parent is self.root
+        }
+        return list(towers) if scope.tower is None and len(towers) > 1 else []
 
     def notes(self) -> list[str]:
         """What to say beside the questions: which types are told apart by them, and that one of them answers all."""
@@ -139,6 +273,7 @@ class Twins:
         families = self.facts.families
         part = families.strangers[tower] if tower is not None else None
         names = self.names.within(part.region) if part else self.names
+        homes: dict[str, Home] = {}
         for family, model_type in self._candidates(names, within_tower=part is not None):
             if part:
                 own = Part(part.tower, part.folder, model_type, family, part.region)
@@ -148,7 +283,10 @@ class Twins:
                 match = FamilyMatch(family, True, model_type)
                 made = gather(match, self.facts.config, self.rulebook, self.names)
             fields = frozenset(_fields(family, model_type))
-            home = home_of(family, names)
+            if family.name not in homes:
+                match = FamilyMatch(family, False)
+                homes[family.name] = judged_home(self.rulebook.family_entries, match, names)
+            home = homes[family.name]
             facts, said = self.facts.as_of(made), self.facts.as_of(made, defaults=False)
             if self._explains(home, made, facts):
                 yield Twin(model_type, family, home, facts, said, fields)
@@ -157,8 +295,10 @@ class Twins:
         """Whether every block that has a flow would have one if the checkpoint were of a twin's type."""
         assert self.rulebook is not None
         flows = self.rulebook.flows
-        blocks = [scope for scope in self.root.below() if scope.block.flow and scope.topic in _TELLING]
-        inside = [scope for scope in blocks if home.surrounds(scope.block.home)]
+        every = (scope for scope in (self.root, *self.root.below()) if not is_part(scope.block))
+        blocks = [scope for scope in every if scope.block.flow]
+        own = (scope for scope in blocks if families.part(scope) is None or not families.whole)
+        inside = [scope for scope in own if home.surrounds(scope.block.home)]
         return all(choose(scope, flows, families, facts).flow for scope in inside)
 
     def _plausible(self, twins: list[Twin]) -> Iterator[Twin]:
@@ -175,23 +315,64 @@ class Twins:
         assert self.rulebook is not None
         every = (self.root, *self.root.below())
         towers = {scope.tower_name for scope in every}
-        for family in self.rulebook.families:
-            fits = not family.towers if within_tower else towers.issuperset(family.towers)
-            if not fits or not is_recognised(family, names):
+        for entry in self.rulebook.family_entries:
+            if (within_tower and entry.towers) or not is_recognised(entry, names):
                 continue
+            family = entry.read()
             if lacking_kept_roles(family, () if within_tower else every):
                 continue
             for model_type in family.model_types:
-                if not lacking_names(family, names, model_type):
+                own = towers_of(family, model_type)
+                if towers.issuperset(own) and not lacking_names(family, names, model_type):
                     yield family, model_type
+
+    def _of_these_names(self, twins: list[Twin], tower: str | None) -> list[Twin]:
+        """Those of which no name is missing here; of these the ones that have all that is here, if there are any."""
+        part = self.facts.families.strangers[tower] if tower is not None else None
+        names = self.names.within(part.region) if part else self.names
+        config = self.facts.config.part(part.folder if part else "")
+        whole = [twin for twin in twins if not self._lacks(twin, names, config)]
+        alike = [twin for twin in whole if not _has_more(twin, names, config)]
+        return alike or whole
+
+    def _lacks(self, twin: Twin, names: Names, config: Mapping[str, Any]) -> bool:
+        """Whether names are missing that all examples of a twin's family have."""
+        assert self.rulebook is not None
+        unused = self.rulebook.config_vocabulary.unused
+        optional = may_lack(twin.family, config, twin.model_type, unused)
+        if not names.has("bias"):  # the same layers without any: no module lacks its own
+            optional.append("bias")
+        return bool(lacking_of_examples(twin.family, names, twin.model_type, optional, ()))
+
+
+def _has_more(twin: Twin, names: Names, config: Mapping[str, Any]) -> bool:
+    """Whether names are there that a twin's type has only where a field of its config asks for them, and none does."""
+    row = published.find(twin.model_type)  # what the config leaves out is what the class has by default
+    said = {**(row.fields if row else {}), **config}
+    return any(
+        names.has(pattern) and not any(asks_for(said, field) for field in fields)
+        for pattern, fields in deciding(twin.family, twin.model_type).items()
+    )
 
 
 def _fields(family: Family, model_type: str) -> Iterator[tuple[str, ...]]:
-    """The fields of a config by which a family knows facts of one of its types."""
+    """The fields of a config by which a family knows facts of one of its types, or what tensors it has."""
+    present_if = {**family.present_if, **family.present_if_of.get(model_type, {})}
+    yield from ((field_of(name),) for name in present_if)
     for rules in family.facts.values():
         for rule in rules:
             if rule.config and model_type in rule.when.get(TYPE, (model_type,)):
                 yield rule.config
+
+
+def conditions(scope: Scope, facts: Facts, *rules: FlowRule) -> Iterator[str]:
+    """The facts that flows are chosen by, by their full names."""
+    short = (name for rule in rules for name in (*rule.when, *rule.values))
+    return iter(dict.fromkeys(facts.full_name(scope, name) for name in short))
+
+
+def _value_of(known: Known | None) -> Any:
+    return known.value if known else None
 
 
 def _distinct(values: Iterable[Any]) -> Iterable[Any]:
@@ -200,17 +381,22 @@ def _distinct(values: Iterable[Any]) -> Iterable[Any]:
 
 def _value(twin: Twin, scope: Scope, name: str, leaf: Leaf | None, without_defaults: bool) -> Known | None:
     """What one twin says of a fact; the form of a norm stands beside the facts."""
-    if name == OFFSET and leaf is not None and _is_offset(twin.facts.families.everything, leaf):
+    if (
+        name == OFFSET
+        and leaf is not None
+        and _said(twin.facts.families.everything, leaf, "forms") == "offset"
+    ):
         return Known(True, "rule", twin.family.file)
     return (twin.said if without_defaults else twin.facts).get(scope, name)
 
 
-def _is_offset(families: Iterable[Family], leaf: Leaf) -> bool:
-    words = words_of(leaf.place)
-    forms = [
-        (len(pattern_words(pattern)), form)
+def _said(families: Iterable[Family], leaf: Leaf, table: str) -> str:
+    """What families say of a leaf by its name: its form or kind; "" where they say nothing."""
+    words = words_of_place(leaf.place)
+    fitting = [
+        (len(pattern_words(pattern)), said)
         for family in families
-        for pattern, form in family.forms.items()
+        for pattern, said in getattr(family, table).items()
         if ends(words, pattern_words(pattern))
     ]
-    return max(forms, default=(0, ""))[1] == "offset"
+    return max(fitting, default=(0, ""))[1]

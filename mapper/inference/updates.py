@@ -12,15 +12,12 @@ from mapper.rulebook.values import shown
 
 SETTINGS = "adapter_config"  # the field of a config that says how the updates beside the weights are scaled
 FACT = "adapter.scale"
+_ENDINGS = tuple(f".{word}" for word in UPDATED)
 
 
 def without_updates(tensors: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
     """The tensors by whose names an architecture is recognised: an adapter may stand beside any."""
-    return {
-        name: info
-        for name, info in tensors.items()
-        if not name.endswith(tuple(f".{word}" for word in UPDATED))
-    }
+    return {name: info for name, info in tensors.items() if not name.endswith(_ENDINGS)}
 
 
 def scale(leaves: Iterable[Leaf], config: Mapping[str, Any] | None) -> list[str]:

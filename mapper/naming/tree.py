@@ -87,25 +87,33 @@ class _Grower:
         self.made: dict[Any, Node] = {}  # by contents in order
 
     def grow(self, tensors: Mapping[str, TensorInfo]) -> Node:
-        levels: dict[int, dict[str | None, dict[str, Any]]] = {
-            0: {None: {}}
-        }  # depth -> folder -> its contents
+        # depth -> folder -> its contents, a pair as long as it is the only one: most of 100,000 folders hold one thing
+        levels: list[dict[str | None, Any]] = [{None: {}}]  # "" is the folder of ".a", None that of "a"
         for name, info in tensors.items():
             folder, dot, word = name.rpartition(".")
-            folders = levels.setdefault(name.count("."), {})
-            key = folder if dot else None  # "" is the folder of ".a", None that of "a"
+            depth = name.count(".")
+            while depth >= len(levels):
+                levels.append({})
+            folders, key = levels[depth], folder if dot else None
             found = folders.get(key)
             if found is None:
-                found = folders[key] = {}
-            found[word] = info
-        for depth in range(max(levels), 0, -1):
-            above = levels.setdefault(depth - 1, {})
-            for path, contents in levels.pop(depth).items():
+                folders[key] = ((word, info),)
+            else:
+                folders[key] = _with(found, word, info)
+        for depth in range(len(levels) - 1, 0, -1):
+            above = levels[depth - 1]
+            for path, contents in levels.pop().items():
                 folder, dot, word = str(path).rpartition(".")
-                around = above.setdefault(folder if dot else None, {})
-                node = self.node(contents)
-                around[word] = self.named(around[word], node) if word in around else node
-        return self.node(levels[0][None])
+                key = folder if dot else None
+                around = above.get(key)
+                node = self.seen.get(contents) if type(contents) is tuple else None
+                node = node or self.node(dict(contents))
+                if around is None:
+                    above[key] = ((word, node),)
+                else:
+                    held = dict(around).get(word) if type(around) is tuple else around.get(word)
+                    above[key] = _with(around, word, node if held is None else self.named(held, node))
+        return self.node(dict(levels[0][None]))
 
     def node(self, contents: dict[str, Any]) -> Node:
         """The folder with these contents: tensors as TensorInfo, folders as Node."""
@@ -129,6 +137,13 @@ class _Grower:
         """One node for a name that is both a tensor and a folder."""
         key = (info, folder)
         return self.made.setdefault(key, Node(info, folder.children))
+
+
+def _with(contents: Any, word: str, held: TensorInfo | Node) -> dict[str, Any]:
+    """The contents of a folder, and one thing more."""
+    table: dict[str, Any] = dict(contents) if type(contents) is tuple else contents
+    table[word] = held
+    return table
 
 
 def _order(word: str) -> tuple[int, str]:

@@ -16,6 +16,8 @@ def is_index(word: str) -> bool:
 @lru_cache(maxsize=65536)
 def normal(word: str) -> str:
     """A word as patterns compare it: small letters, capitals and dashes as underscores (`SelfAttention`, `out-proj`)."""
+    if word.isascii() and word.islower():  # as nearly all are
+        return word.replace("-", "_")
     letters = []
     for at, letter in enumerate(word):
         if at and letter.isupper() and word[at - 1].islower():

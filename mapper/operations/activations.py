@@ -27,9 +27,3 @@ def scale_rounded(x: Tensor, scale: float) -> Tensor:
 def softcap(x: Tensor, cap: float) -> Tensor:
     """Limits softly to (-cap, cap): cap * tanh(x / cap) (Gemma 2's logits, paper 2408.00118)."""
     return torch.tanh(x / cap) * cap
-
-
-def gate_bounded(gate: Tensor, up: Tensor, slope: float, bound: float) -> Tensor:
-    """A gate with bounded inputs and a linear part that starts at 1 (gpt-oss). gate and up (..., N)"""
-    gate, up = gate.clamp(max=bound), up.clamp(min=-bound, max=bound)
-    return gate * torch.sigmoid(slope * gate) * (up + 1)

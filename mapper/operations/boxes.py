@@ -18,13 +18,7 @@ def patch_box_bias(x: Tensor, height: int, width: int) -> Tensor:
     return ((box + 1e-4).log() - (1e-4 - box).log1p()).to(x.dtype)
 
 
-def hide_empty_queries(logits: Tensor, input_ids: Tensor) -> Tensor:
-    """The lowest score for texts that begin with padding. logits (B, T, Q), input_ids (B * Q, L)"""
-    real = input_ids[:, 0].view(logits.shape[0], 1, -1) > 0
-    return logits.masked_fill(~real, torch.finfo(logits.dtype).min)
-
-
-def corner_waves(bbox: Tensor, across: Tensor, down: Tensor) -> Tensor:
+def corner_sinusoids(bbox: Tensor, across: Tensor, down: Tensor) -> Tensor:
     """Sines and cosines of how far each corner of a key's box is from the query's (BROS, 2108.04539).
 
     Corners are left top, right top, right bottom, left bottom. bbox (B, T, 4), left, top, right, bottom,
@@ -35,11 +29,3 @@ def corner_waves(bbox: Tensor, across: Tensor, down: Tensor) -> Tensor:
     apart = bbox[:, None] - bbox[:, :, None]  # (B, T, T, 8)
     angles = apart[..., None] * torch.stack((across, down)).repeat(4, 1)
     return torch.cat((angles.sin(), angles.cos()), dim=-1).flatten(-2)
-
-
-def pair_scores(q: Tensor, pairs: Tensor) -> Tensor:
-    """Scaled scores of each query with the vectors of its pairs.
-
-    q (B, H, T, D), pairs (B, T, S, D) -> (B, H, T, S)
-    """
-    return torch.einsum("bhtd,btsd->bhts", q, pairs) * q.shape[-1] ** -0.5

@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def empty_cache(like: Tensor, batch: int, length: int, sizes: list[tuple[int, ...]]) -> list[list[Tensor]]:
+def empty_cache(
+    like: Tensor, batch: int, length: int, sizes: tuple[tuple[int, ...], ...]
+) -> list[list[Tensor]]:
     """Caches of `length` positions on the device and in the dtype of a tensor.
 
     sizes: of each layer (K, D), or (K, D of keys, D of values) -> for each layer two (batch, K, length, D)
@@ -35,74 +37,78 @@ def cache_length(x: Tensor, past: list[list[Tensor]] | None) -> int:
     return x.shape[1] if past is None else past[0][0].shape[2]
 
 
-def cache_slots(x: Tensor, start: Tensor | int | None) -> Tensor:
+def new_cache_positions(x: Tensor, start: Tensor | int | None) -> Tensor:
     """Where the positions of x stand in the whole sequence: start, start + 1, ... x (B, T, ...) -> (T,)"""
     index = torch.arange(x.shape[1], device=x.device)
     return index if start is None else index + start
 
 
-def cache_positions(slots: Tensor, position_ids: Tensor | None) -> Tensor:
-    """The caller's positions, or where the new ones stand in the whole sequence. slots (T,) -> (B or 1, T)"""
-    return slots[None] if position_ids is None else position_ids
+def cache_positions(cache_position: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or those of the whole sequence. cache_position (T,) -> (B or 1, T)"""
+    return cache_position[None] if position_ids is None else position_ids
 
 
 def cache_positions_of_ids(
-    input_ids: Tensor, slots: Tensor, position_ids: Tensor | None, padding_id: int
+    input_ids: Tensor, cache_position: Tensor, position_ids: Tensor | None, padding_id: int
 ) -> Tensor:
-    """The caller's positions, or those of the real tokens behind slots[0] earlier ones. (B, T)
+    """The caller's positions, or those of the real tokens behind cache_position[0] earlier ones. (B, T)
 
     Counted from padding_id + 1; padding gets padding_id.
     """
     if position_ids is not None:
         return position_ids
     real = (input_ids != padding_id).long()
-    return (real.cumsum(dim=1) + slots[0]) * real + padding_id
+    return (real.cumsum(dim=1) + cache_position[0]) * real + padding_id
 
 
-def cache_positions_of_mask(slots: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
+def cache_positions_of_mask(cache_position: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
     """Counts the real keys of a cache from 0; padding gets 0. attention_mask (B, S) covers the first S keys.
 
     -> (B or 1, length)
     """
     if attention_mask is None:
-        return torch.arange(length, device=slots.device)[None]
+        return torch.arange(length, device=cache_position.device)[None]
     real = F.pad((attention_mask != 0).long(), (0, length - attention_mask.shape[1]), value=1)
     return (real.cumsum(dim=1) - 1) * real
 
 
-def cache_positions_seen(
-    slots: Tensor, length: int, position_ids: Tensor | None, attention_mask: Tensor | None
+def cache_positions_of_keys(
+    cache_position: Tensor, length: int, position_ids: Tensor | None, attention_mask: Tensor | None
 ) -> Tensor:
-    """The caller's positions, or those of the real keys of a cache, at slots (T,). -> (B or 1, T)"""
+    """The caller's positions, or those of the real keys of a cache, at cache_position (T,). -> (B or 1, T)"""
     if position_ids is not None:
         return position_ids
-    return cache_positions_of_mask(slots, length, attention_mask)[:, slots]
+    return cache_positions_of_mask(cache_position, length, attention_mask)[:, cache_position]
 
 
-def extend(past: list[Tensor] | None, k: Tensor, v: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
-    """Writes new keys and values at slots, in place, and gives all of them; without a cache the new ones.
+def extend_cache(
+    past: list[Tensor] | None, k: Tensor, v: Tensor, cache_position: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Writes new keys and values in place and gives all of them; without a cache the new ones.
 
-    past two (B, K, length, D), k and v (B, K, T, D), slots (T,) -> two (B, K, length, D)
+    past two (B, K, length, D), k and v (B, K, T, D), cache_position (T,) -> two (B, K, length, D)
     """
     if past is None:
         return k, v
-    return past[0].index_copy_(2, slots, k), past[1].index_copy_(2, slots, v)
+    return past[0].index_copy_(2, cache_position, k), past[1].index_copy_(2, cache_position, v)
 
 
-def for_source(past: list[list[Tensor]] | None, encoded: Tensor | None) -> list[list[Tensor]] | None:
+def cross_attention_cache(
+    past: list[list[Tensor]] | None, encoder_hidden_states: Tensor | None
+) -> list[list[Tensor]] | None:
     """Caches that hold nothing of an earlier source, unless the caller has what was made of this one."""
-    if past is not None and encoded is None:
-        for memory in past:
-            del memory[2:]
+    if past is not None and encoder_hidden_states is None:
+        for layer_cache in past:
+            del layer_cache[2:]
     return past
 
 
-def source_kept(past: list[Tensor] | None) -> tuple[Tensor, Tensor] | None:
+def cached_keys_values(past: list[Tensor] | None) -> tuple[Tensor, Tensor] | None:
     """Keys and values of the source, two (B, K, S, D), or None while a cache does not hold them."""
     return None if past is None or len(past) < 4 else (past[2], past[3])
 
 
-def keep_source(past: list[Tensor] | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def keep_keys_values(past: list[Tensor] | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Keeps keys and values of the source in a cache, if there is one, and gives them back."""
     if past is not None:
         past[2:] = [k, v]

@@ -31,12 +31,7 @@ def score_codes(x: Tensor, heads: nn.ModuleList) -> Tensor:
     return torch.stack([head(x) for head in heads], dim=1).flatten(0, 1)
 
 
-def joined_codes(codes: Tensor, size: int) -> Tensor:
-    """Rows of a table in which each codebook has `size` rows of its own. codes (B, T, K) -> (B, T, K)"""
-    return codes + torch.arange(codes.shape[-1], device=codes.device) * size
-
-
-def codes_of_moments(codes: Tensor | None, x: Tensor, count: int, start_id: int) -> Tensor:
+def codes_of_frames(codes: Tensor | None, x: Tensor, count: int, start_id: int) -> Tensor:
     """The codes of each moment side by side; one moment of start_id where none are given.
 
     codes (B * K, T), a sequence's K in a row, (B, T, K) or None, x (B, ...) -> (B, T, K)
@@ -44,8 +39,3 @@ def codes_of_moments(codes: Tensor | None, x: Tensor, count: int, start_id: int)
     if codes is None:
         return torch.full((x.shape[0], 1, count), start_id, device=x.device)
     return codes if codes.ndim == 3 else codes.unflatten(0, (-1, count)).transpose(1, 2)
-
-
-def codes_apart(scores: Tensor, count: int) -> Tensor:
-    """Scores of K codebooks side by side, apart. scores (B, T, K * V) -> (B * K, T, V)"""
-    return scores.unflatten(-1, (count, -1)).transpose(1, 2).flatten(0, 1)

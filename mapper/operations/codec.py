@@ -7,25 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def pad_before(x: Tensor, count: int, stride: int, mode: str = "constant") -> Tensor:
+def pad_start(x: Tensor, count: int, stride: int, mode: str = "constant") -> Tensor:
     """So many samples before the first, and behind the last as many as the last step lacks.
 
     x (B, C, T) -> (B, C, T')
     """
     return F.pad(x, (count, -x.shape[-1] % stride), mode)
-
-
-def drop_last(x: Tensor, count: int) -> Tensor:
-    """x without its last samples. (B, C, T) -> (B, C, T - count)"""
-    return x[..., : x.shape[-1] - count]
-
-
-def mean_codes(sums: Tensor, counts: Tensor) -> Tensor:
-    """The codes of a book that holds, for each, the sum of what it stood for and how often.
-
-    sums (V, D), counts (V,) -> (V, D)
-    """
-    return sums / counts.clamp(min=1e-5)[:, None]
 
 
 def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +42,7 @@ def snake(x: Tensor, frequency: Tensor) -> Tensor:
     return x + torch.sin(frequency * x) ** 2 / (frequency + 1e-9)
 
 
-def convolve_located(x: Tensor, kernels: Tensor, biases: Tensor) -> Tensor:
+def location_variable_convolution(x: Tensor, kernels: Tensor, biases: Tensor) -> Tensor:
     """Convolution with another kernel for each stretch of samples (LVCNet, paper 2102.10815).
 
     x (B, I, T * hop), kernels (B, I, O, K, T), biases (B, O, T) -> (B, O, T * hop)
@@ -65,12 +52,3 @@ def convolve_located(x: Tensor, kernels: Tensor, biases: Tensor) -> Tensor:
     near = F.pad(x, (size // 2, size // 2)).unfold(2, hop + size - 1, hop).unfold(3, size, 1)
     y = torch.einsum("bitsk,biokt->bots", near, kernels)
     return (y + biases[..., None]).flatten(2)
-
-
-def gate_halves(x: Tensor) -> Tensor:
-    """The second half of the channels, bounded, times the first as gates (WaveNet).
-
-    x (B, 2 * C, T) -> (B, C, T)
-    """
-    gate, y = x.chunk(2, dim=1)
-    return torch.sigmoid(gate) * torch.tanh(y)

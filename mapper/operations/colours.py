@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-
-
-def pad_reflected(x: Tensor, size: int) -> Tensor:
-    """The image mirrored below and to the right until both sides are multiples of size."""
-    return F.pad(x, (0, -x.shape[3] % size, 0, -x.shape[2] % size), mode="reflect")
 
 
 def centre_colours(x: Tensor, mean: tuple[float, ...], scale: float) -> Tensor:

@@ -40,15 +40,6 @@ def conv_standardised(x: Tensor, weight: Tensor, stride: int, padding: int, eps:
     return F.conv2d(x, rows.view_as(weight), None, stride, padding)
 
 
-def response_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Global response normalisation (ConvNeXt V2, paper 2301.00808).
-
-    x (B, Y, X, C), weight and bias (1, 1, 1, C)
-    """
-    size = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)
-    return weight * (x * (size / (size.mean(dim=-1, keepdim=True) + 1e-6))) + bias + x
-
-
 def convolve_by_position(x: Tensor, weights: Tensor, head_dim: int) -> Tensor:
     """Sums each position's neighbours by softmaxed weights of its own, a set a head (span-based convolution).
 

@@ -16,7 +16,7 @@ def moving_average(x: Tensor, size: int) -> Tensor:
     return F.avg_pool1d(padded, size, stride=1).transpose(1, 2)
 
 
-def series_apart(
+def decompose_series(
     features: Tensor, lags: tuple[int, ...], context: int, label: int, size: int
 ) -> tuple[Tensor, Tensor]:
     """What a decoder starts from: the last `label` times of the past and those to come, and their trend.
@@ -31,7 +31,7 @@ def series_apart(
     return torch.cat((moving, known), dim=-1), torch.cat((trend, known), dim=-1)
 
 
-def attend_delays(q: Tensor, k: Tensor, v: Tensor, factor: int) -> Tensor:
+def autocorrelation(q: Tensor, k: Tensor, v: Tensor, factor: int) -> Tensor:
     """Values of later times, by how alike queries are to keys so much later, over factor * log(T) delays.
 
     All heads share a sequence's delays; the j-th of B * H rows takes those of sequence j mod B, as the

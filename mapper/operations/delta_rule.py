@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def unit_vectors(x: Tensor) -> Tensor:
+def l2_normalise(x: Tensor) -> Tensor:
     """Vectors of length 1, in float32; the 1e-6 of the published kernels keeps zeros zero. (..., K)"""
     x = x.float()
     return x * torch.rsqrt(x.pow(2).sum(dim=-1, keepdim=True) + 1e-6)
@@ -26,8 +26,8 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> 
     -> (B, T, H, V)
     """
     dtype, length, groups = v.dtype, v.shape[1], v.shape[2] // k.shape[2]
-    q = unit_vectors(q).repeat_interleave(groups, dim=2) * q.shape[-1] ** -0.5
-    k = unit_vectors(k).repeat_interleave(groups, dim=2)
+    q = l2_normalise(q).repeat_interleave(groups, dim=2) * q.shape[-1] ** -0.5
+    k = l2_normalise(k).repeat_interleave(groups, dim=2)
     q, k, v, decay, beta = (delta_chunks(part) for part in (q, k, v, decay, beta[..., None]))
     since = decay.cumsum(dim=3)  # (B, H, n, 16, K or 1)
     system = delta_pairs(k * beta, k, since)

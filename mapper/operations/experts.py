@@ -13,23 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def softmax_float32(logits: Tensor) -> Tensor:
-    """Softmax over the last axis, in float32 whatever the model computes in. logits (..., E) -> (..., E)"""
-    return logits.softmax(dim=-1, dtype=torch.float32)
-
-
-def best_experts(scores: Tensor, count: int) -> Tensor:
-    """The `count` experts with the highest scores. scores (..., E) -> (..., count)"""
-    return scores.topk(count, dim=-1).indices
-
-
-def best_experts_of_groups(scores: Tensor, count: int, groups: int, kept: int, voters: int) -> Tensor:
+def top_k_experts_of_groups(scores: Tensor, count: int, groups: int, kept: int, voters: int) -> Tensor:
     """The best `count` experts out of `kept` groups of neighbours (DeepSeek-V2, paper 2405.04434).
 
     scores (..., E) -> (..., count)
     """
     open_to = in_best_groups(scores, groups, kept, voters)
-    return best_experts(scores.masked_fill(~open_to, float("-inf")), count)
+    return scores.masked_fill(~open_to, -torch.inf).topk(count, dim=-1).indices
 
 
 def in_best_groups(scores: Tensor, groups: int, kept: int, voters: int) -> Tensor:
@@ -41,16 +31,6 @@ def in_best_groups(scores: Tensor, groups: int, kept: int, voters: int) -> Tenso
     best = grouped.topk(voters, dim=-1).values.sum(dim=-1).topk(kept, dim=-1).indices  # (..., kept)
     open_groups = F.one_hot(best, groups).sum(dim=-2).bool()  # (..., groups)
     return open_groups[..., None].expand_as(grouped).flatten(-2)
-
-
-def experts_of_words(input_ids: Tensor, table: Tensor) -> Tensor:
-    """The experts that a table has for each word. input_ids (B, T), table (V, count) -> (B, T, count)"""
-    return F.embedding(input_ids, table).long()
-
-
-def pick_weights(scores: Tensor, chosen: Tensor) -> Tensor:
-    """The scores of the chosen experts. scores (..., E), chosen (..., count) -> (..., count)"""
-    return scores.gather(-1, chosen)
 
 
 def normalise_weights(weights: Tensor) -> Tensor:
@@ -91,27 +71,11 @@ def combine_experts(x: Tensor, y: Tensor, weights: Tensor, order: Tensor) -> Ten
     return flat.index_add(0, order // weights.shape[-1], y).view_as(x)
 
 
-def expert_linear(rows: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
-    """Each block of rows times its expert's matrix. rows (N, I), weight (E, O, I) -> (N, O)"""
-    return torch.cat([F.linear(part, weight[i]) for i, part in enumerate(rows.split(sizes))])
+def expert_linear(rows: Tensor, weight: Tensor, sizes: list[int], bias: Tensor | None = None) -> Tensor:
+    """Each block of rows through its expert's linear layer.
 
-
-def expert_linear_transposed(rows: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
-    """Each block of rows times its expert's matrix, stored [in, out].
-
-    rows (N, I), weight (E, I, O) -> (N, O)
+    rows (N, I), weight (E, O, I), bias (E, O) -> (N, O)
     """
-    return torch.cat([part @ weight[i] for i, part in enumerate(rows.split(sizes))])
-
-
-def expert_bias(rows: Tensor, bias: Tensor, sizes: list[int]) -> Tensor:
-    """Adds each expert's bias to its block of rows. rows (N, O), bias (E, O) -> (N, O)"""
-    return torch.cat([part + bias[i] for i, part in enumerate(rows.split(sizes))])
-
-
-def unsort(rows: Tensor, order: Tensor, chosen: Tensor) -> Tensor:
-    """Rows sorted by expert where their positions stand.
-
-    rows (N * count, O), their order, chosen (..., count) -> (..., count, O)
-    """
-    return torch.zeros_like(rows).index_copy(0, order, rows).view(*chosen.shape, -1)
+    biases = [None] * len(sizes) if bias is None else bias.unbind()
+    parts = zip(rows.split(sizes), weight.unbind(), biases, strict=True)
+    return torch.cat([F.linear(part, matrix, offset) for part, matrix, offset in parts])

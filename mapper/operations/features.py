@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def place_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """Embeddings x (B, T, W) with features (..., W) where input_ids (B, T) are place_id, in order.
 
     Without features the embeddings stay. RuntimeError if there are more places than vectors.
@@ -24,18 +24,8 @@ def span_kinds(input_ids: Tensor, place_id: int, start_id: int, end_id: int) -> 
     return (input_ids == place_id) * (1 + inside.long())
 
 
-def blank_places(input_ids: Tensor, image_id: int, video_id: int) -> Tensor:
-    """Ids with 0 in the places of images and videos, whose own may be beyond the last word. (B, T)"""
-    return input_ids.masked_fill((input_ids == image_id) | (input_ids == video_id), 0)
-
-
-def place_features_at(x: Tensor, features: Tensor, mask: Tensor | None) -> Tensor:
-    """x (B, T, W) with features (..., W) where mask (B, T) is not 0, in order; without a mask x as it is."""
-    return x if mask is None else x.masked_scatter((mask != 0).unsqueeze(-1), features.to(x.dtype))
-
-
-def place_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """As place_features; RuntimeError where there are not as many places as features (N, W)."""
+def scatter_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
+    """As scatter_features; RuntimeError where there are not as many places as features (N, W)."""
     if features is None:
         return x
     places = input_ids == place_id
@@ -56,10 +46,15 @@ def shuffle_patches(x: Tensor, factor: int) -> Tensor:
 
 
 def average_patches(x: Tensor, count: int) -> Tensor:
-    """The mean of the patches of each of `count` equal squares: (B, S * S, W) -> (B, count, W)."""
-    side, inner = math.isqrt(count), math.isqrt(x.shape[1] // count)
-    squares = x.unflatten(1, (side, inner, side, inner))
-    return squares.mean((2, 4)).flatten(1, 2)
+    """The mean of the patches of each of `count` equal squares: (B, S * S, W) -> (B, count, W).
+
+    Where `count` is no square or does not fit, as many squares as fit with sides of whole patches.
+    """
+    side = math.isqrt(x.shape[1])
+    inner = side // math.isqrt(count)
+    fit = side // inner
+    whole = x.unflatten(1, (side, side))[:, : fit * inner, : fit * inner]
+    return whole.unflatten(2, (fit, inner)).unflatten(1, (fit, inner)).mean((2, 4)).flatten(1, 2)
 
 
 def grid_positions(
@@ -69,41 +64,13 @@ def grid_positions(
     video_grids: Tensor | None,
     intervals: list[float] | None,
     merge_size: int,
+    past_times: bool = False,
 ) -> Tensor | None:
     """Frame, row, column of each position of a text with images; words count all three up (paper 2409.12191).
 
     token_types (B, T) is 0 for words, 1 for images, 2 for videos; grids (images, 3) are frames, rows and
     columns of patches; the frames of a video stand `intervals` apart. -> (3, B, T), or None without an image.
     """
-    return count_positions(
-        token_types, attention_mask, image_grids, video_grids, intervals, merge_size, past_times=False
-    )
-
-
-def timed_positions(
-    token_types: Tensor | None,
-    attention_mask: Tensor | None,
-    image_grids: Tensor | None,
-    video_grids: Tensor | None,
-    intervals: list[float] | None,
-    merge_size: int,
-) -> Tensor | None:
-    """grid_positions where what stands behind a video is behind its last frame too (paper 2503.20215)."""
-    return count_positions(
-        token_types, attention_mask, image_grids, video_grids, intervals, merge_size, past_times=True
-    )
-
-
-def count_positions(
-    token_types: Tensor | None,
-    attention_mask: Tensor | None,
-    image_grids: Tensor | None,
-    video_grids: Tensor | None,
-    intervals: list[float] | None,
-    merge_size: int,
-    past_times: bool,
-) -> Tensor | None:
-    """grid_positions, or, past the times of frames, timed_positions."""
     grids = {1: image_grids, 2: video_grids}
     if token_types is None or (image_grids is None and video_grids is None):
         return None
@@ -126,11 +93,6 @@ def count_positions(
             start = int(found[-1].max()) + 1 if past_times else start + max(rows, columns) // merge_size
         positions[:, row, real] = torch.cat(found, dim=1)
     return positions
-
-
-def place_kinds(input_ids: Tensor, image_id: int, video_id: int) -> Tensor:
-    """1 at places for images, 2 at those for videos, else 0. (B, T)"""
-    return (input_ids == image_id).long() + 2 * (input_ids == video_id).long()
 
 
 def frame_intervals(video_grids: Tensor | None, seconds: Tensor | None, rate: float) -> list[float] | None:
@@ -166,43 +128,11 @@ def some_states(states: list[Tensor], layers: tuple[int, ...]) -> list[Tensor]:
     return [states[layer] for layer in layers]
 
 
-def places_of(input_ids: Tensor, place_id: int, other_id: int) -> Tensor:
-    """Where one of two ids stands. (B, T) -> (B, T, 1)"""
-    return ((input_ids == place_id) | (input_ids == other_id)).unsqueeze(-1)
-
-
-def place_codes(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
+def scatter_codes(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
     """x (B, T, W) with the vectors (B, F, W) that mask (B, F) shows at its places (B, T, 1), in order."""
     if vectors is None:
         return x
     return x.masked_scatter(places, (vectors if mask is None else vectors[mask.bool()]).to(x.dtype))
-
-
-def add_at_places(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
-    """Embeddings x (B, T, W), features (..., W) added where input_ids (B, T) are place_id, in order."""
-    if features is None:
-        return x
-    return x + torch.zeros_like(x).masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
-
-
-def gather_patches(x: Tensor, index: Tensor) -> Tensor:
-    """A few patches for each place, zeros where the index is below 0.
-
-    x (B, P, W), index (N, K) -> (N, K, W)
-    """
-    return x.flatten(0, 1)[index.clamp(min=0)] * (index >= 0).unsqueeze(-1)
-
-
-def mean_of_patches(patches: Tensor, index: Tensor) -> Tensor:
-    """The mean of the patches whose index is not below 0. patches (N, K, W), index (N, K) -> (N, 1, W)"""
-    count = (index >= 0).sum(dim=-1).clamp(min=1)
-    return patches.sum(dim=1, keepdim=True) / count[:, None, None]
-
-
-def pooled_mask(index: Tensor) -> Tensor:
-    """Shows the patches whose index is not below 0, all of them where none is. (N, K) -> (N, 1, 1, K)"""
-    real = index >= 0
-    return (real | ~real.any(dim=-1, keepdim=True))[:, None, None]
 
 
 def pooled_tokens(x: Tensor, index: Tensor, grids: Tensor | None) -> Tensor:
@@ -220,7 +150,7 @@ def pooled_tokens(x: Tensor, index: Tensor, grids: Tensor | None) -> Tensor:
     return kept
 
 
-def place_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: tuple[int, ...]) -> Tensor:
+def scatter_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: tuple[int, ...]) -> Tensor:
     """Embeddings x (B, T, W) with one of rows (N, W) wherever input_ids (B, T) are the id of that row."""
     if rows is None:
         return x
@@ -229,8 +159,8 @@ def place_rows(x: Tensor, rows: Tensor | None, input_ids: Tensor, ids: tuple[int
     return x
 
 
-def place_vectors(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
-    """As place_codes, where every vector must have its place: RuntimeError if their numbers differ."""
+def scatter_vectors(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places: Tensor) -> Tensor:
+    """As scatter_codes, where every vector must have its place: RuntimeError if their numbers differ."""
     if vectors is None:
         return x
     kept = vectors.flatten(0, 1) if mask is None else vectors[mask.bool()]
@@ -238,8 +168,8 @@ def place_vectors(x: Tensor, vectors: Tensor | None, mask: Tensor | None, places
     return x.masked_scatter(places, kept.to(x.dtype))
 
 
-def place_latents(x: Tensor, vectors: Tensor | None, places: Tensor) -> Tensor:
-    """As place_vectors; vectors (B, T, W) of as many positions as x has are taken at their own positions."""
+def scatter_latents(x: Tensor, vectors: Tensor | None, places: Tensor) -> Tensor:
+    """As scatter_vectors; vectors (B, T, W) of as many positions as x has are taken at their own."""
     if vectors is None or vectors.shape[:2] != x.shape[:2]:
-        return place_vectors(x, vectors, None, places)
+        return scatter_vectors(x, vectors, None, places)
     return torch.where(places, vectors.to(x.dtype), x)

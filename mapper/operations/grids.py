@@ -35,7 +35,7 @@ def same_frame_mask(x: Tensor, grid: Tensor) -> Tensor:
     return ((image == image[:, None]) & (frame == frame[:, None]))[None, None]
 
 
-def patch_places(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
+def patch_coordinates(x: Tensor, grid: Tensor, merge: int) -> tuple[Tensor, Tensor]:
     """Row and column of every patch in its frame. -> two (T,)"""
     image, index = patch_images(x, grid)
     height, width = grid[image, 1], grid[image, 2]
@@ -54,10 +54,21 @@ def blocks_from_rows(x: Tensor, grid: Tensor, merge: int) -> Tensor:
     """Patches that stand row by row, block by block instead. x (1, T, C)"""
     image, index = patch_images(x, grid)
     width = grid[image, 2]
-    row, column = patch_places(x, grid, merge)
+    row, column = patch_coordinates(x, grid, merge)
     frame = index // (grid[image, 1] * width)
     first = (grid.prod(dim=-1).cumsum(0) - grid.prod(dim=-1))[image]
     return x[:, first + (frame * grid[image, 1] + row) * width + column]
+
+
+def whole_blocks_from_rows(x: Tensor, grid: Tensor, merge: int) -> Tensor:
+    """The same without the last rows and columns that fill no block of merge x merge. x (1, T, C)"""
+    whole = torch.cat((grid[:, :1], grid[:, 1:] // merge * merge), dim=1)
+    image = torch.repeat_interleave(torch.arange(len(grid), device=x.device), whole.prod(dim=-1))
+    row, column = patch_coordinates(x[:, : len(image)], whole, merge)
+    _, index = patch_images(x[:, : len(image)], whole)
+    frame = index // (whole[image, 1] * whole[image, 2])
+    first = (grid.prod(dim=-1).cumsum(0) - grid.prod(dim=-1))[image]
+    return x[:, first + (frame * grid[image, 1] + row) * grid[image, 2] + column]
 
 
 def rotary_tables_grid(
@@ -73,29 +84,27 @@ def positions_at_corners(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> 
 
     table (N * N, C) -> (1, T, C)
     """
-    row, column = patch_places(x, grid, merge)
+    row, column = patch_coordinates(x, grid, merge)
     image, _ = patch_images(x, grid)
     last = (grid[image, 1:] - 1).clamp(min=1)
     points = torch.stack((column / last[:, 1], row / last[:, 0]), dim=-1) * 2 - 1
     return sample_table(table, points, "bilinear", corners=True).to(x.dtype)
 
 
-def positions_cubic(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:
-    """A square table stretched over each image by bicubic interpolation. table (N * N, C) -> (1, T, C)"""
-    return sample_table(table, patch_centres(x, grid, merge), "bicubic", corners=False).to(x.dtype)
-
-
-def positions_linear(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:
-    """A square table stretched over each image, linear between its rows. table (N * N, C) -> (1, T, C)"""
-    return sample_table(table, patch_centres(x, grid, merge), "bilinear", corners=False).to(x.dtype)
-
-
 def patch_centres(x: Tensor, grid: Tensor, merge: int) -> Tensor:
     """Where the middle of each patch is in its image, -1 to 1. x (1, T, C) -> (T, 2): across, down"""
-    row, column = patch_places(x, grid, merge)
+    row, column = patch_coordinates(x, grid, merge)
     image, _ = patch_images(x, grid)
     size = grid[image, 1:]
     return torch.stack(((column + 0.5) / size[:, 1], (row + 0.5) / size[:, 0]), dim=-1) * 2 - 1
+
+
+def sampled_positions(table: Tensor, x: Tensor, grid: Tensor, merge: int, mode: str) -> Tensor:
+    """Learned positions of a square image for images of any size, interpolated: "bicubic" or "bilinear".
+
+    table (N * N, W), x (1, T, W), grid (images, 3) -> (1, T, W)
+    """
+    return sample_table(table, patch_centres(x, grid, merge), mode, corners=False).to(x.dtype)
 
 
 def sample_table(table: Tensor, points: Tensor, mode: str, corners: bool) -> Tensor:
@@ -112,7 +121,7 @@ def sample_table(table: Tensor, points: Tensor, mode: str, corners: bool) -> Ten
 def patch_windows(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
     """The window of `window` x `window` patches that each patch is in, counted over all frames. -> (T,)"""
     image, index = patch_images(x, grid)
-    row, column = patch_places(x, grid, merge)
+    row, column = patch_coordinates(x, grid, merge)
     across = (grid[:, 1:] + window - 1) // window
     count = across.prod(dim=-1)
     first = (grid[:, 0] * count).cumsum(0) - grid[:, 0] * count
@@ -120,19 +129,14 @@ def patch_windows(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
     return first[image] + frame * count[image] + row // window * across[image, 1] + column // window
 
 
-def window_order(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
-    """The patches window by window, those of one window as they stood. -> (T,)"""
-    return patch_windows(x, grid, merge, window).argsort(stable=True)
-
-
 def same_window_mask(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
-    """Shows every patch, in window_order, those of its own window. -> (1, 1, T, T)"""
+    """Shows every patch, sorted by window, those of its own. -> (1, 1, T, T)"""
     number = patch_windows(x, grid, merge, window).sort().values
     return (number == number[:, None])[None, None]
 
 
 def restore_order(x: Tensor, order: Tensor, merge: int) -> Tensor:
-    """Undoes window_order for merged patches. x (T / merge ** 2, C), order (T,)"""
+    """Undoes the order by window for merged patches. x (T / merge ** 2, C), order (T,)"""
     return x[(order[:: merge * merge] // (merge * merge)).argsort()]
 
 
@@ -141,7 +145,7 @@ def positions_smooth(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tens
 
     table (N * N, C) -> (1, T, C)
     """
-    row, column = patch_places(x, grid, merge)
+    row, column = patch_coordinates(x, grid, merge)
     image, _ = patch_images(x, grid)
     return scale_table(table, row[None], column[None], grid[image, 1][None], grid[image, 2][None]).to(x.dtype)
 
@@ -179,7 +183,7 @@ def smooth_weights(places: Tensor, sizes: Tensor, side: int) -> Tensor:
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
-def rotary_tables_alternating(
+def rotary_tables_interleaved(
     x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Cosine and sine of the angles by column and by row in turn. frequencies (F,) -> two (1, 1, T, 2 * F)"""
@@ -188,7 +192,7 @@ def rotary_tables_alternating(
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def frame_waves(x: Tensor, grid: Tensor) -> Tensor:
+def frame_sinusoids(x: Tensor, grid: Tensor) -> Tensor:
     """Sines, then cosines, by the frame of each patch; zeros for an image of one frame. -> (1, T, C)"""
     image, index = patch_images(x, grid)
     frame = index // (grid[:, 1] * grid[:, 2])[image]
@@ -204,7 +208,7 @@ def mean_of_frames(x: Tensor, grid: Tensor, merge: int) -> Tensor:
 
     x (1, T, C) -> (blocks, merge ** 2, C)
     """
-    row, column = patch_places(x, grid, 1)
+    row, column = patch_coordinates(x, grid, 1)
     image, _ = patch_images(x, grid)
     patches = grid[:, 1] * grid[:, 2]
     first = patches.cumsum(0) - patches
@@ -257,25 +261,10 @@ def enclose_images(x: Tensor, begin: Tensor, end: Tensor, grid: Tensor, merge: i
     return enclosed.index_copy(0, places, x)
 
 
-def size_grids(sizes: Tensor) -> Tensor:
-    """Frames (one), rows and columns of images: sizes (N, 2) -> (N, 3)"""
-    return F.pad(sizes, (1, 0), value=1)
-
-
-def merge_grids(grid: Tensor, merge: int) -> Tensor:
-    """The grids of images in which each block of merge x merge patches has become one. (N, 3) -> (N, 3)"""
-    return torch.cat((grid[:, :1], grid[:, 1:] // merge), dim=1)
-
-
-def merge_blocks(x: Tensor, grid: Tensor, merge: int) -> Tensor:
-    """Blocks of merge x merge neighbours side by side, row by row. x (1, T, C) -> (blocks, merge ** 2 * C)"""
-    return mean_of_frames(x, grid, merge).flatten(1)
-
-
 def positions_nearest(table: Tensor, x: Tensor, grid: Tensor) -> Tensor:
     """The place in a square table on which each patch of an image falls. table (N * N, C) -> (1, T, C)"""
     side = math.isqrt(table.shape[0])
-    row, column = patch_places(x, grid, 1)
+    row, column = patch_coordinates(x, grid, 1)
     image, _ = patch_images(x, grid)
     edges = torch.arange(1 / side, 1.0, 1 / side, device=x.device)
     rows = torch.bucketize(row / grid[image, 1], edges, right=True)

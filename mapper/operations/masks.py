@@ -30,11 +30,6 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
-def causal_mask_if_padded(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A causal mask, or None where nothing is padded, for attend_causal. Shapes as in causal_mask"""
-    return None if attention_mask is None else causal_mask(x, attention_mask)
-
-
 def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tensor:
     """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
@@ -49,30 +44,25 @@ def sliding_mask_both(x: Tensor, attention_mask: Tensor | None, reach: int) -> T
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
-def causal_mask_at(slots: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
-    """A causal mask over a cache of `length` keys for queries that stand at `slots` (T,).
+def causal_mask_at(cache_position: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
+    """A causal mask over a cache of `length` keys for queries that stand at `cache_position` (T,).
 
     attention_mask (B, S) covers the first S <= length keys. -> (1 or B, 1, T, length)
     """
-    index = torch.arange(length, device=slots.device)
-    mask = (index <= slots[:, None])[None, None]
+    index = torch.arange(length, device=cache_position.device)
+    mask = (index <= cache_position[:, None])[None, None]
     if attention_mask is None:
         return mask
     seen = F.pad(attention_mask != 0, (0, length - attention_mask.shape[1]), value=True)
     return mask & seen[:, None, None, :]
 
 
-def sliding_mask_at(slots: Tensor, length: int, attention_mask: Tensor | None, window: int) -> Tensor:
-    """A sliding-window mask over a cache of `length` keys for queries that stand at `slots` (T,)."""
-    index = torch.arange(length, device=slots.device)
-    return causal_mask_at(slots, length, attention_mask) & (index > slots[:, None] - window)
-
-
-def prefix_mask(x: Tensor, attention_mask: Tensor | None, prefix: Tensor) -> Tensor:
-    """A causal mask whose prefix positions see each other. prefix (B, T) bool -> (B, 1, T, T)"""
-    both = (prefix[:, None, :] & prefix[:, :, None])[:, None]
-    mask = causal_mask(x, None) | both
-    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+def sliding_mask_at(
+    cache_position: Tensor, length: int, attention_mask: Tensor | None, window: int
+) -> Tensor:
+    """A sliding-window mask over a cache of `length` keys for queries that stand at `cache_position` (T,)."""
+    index = torch.arange(length, device=cache_position.device)
+    return causal_mask_at(cache_position, length, attention_mask) & (index > cache_position[:, None] - window)
 
 
 def image_blocks(token_type_ids: Tensor | None) -> Tensor | None:
@@ -82,16 +72,6 @@ def image_blocks(token_type_ids: Tensor | None) -> Tensor | None:
     inside = token_type_ids == 1
     starts = inside & ~F.pad(inside, (1, 0))[:, :-1]
     return torch.where(inside, starts.long().cumsum(1) - 1, -1)
-
-
-def prefix_block(token_type_ids: Tensor | None) -> Tensor | None:
-    """0 for positions of type 0, -1 for those behind. (B, T)"""
-    return None if token_type_ids is None else torch.where(token_type_ids == 0, 0, -1)
-
-
-def instruction_block(token_type_ids: Tensor | None) -> Tensor | None:
-    """0 for positions of type 1, wherever they stand, -1 for all others. (B, T)"""
-    return None if token_type_ids is None else torch.where(token_type_ids == 1, 0, -1)
 
 
 def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) -> Tensor:
@@ -128,17 +108,7 @@ def short_enough(x: Tensor, length: int) -> Tensor:
     return x
 
 
-def take_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """x as it is, whatever the mask: of models that callers give one and that read padding like words."""
-    return x
-
-
-def join_prefix(prefix: Tensor | None, x: Tensor) -> Tensor:
-    """States that stand before others, where there are any. prefix (B, P, W) or None -> (B, P + T, W)"""
-    return x if prefix is None else torch.cat((prefix, x), dim=1)
-
-
-def padding_mask_behind(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+def padding_mask_after(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
     """A padding mask of x, of which attention_mask knows the end; all before is real.
 
     x (B, P + T, W), attention_mask (B, T) or None -> (B, 1, 1, P + T) or None
@@ -155,11 +125,12 @@ def joined_mask(prefix: Tensor | None, x: Tensor, attention_mask: Tensor | None)
     """
     if prefix is None:
         return causal_mask(x, attention_mask)
-    joined = join_prefix(prefix, x)
-    index = torch.arange(joined.shape[1], device=x.device)
-    if attention_mask is not None:
-        attention_mask = F.pad(attention_mask, (prefix.shape[1], 0), value=1)
-    return prefix_mask(joined, attention_mask, (index < prefix.shape[1])[None])
+    index = torch.arange(prefix.shape[1] + x.shape[1], device=x.device)
+    inside = index < prefix.shape[1]
+    mask = ((index <= index[:, None]) | (inside & inside[:, None]))[None, None]
+    if attention_mask is None:
+        return mask
+    return mask & (F.pad(attention_mask, (prefix.shape[1], 0), value=1)[:, None, None, :] != 0)
 
 
 def indexed_mask(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor | None, count: int) -> Tensor:

@@ -14,11 +14,6 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
     return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
 
 
-def prepend_tokens(tokens: Tensor, x: Tensor) -> Tensor:
-    """Learned vectors before each sequence. tokens (1, N, W), x (B, T, W) -> (B, N + T, W)"""
-    return torch.cat((tokens.expand(x.shape[0], -1, -1), x), dim=1)
-
-
 def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
     """Puts the token where `masked` is true; None masks nothing.
 
@@ -42,23 +37,13 @@ def keep_some(x: Tensor, share: float, noise: Tensor | None) -> tuple[Tensor, Te
     return kept, (place >= count).to(x.dtype), place
 
 
-def append_tokens(x: Tensor, tokens: Tensor) -> Tensor:
-    """Learned vectors behind each sequence. x (B, T, W), tokens (1, N, W) -> (B, T + N, W)"""
-    return torch.cat((x, tokens.expand(x.shape[0], -1, -1)), dim=1)
-
-
 def real_images(pixels: Tensor) -> Tensor:
     """All images of all texts but for padding, which is all zeros. (B, N, C, Y, X) -> (images, C, Y, X)"""
     images = pixels.flatten(0, 1)
     return images[(images != 0).flatten(1).any(dim=1)]
 
 
-def real_tiles(pixels: Tensor, mask: Tensor) -> Tensor:
-    """The tiles of all texts that are no padding. pixels (B, N, C, Y, X), mask (B, N) -> (tiles, C, Y, X)"""
-    return pixels[mask.bool()]
-
-
-def seen_patches(pixels: Tensor, mask: Tensor | None, side: int, whole: bool) -> Tensor | None:
+def real_patches(pixels: Tensor, mask: Tensor | None, side: int, whole: bool) -> Tensor | None:
     """Which patches of the real images are read: those all of whose pixels are, or else any of them.
 
     pixels (B, N, C, Y, X), mask (B, N, Y, X), 1 where a pixel is read -> (images, Y / side, X / side)
@@ -79,13 +64,13 @@ def spread_positions(table: Tensor, patches: Tensor, seen: Tensor | None) -> Ten
     side = math.isqrt(table.shape[0])
     if seen is None:
         seen = torch.ones_like(patches[:, 0], dtype=torch.bool)
-    rows = spread_places(seen[:, :, 0], side)
-    columns = spread_places(seen[:, 0], side)
+    rows = spread_patches(seen[:, :, 0], side)
+    columns = spread_patches(seen[:, 0], side)
     places = rows[:, :, None] * side + columns[:, None]
     return F.embedding(torch.where(seen, places, 0).flatten(1), table)
 
 
-def spread_places(seen: Tensor, side: int) -> Tensor:
+def spread_patches(seen: Tensor, side: int) -> Tensor:
     """Places on a line of `side` for those of a line of another length, of which seen (B, T) are read."""
     edges = torch.arange(1 / side, 1.0, 1 / side, device=seen.device)
     step = 1.0 / seen.sum(dim=1, keepdim=True)

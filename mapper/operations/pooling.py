@@ -20,34 +20,6 @@ def pool_at(x: Tensor, index: Tensor) -> Tensor:
     return x[torch.arange(x.shape[0], device=x.device), index]
 
 
-def pool_last(x: Tensor, input_ids: Tensor, padding_id: int) -> Tensor:
-    """The last position that is not padding, on whichever side that is.
-
-    x (B, T, W), input_ids (B, T) -> (B, W)
-    """
-    index = torch.arange(x.shape[1], device=x.device)
-    return pool_at(x, (index * (input_ids != padding_id)).argmax(dim=-1))
-
-
-def pool_highest_id(x: Tensor, input_ids: Tensor) -> Tensor:
-    """The first position with the highest id, where CLIP's end token is the last of its vocabulary.
-
-    -> (B, W)
-    """
-    return pool_at(x, input_ids.argmax(dim=-1))
-
-
-def pool_first_id(x: Tensor, input_ids: Tensor, token_id: int) -> Tensor:
-    """The first position that holds token_id; the first of all where none does. x (B, T, W) -> (B, W)"""
-    return pool_at(x, (input_ids == token_id).long().argmax(dim=-1))
-
-
-def pool_last_id(x: Tensor, input_ids: Tensor, token_id: int) -> Tensor:
-    """The last position that holds token_id; the first of all where none does. x (B, T, W) -> (B, W)"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return pool_at(x, (index * (input_ids == token_id)).argmax(dim=-1))
-
-
 def mean_weights(scores: Tensor, eps: float) -> Tensor:
     """Weights of a mean over what each group has the highest score for. scores (B, G, P) -> (B, G, P)"""
     chosen = F.one_hot(scores.argmax(dim=1), scores.shape[1]).transpose(1, 2).to(scores.dtype)
@@ -93,11 +65,6 @@ def zero_frames(x: Tensor, mask: Tensor | None, times: int) -> Tensor:
     return x if real is None else x * real[:, None, :, None].to(x.dtype)
 
 
-def mean_of_pairs(x: Tensor) -> Tensor:
-    """The mean of each two neighbours; an odd one at the end is left out. x (B, T, W) -> (B, T // 2, W)"""
-    return mean_of_groups(x, 2)
-
-
 def mean_of_groups(x: Tensor, count: int) -> Tensor:
     """The mean of each `count` neighbours; what is left at the end is left out.
 
@@ -125,25 +92,7 @@ def stack_frames(x: Tensor, count: int) -> Tensor:
     return F.pad(x, (0, 0, 0, -T % count)).reshape(B, -1, count * C)
 
 
-def unstack_frames(x: Tensor, count: int) -> Tensor:
-    """Each frame as `count` neighbours. x (B, T, count * C) -> (B, count * T, C)"""
-    return x.reshape(x.shape[0], x.shape[1] * count, -1)
-
-
-def stacked_mask(mask: Tensor | None, count: int) -> Tensor | None:
-    """The mask of stacked frames: that of the first of each. mask (B, T) or None"""
-    return None if mask is None else mask[:, ::count] != 0
-
-
 def add_shorter(x: Tensor, y: Tensor) -> Tensor:
     """The sum of two sequences, as long as the shorter. x (B, T, W), y (B, S, W) -> (B, min(T, S), W)"""
     length = min(x.shape[1], y.shape[1])
     return x[:, :length] + y[:, :length]
-
-
-def fit_length(x: Tensor, like: Tensor) -> Tensor:
-    """x with zeros behind it until it is as long as another sequence.
-
-    x (B, T, W), like (B, S, ...) -> (B, S, W)
-    """
-    return F.pad(x, (0, 0, 0, like.shape[1] - x.shape[1]))

@@ -67,16 +67,6 @@ def sinusoids_split(x: Tensor, positions: Tensor, size: int) -> Tensor:
     return torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
 
 
-def zero_at(x: Tensor, positions: Tensor, row: int) -> Tensor:
-    """Zeros where a position is `row`, as in a table whose row for padding is zero. x (B, T, W), (B, T)"""
-    return x.masked_fill((positions == row)[..., None], 0.0)
-
-
-def resize_rows(table: Tensor, length: int) -> Tensor:
-    """Fits learned positions to a length, each by the two nearest. table (1, 1, P, W) -> (1, length, W)"""
-    return F.interpolate(table, size=(length, table.shape[-1]), mode="bilinear")[0]
-
-
 def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 
@@ -128,7 +118,7 @@ def tile_positions(table: Tensor, height: int, width: int) -> Tensor:
     return table[:, (rows[:, None] % side) * side + columns % side]
 
 
-def image_waves(x: Tensor, height: int, width: int) -> Tensor:
+def image_sinusoids(x: Tensor, height: int, width: int) -> Tensor:
     """Sines and cosines by column, then by row, for the patches of an image. x (B, T, W) -> (1, T, W)"""
     quarter = x.shape[-1] // 4
     omega = 10000.0 ** -(torch.arange(quarter, dtype=torch.float64, device=x.device) / quarter)
@@ -137,19 +127,10 @@ def image_waves(x: Tensor, height: int, width: int) -> Tensor:
     return torch.cat((across.sin(), across.cos(), down.sin(), down.cos()), dim=-1)[None].to(x.dtype)
 
 
-def square_waves(x: Tensor) -> Tensor:
-    """image_waves for a square image. x (B, N * N, W) -> (1, N * N, W)"""
+def square_sinusoids(x: Tensor) -> Tensor:
+    """image_sinusoids for a square image. x (B, N * N, W) -> (1, N * N, W)"""
     side = math.isqrt(x.shape[1])
-    return image_waves(x, side, side)
-
-
-def shift_right(input_ids: Tensor, start_id: int, padding_id: int) -> Tensor:
-    """Decoder input from labels: start_id first, the rest one place later, -100 as padding.
-
-    (B, T) -> (B, T)
-    """
-    shifted = F.pad(input_ids[:, :-1], (1, 0), value=start_id)
-    return shifted.masked_fill(shifted == -100, padding_id)
+    return image_sinusoids(x, side, side)
 
 
 def decoder_ids(
@@ -157,20 +138,15 @@ def decoder_ids(
 ) -> Tensor:
     """The caller's ids for a decoder, or those of the encoder one place later, as in denoising (BART).
 
-    (B, S), (B, T) -> (B, S or T)
+    start_id comes first; -100, which labels have, is padding. (B, S), (B, T) -> (B, S or T)
     """
-    return shift_right(input_ids, start_id, padding_id) if decoder_input_ids is None else decoder_input_ids
+    if decoder_input_ids is not None:
+        return decoder_input_ids
+    shifted = F.pad(input_ids[:, :-1], (1, 0), value=start_id)
+    return shifted.masked_fill(shifted == -100, padding_id)
 
 
 def query_temperature(x: Tensor, positions: Tensor, rate: float, period: int) -> Tensor:
     """Factor on queries that grows after every `period` positions. positions (B, T) -> (B, 1, T, 1)"""
     steps = torch.floor(positions.float() / period)
     return (1 + rate * torch.log1p(steps))[:, None, :, None].to(x.dtype)
-
-
-def query_temperature_smooth(x: Tensor, positions: Tensor, power: float, length: int) -> Tensor:
-    """Factor on queries, a power of how many times `length` positions have been seen.
-
-    positions (B, T) -> (B, 1, T, 1)
-    """
-    return torch.exp(power * torch.log1p((positions.float() + 1) / length))[:, None, :, None].to(x.dtype)

@@ -7,26 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def prompted_ids(input_ids: Tensor, first: int, count: int) -> Tensor:
-    """Rows first, first + 1, ... of the word embedding, then the words. (B, T) -> (B, count + T)"""
-    prompt = torch.arange(first, first + count, device=input_ids.device)
-    return torch.cat((prompt.expand(input_ids.shape[0], -1), input_ids.long()), dim=1)
-
-
-def prompted_segments(input_ids: Tensor, count: int) -> Tensor:
-    """Segment 2 for words, 0 for the prompt and for padding, which is word 0. (B, T) -> (B, count + T)"""
-    return F.pad((input_ids != 0).long() * 2, (count, 0))
-
-
-def segment_buckets(buckets: Tensor, segments: Tensor, count: int, kinds: int) -> Tensor:
-    """Buckets of distances within a segment; behind these `count`, one for each two segments.
-
-    buckets (T, T), segments (B, T), of which there are so many kinds -> (B, T, T), queries down
-    """
-    query, key = segments[:, :, None], segments[:, None, :]
-    return torch.where(query == key, buckets, query * kinds + key + count)
-
-
 def hidden_before(bias: Tensor, input_ids: Tensor) -> Tensor:
     """A bias that hides padding, which stands before a text and behind its prompt, as query and as key.
 

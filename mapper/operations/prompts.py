@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 
-def point_waves(points: Tensor, table: Tensor) -> Tensor:
+def point_fourier_features(points: Tensor, table: Tensor) -> Tensor:
     """Sines and cosines of points (..., 2) in 0 to 1 along stored directions (2, F) -> (..., 2 * F)"""
     angles = (2 * points - 1).to(table.dtype) @ table * (2 * math.pi)
     return torch.cat((angles.sin(), angles.cos()), dim=-1)
 
 
-def map_waves(x: Tensor, table: Tensor) -> Tensor:
+def map_fourier_features(x: Tensor, table: Tensor) -> Tensor:
     """Waves of where the places of a map stand. x (B, C, Y, X), table (2, F) -> (1, Y * X, 2 * F)"""
     down = (torch.arange(x.shape[2], device=x.device) + 0.5) / x.shape[2]
     across = (torch.arange(x.shape[3], device=x.device) + 0.5) / x.shape[3]
     points = torch.stack(torch.meshgrid(across, down, indexing="xy"), dim=-1)
-    return point_waves(points, table).flatten(0, 1)[None]
+    return point_fourier_features(points, table).flatten(0, 1)[None]
 
 
 def prompt_points(
@@ -36,14 +36,14 @@ def prompt_points(
         points = torch.cat((points, torch.zeros_like(points[:, :, :1])), dim=2)
         labels = torch.cat((labels, -torch.ones_like(labels[:, :, :1])), dim=2)
     labels = labels[..., None]
-    x = torch.where(labels == -1, kinds[2], point_waves(points / size, table))
+    x = torch.where(labels == -1, kinds[2], point_fourier_features(points / size, table))
     x = x.masked_fill(labels == -10, 0.0)
     return x + (labels == 0) * kinds[0] + (labels == 1) * kinds[1]
 
 
 def prompt_boxes(boxes: Tensor, size: int, table: Tensor, kinds: tuple[Tensor, ...]) -> Tensor:
     """Vectors of both corners of boxes (B, P, 4) in pixels; kinds: a vector for each -> (B, P, 2, W)"""
-    corners = point_waves((boxes.unflatten(-1, (2, 2)) + 0.5) / size, table)
+    corners = point_fourier_features((boxes.unflatten(-1, (2, 2)) + 0.5) / size, table)
     return corners + torch.cat(kinds)
 
 
@@ -63,20 +63,10 @@ def prompt_vectors(
     return torch.cat(found, dim=2) if found else x.new_zeros(x.shape[0], 1, 0, x.shape[1])
 
 
-def behind_tokens(tokens: Tensor, x: Tensor) -> Tensor:
-    """Learned vectors before those of each prompt. tokens (N, W), x (B, P, M, W) -> (B * P, N + M, W)"""
-    return torch.cat((tokens.expand(*x.shape[:2], -1, -1), x), dim=2).flatten(0, 1)
-
-
 def for_each_prompt(x: Tensor, prompts: Tensor) -> Tensor:
     """What is of an image, once for each prompt. x (B or 1, ...), prompts (B, P, ...) -> (B * P, ...)"""
     x = x.expand(prompts.shape[0], *x.shape[1:])
     return x[:, None].expand(-1, prompts.shape[1], *[-1] * (x.dim() - 1)).flatten(0, 1)
-
-
-def read_masks(vectors: Tensor, maps: Tensor) -> Tensor:
-    """What vectors (B, M, C) find in maps (B, C, Y, X) -> (B, M, Y, X)"""
-    return (vectors @ maps.flatten(2)).unflatten(-1, maps.shape[2:])
 
 
 def best_first(masks: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,14 +7,15 @@ goes into generated files, so it is read from this package alone.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mapper._parsed import Cache, SourceFile
+from mapper._parsed import Cache, Kept, SourceFile, digest, keep
 
+_HERE = Path(__file__).resolve().parent
 _OTHERS = ("__init__", "registry")  # files here that hold no operations
 
 
@@ -41,6 +42,11 @@ class _Operation:
 
 def operation_names() -> tuple[str, ...]:
     """Names of all operations, sorted."""
+    return _names()
+
+
+@lru_cache(maxsize=1)
+def _names() -> tuple[str, ...]:
     return tuple(sorted(_operations()))
 
 
@@ -80,28 +86,60 @@ def operations_needed(names: list[str]) -> tuple[str, ...]:
 
 @lru_cache
 def _lines(topic: str) -> list[str]:
-    return (Path(__file__).parent / f"{topic}.py").read_text(encoding="utf-8").splitlines()
+    return (_HERE / f"{topic}.py").read_text(encoding="utf-8").splitlines()
+
+
+class _Operations(Mapping[str, _Operation]):
+    """Those of an index by name, each made when it is first asked for."""
+
+    def __init__(self, index: Mapping[str, Any]):
+        self._index = index
+        self._made: dict[str, _Operation] = {}
+
+    def __getitem__(self, name: str) -> _Operation:
+        if name not in self._made:
+            self._made[name] = _restored(name, *self._index[name])
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
 
 
 @lru_cache(maxsize=1)
-def _operations() -> dict[str, _Operation]:
-    paths = sorted(path for path in Path(__file__).parent.glob("*.py") if path.stem not in _OTHERS)
-    files = []
-    for path in paths:
-        info = path.stat()
-        files.append(SourceFile(str(path), path.stem, (info.st_size, info.st_mtime_ns)))
-    cache = Cache("operations", files)
+def _operations() -> Mapping[str, _Operation]:
+    return _Operations(kept_operations().index)
+
+
+def kept_operations() -> Kept:
+    """All but the source of every operation: what an earlier process kept, or, where a file has changed, parsed anew."""
+    files = [_file(path) for path in sorted(_HERE.glob("*.py")) if path.stem not in _OTHERS]
+    cache = Cache("operations", str(_HERE), files, [_file(Path(__file__))])
     if kept := cache.read():
-        return {name: _restored(name, *parts) for topics in kept[1] for name, *parts in topics}
-    found = _parse([path.stem for path in paths])
-    topics = [[_kept(op) for op in found.values() if op.signature.topic == path.stem] for path in paths]
-    cache.write("", topics)
-    return found
+        return kept
+    texts = [Path(file.path).read_text(encoding="utf-8") for file in files]
+    text = digest(part for file, text in zip(files, texts, strict=True) for part in (file.label, text))
+    kept = next((other for other in cache.others() if other.text == text), None)
+    if kept is None:
+        found = _parse([file.label for file in files])
+        kept = keep([], [], text, cache.readers_digest, {name: _kept(item) for name, item in found.items()})
+    cache.write(kept)
+    return kept
+
+
+def _file(path: Path) -> SourceFile:
+    info = path.stat()
+    return SourceFile(str(path), path.stem, info.st_size, info.st_mtime_ns)
 
 
 def _kept(operation: _Operation) -> list[Any]:
-    name, *signature = astuple(operation.signature)
-    return [name, operation.lines, operation.calls, *signature]
+    _, *signature = astuple(operation.signature)
+    return [operation.lines, operation.calls, *signature]
 
 
 def _restored(name: str, lines: list[int], calls: list[str], *signature: Any) -> _Operation:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -13,11 +12,6 @@ def relative_distances(x: Tensor) -> Tensor:
     """Key position minus query position. x (B, T, ...) -> (T, T) int64, queries down, keys across"""
     index = torch.arange(x.shape[1], device=x.device)
     return index - index[:, None]
-
-
-def relative_distances_at(slots: Tensor, length: int) -> Tensor:
-    """Key position minus query position over a cache of `length` keys. slots (T,) -> (T, length) int64"""
-    return torch.arange(length, device=slots.device) - slots[:, None]
 
 
 def relative_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
@@ -44,16 +38,6 @@ def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tens
         torch.log(lengths.clamp(min=1).float() / exact) / math.log(max_distance / exact) * (buckets - exact)
     )
     return torch.where(lengths < exact, lengths, (exact + steps.long()).clamp(max=buckets - 1))
-
-
-def relative_bias(values: Tensor) -> Tensor:
-    """Looked-up biases as attention takes them. values (T, S, H) -> (1, H, T, S)"""
-    return values.permute(2, 0, 1)[None]
-
-
-def pair_bias(table: Tensor, buckets: Tensor) -> Tensor:
-    """The bias of each head for each pair. table (N, H), buckets (B, T, T) -> (B, H, T, T)"""
-    return F.embedding(buckets, table).permute(0, 3, 1, 2)
 
 
 def masked_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
@@ -100,11 +84,6 @@ def log_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
     whole = torch.log(torch.tensor((max_distance - 1) / middle, device=distances.device))
     steps = torch.ceil(torch.log(length / middle) / whole * (middle - 1)) + middle
     return torch.where(distances.abs() <= middle, distances, (steps * distances.sign()).long())
-
-
-def disentangled_rows(distances: Tensor, span: int) -> Tensor:
-    """Row of the relative table for every pair, from bucketed key-minus-query distances. (T, T) -> (T, T)"""
-    return (span - distances).clamp(0, 2 * span - 1)
 
 
 def content_to_position(q: Tensor, position_key: Tensor, rows: Tensor) -> Tensor:

@@ -18,11 +18,6 @@ def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tenso
     return 1.0 / base ** (index.float() / rotary_dim)
 
 
-def rotary_frequencies_linear(positions: Tensor, rotary_dim: int, base: float, factor: float) -> Tensor:
-    """Frequencies of positions squeezed by `factor` (rope type linear). -> (R / 2,)"""
-    return rotary_frequencies(positions, rotary_dim, base) / factor
-
-
 def rotary_frequencies_proportional(
     positions: Tensor, rotary_dim: int, base: float, proportion: float
 ) -> Tensor:
@@ -54,6 +49,8 @@ def rotary_frequencies_llama3(
     """Frequencies with long waves slowed by `factor` and a ramp between (rope type llama3). -> (R / 2,)"""
     fast = rotary_frequencies(positions, rotary_dim, base)
     turns = original_positions * fast / (2 * math.pi)  # of each wave over the original context
+    if high_factor <= low_factor:  # no ramp
+        return torch.where(turns < low_factor, fast / factor, fast)
     ramp = ((turns - low_factor) / (high_factor - low_factor)).clamp(0, 1)
     return (1 - ramp) * fast / factor + ramp * fast
 
@@ -136,25 +133,25 @@ def rotary_tables_axes(
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates channel i with channel i + D / 2. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
     a, b = x.chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
-def rotate_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotary_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates channel 2 i with channel 2 i + 1. x (B, H, T, D), cos and sin (B, 1, T, D / 2)"""
     a, b = x[..., ::2], x[..., 1::2]
     return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
 
 
-def rotate_partial(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotary_partial(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates the first R channels, halves paired, and keeps the rest. cos and sin (B, 1, T, R / 2)"""
     size = 2 * cos.shape[-1]
-    return torch.cat((rotate(x[..., :size], cos, sin), x[..., size:]), dim=-1)
+    return torch.cat((apply_rotary(x[..., :size], cos, sin), x[..., size:]), dim=-1)
 
 
-def rotate_partial_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotary_partial_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates the first R channels, neighbours paired, and keeps the rest. cos and sin (B, 1, T, R / 2)"""
     size = 2 * cos.shape[-1]
-    return torch.cat((rotate_interleaved(x[..., :size], cos, sin), x[..., size:]), dim=-1)
+    return torch.cat((apply_rotary_interleaved(x[..., :size], cos, sin), x[..., size:]), dim=-1)

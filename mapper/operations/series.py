@@ -32,11 +32,6 @@ def series_scale_none(x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
     return torch.zeros_like(one), one
 
 
-def series_observed(x: Tensor, observed: Tensor | None) -> Tensor:
-    """The caller's mask of observed values, or all of them. (B, T, ...)"""
-    return torch.ones_like(x) if observed is None else observed.to(x.dtype)
-
-
 def series_lags(x: Tensor, length: int, lags: tuple[int, ...]) -> Tensor:
     """For each of the last `length` times the values so many times before it. -> (B, length, lags)"""
     parts = [x[:, x.shape[1] - lag - length : x.shape[1] - lag] for lag in lags]
@@ -115,25 +110,6 @@ def series_running_scale(patches: Tensor, absent: Tensor) -> tuple[Tensor, Tenso
     return torch.stack(means, dim=1), torch.stack(deviations, dim=1)
 
 
-def series_normalise(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    """Values less their mean, in deviations, or in ones below 1e-6. mean and deviation broadcast"""
-    return (x - mean) / torch.where(deviation < 1e-6, 1.0, deviation)
-
-
-def series_last(y: Tensor, mean: Tensor, deviation: Tensor, numbers: int) -> Tensor:
-    """What the last patch says of the times to come, back on its scale.
-
-    y (B, N, times * numbers), mean and deviation (B, N) -> (B, times, numbers)
-    """
-    last = y[:, -1] * deviation[:, -1:] + mean[:, -1:]
-    return last.unflatten(-1, (-1, numbers))
-
-
-def series_mirrored(y: Tensor, mirrored: Tensor) -> Tensor:
-    """The mean of a forecast and of that of the series upside down: mean first, then quantiles. (B, T, Q)"""
-    return (y - torch.cat((mirrored[..., :1], mirrored[..., 1:].flip(-1)), dim=-1)) / 2
-
-
 def series_quantiles(y: Tensor, spread: Tensor, median: int) -> Tensor:
     """Quantiles around a median as far as another forecast spreads them, mean and median as they are.
 
@@ -144,8 +120,3 @@ def series_quantiles(y: Tensor, spread: Tensor, median: int) -> Tensor:
     index = torch.arange(y.shape[-1], device=y.device)
     kept = (index == 0) | (index == median)
     return torch.cat((torch.where(kept, y[:, :length], spread), y[:, length:]), dim=1)
-
-
-def series_not_negative(y: Tensor, x: Tensor) -> Tensor:
-    """No forecast below zero where no value of the batch is. y (B, T, Q), x (B, T') -> (B, T, Q)"""
-    return torch.where(x.amin() >= 0, y.clamp(min=0), y)

@@ -94,21 +94,3 @@ def join_tiles(
         ends = line_end[:, None, None].expand(-1, whole.shape[1], 1)
         found.append(torch.cat((whole, ends), dim=2).flatten(1).t())
     return torch.cat(found)
-
-
-def average_frames(x: Tensor, side: int, stride: int) -> Tensor:
-    """Means of stride x stride patches: x (frames * side ** 2, W) -> (fewer, W)."""
-    frames = x.reshape(-1, side, side, x.shape[-1]).permute(0, 3, 1, 2)
-    return F.avg_pool2d(frames, stride).flatten(2).transpose(1, 2).flatten(0, 1)
-
-
-def halve_frames(x: Tensor, side: int) -> Tensor:
-    """Frames of half the size, linear between patches: x (frames * side ** 2, W) -> (frames, T, W)."""
-    frames = x.reshape(-1, side, side, x.shape[-1]).permute(0, 3, 1, 2)
-    return F.interpolate(frames, size=[-(-side // 2)] * 2, mode="bilinear").flatten(2).transpose(1, 2)
-
-
-def end_videos(x: Tensor, videos: int, line_end: Tensor) -> Tensor:
-    """The frames of each video in a row, a line's end behind them. x (frames, T, W) -> (vectors, W)"""
-    rows = x.reshape(videos, -1, x.shape[-1])
-    return torch.cat((rows, line_end.expand(videos, 1, -1)), dim=1).flatten(0, 1)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
-def without_masked_tokens(
-    x: Tensor, input_ids: Tensor, attention_mask: Tensor | None, mask_id: int
-) -> Tensor:
+def token_dropout(x: Tensor, input_ids: Tensor, attention_mask: Tensor | None, mask_id: int) -> Tensor:
     """Sets masked tokens to zero and scales the rest, for a training that masks 0.15 * 0.8 of them (ESM).
 
     x (B, T, W), input_ids (B, T), attention_mask (B, T) or None -> (B, T, W)
@@ -20,12 +17,7 @@ def without_masked_tokens(
     return (x.masked_fill(masked[..., None], 0.0) * (1 - 0.15 * 0.8) / (1 - share)[:, None, None]).to(x.dtype)
 
 
-def with_neighbours(x: Tensor) -> Tensor:
-    """Every position beside the next and the one before, zeros at the ends. (B, T, W) -> (B, T, 3 * W)"""
-    return torch.cat((F.pad(x[:, 1:], (0, 0, 0, 1)), x, F.pad(x[:, :-1], (0, 0, 1, 0))), dim=-1)
-
-
-def pad_places(input_ids: Tensor, places: list[int | None], padding: int) -> Tensor:
+def pad_features(input_ids: Tensor, places: list[int | None], padding: int) -> Tensor:
     """Reads ids that keep a place for something else as padding. (B, T) -> (B, T)"""
     kept = torch.tensor([place for place in places if place is not None], device=input_ids.device)
     return torch.where(torch.isin(input_ids, kept), padding, input_ids)

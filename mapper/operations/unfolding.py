@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def places_by_offset(x: Tensor, size: int) -> Tensor:
+def unfold_patches(x: Tensor, size: int) -> Tensor:
     """A sequence of each offset inside of the patches; sides that are no multiple are stretched (MobileViT).
 
     x (B, C, Y, X), size the side of a patch -> (B * size ** 2, patches, C)
@@ -17,8 +17,8 @@ def places_by_offset(x: Tensor, size: int) -> Tensor:
     return x.permute(0, 3, 5, 2, 4, 1).flatten(3, 4).flatten(0, 2)
 
 
-def join_places(sequences: Tensor, x: Tensor, size: int) -> Tensor:
-    """Undoes places_by_offset of an image as large as x.
+def fold_patches(sequences: Tensor, x: Tensor, size: int) -> Tensor:
+    """Undoes unfold_patches of an image as large as x.
 
     sequences (B * size ** 2, patches, C), x (B, _, Y, X) -> (B, C, Y, X)
     """

@@ -6,18 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mapper.operations.rotary import rotate_interleaved
+from mapper.operations.rotary import apply_rotary_interleaved
 
 
-def rotate_last(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotary_last(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates the last R channels, neighbours paired, and keeps those before. cos and sin (B, 1, T, R / 2)"""
     plain, rest = x.split([x.shape[-1] - 2 * cos.shape[-1], 2 * cos.shape[-1]], dim=-1)
-    return torch.cat((plain, rotate_interleaved(rest, cos, sin)), dim=-1)
-
-
-def window_starts(x: Tensor, rate: int) -> Tensor:
-    """The first position of every full window of `rate` positions. x (B, T, ...) -> (1, T // rate)"""
-    return (torch.arange(x.shape[1] // rate, device=x.device) * rate)[None]
+    return torch.cat((plain, apply_rotary_interleaved(rest, cos, sin)), dim=-1)
 
 
 def pack_windows(values: Tensor, gates: Tensor, bias: Tensor) -> Tensor:
@@ -47,26 +42,10 @@ def in_windows(x: Tensor, rate: int) -> Tensor:
     return x[:, : x.shape[1] // rate * rate].unflatten(1, (x.shape[1] // rate, rate))
 
 
-def windows_before(positions: Tensor, packed: Tensor, rate: int) -> Tensor:
+def earlier_windows(positions: Tensor, packed: Tensor, rate: int) -> Tensor:
     """Whether a window has ended at or before a position.
 
     positions (B, T), packed (B, 1, N, D) -> (B, 1, T, N)
     """
     index = torch.arange(packed.shape[2], device=packed.device)
     return (index < ((positions + 1) // rate)[..., None])[:, None]
-
-
-def join_seen(near: Tensor, far: Tensor) -> Tensor:
-    """One mask for latest keys and packed ones, which may have a row for each of a batch or one for all.
-
-    near (B, 1, T, S), far (B, 1, T, N) -> (B, 1, T, S + N)
-    """
-    rows = max(near.shape[0], far.shape[0])
-    return torch.cat((near.expand(rows, -1, -1, -1), far.expand(rows, -1, -1, -1)), dim=-1)
-
-
-def map_groups(x: Tensor, weight: Tensor, groups: int) -> Tensor:
-    """Each group of channels by a map of its own. x (B, T, G * I), weight (G * O, I) -> (B, T, G * O)"""
-    return torch.einsum(
-        "btgi,goi->btgo", x.unflatten(-1, (groups, -1)), weight.unflatten(0, (groups, -1))
-    ).flatten(2)

@@ -9,16 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def channels_last(x: Tensor) -> Tensor:
-    """(B, C, Y, X) -> (B, Y, X, C)"""
-    return x.permute(0, 2, 3, 1)
-
-
-def channels_first(x: Tensor) -> Tensor:
-    """(B, Y, X, C) -> (B, C, Y, X)"""
-    return x.permute(0, 3, 1, 2)
-
-
 def flatten_patches(x: Tensor) -> Tensor:
     """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
     return x.flatten(2).transpose(1, 2)
@@ -32,11 +22,6 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
 def pad_image(x: Tensor, size: int) -> Tensor:
     """Zeros below and to the right until both sides are multiples of size. x (B, C, Y, X)"""
     return F.pad(x, (0, -x.shape[3] % size, 0, -x.shape[2] % size))
-
-
-def window_shift(x: Tensor, size: int, shift: int) -> int:
-    """The shift, or 0 where one window spans a side of the image. x (B, Y, X, C)"""
-    return shift if min(x.shape[1], x.shape[2]) > size else 0
 
 
 def partition_windows(x: Tensor, size: int, shift: int) -> Tensor:
@@ -119,7 +104,7 @@ def image_bias(table: Tensor, height: int, width: int) -> Tensor:
     return (inner + last[0] * to_patch + last[1] * to_patch.t() + last[2] * first)[None]
 
 
-def cut_map(x: Tensor, size: int) -> Tensor:
+def partition_map(x: Tensor, size: int) -> Tensor:
     """Cuts an image into windows, with zeros below and to the right; 0 leaves it whole.
 
     x (B, Y, X, C) -> (B * windows, size, size, C)
@@ -127,8 +112,8 @@ def cut_map(x: Tensor, size: int) -> Tensor:
     return x if size == 0 else partition_windows(x, size, 0).unflatten(1, (size, size))
 
 
-def join_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
-    """Undoes cut_map of x, which may have had other channels.
+def merge_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
+    """Undoes partition_map of x, which may have had other channels.
 
     windows (B * windows, S, S, C) or (B * windows, S * S, C), x (B, Y, X, _) -> (B, Y, X, C)
     """
@@ -168,11 +153,6 @@ def rotary_tables_map(grid: Tensor, side: int, frequencies: Tensor) -> tuple[Ten
     return angles.cos().to(grid.dtype), angles.sin().to(grid.dtype)
 
 
-def window_within(side: int, size: int) -> int:
-    """A window no larger than the side of an image."""
-    return min(side, size)
-
-
 def shift_within(side: int, size: int, shift: int) -> int:
     """The shift, or 0 where one window spans the side of an image."""
     return shift if side > size else 0
@@ -187,8 +167,3 @@ def log_offsets(x: Tensor, size: int, trained: int) -> Tensor:
     steps = steps / max((trained or size) - 1, 1) * 8
     steps = steps.sign() * (steps.abs() + 1).log2() / 3
     return torch.cartesian_prod(steps, steps).to(x.dtype)
-
-
-def halve_map(x: Tensor) -> Tensor:
-    """The largest of each 2 x 2 places. x (B, Y, X, C) -> (B, Y / 2, X / 2, C)"""
-    return channels_last(F.max_pool2d(channels_first(x), 2))

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from mapper.report.style import Paint, plain
-from mapper.report.words import counted, folded, is_index, printable
+from mapper.report.wording import counted, folded, is_index, printable
 from mapper.weights.comparing.wrappers import WRAPPERS, bare_name
 
 if TYPE_CHECKING:
-    from mapper.weights.comparing.differing import Diff, Entry
+    from mapper.weights.comparing.differences import Diff, Entry
 
 SHOWN = 15  # lines of names, and of maps in another layout
 _NAME = 200  # characters of one name

@@ -7,7 +7,7 @@ import json
 
 from mapper.architecture import EVIDENCE, Architecture, Fact
 from mapper.errors import HintError, shorten
-from mapper.report.words import printable
+from mapper.report.wording import printable
 
 
 def chain(architecture: Architecture, name: str) -> str:
@@ -21,12 +21,14 @@ def chain(architecture: Architecture, name: str) -> str:
 
 def _lines(fact: Fact, lost: list[Fact]) -> list[str]:
     where = f" at {printable(fact.at)}" if fact.at else ""
-    others = [other for other in lost if (other.name, other.at) == (fact.name, fact.at)]
+    won = (fact.name, fact.at, fact.value)  # two blocks of one place may have two values
+    others = [other for other in lost if (other.name, other.at, other.against) == won]
     others.sort(key=lambda other: EVIDENCE.index(other.evidence))
+    said = (f"  lost: {value_text(other.value)}, {other.evidence}: {_origin(other)}" for other in others)
     return [
         f"{printable(fact.name)} = {value_text(fact.value)}{where}",
         f"  {fact.evidence}: {_origin(fact)}",
-        *(f"  lost: {value_text(other.value)}, {other.evidence}: {_origin(other)}" for other in others),
+        *dict.fromkeys(said),
     ]
 
 

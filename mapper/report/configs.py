@@ -54,7 +54,7 @@ def _fields(side: Side) -> dict[str, Any]:
     if reading is None:
         from mapper.rulebook.rulebook import rulebook_of
 
-        ignored = rulebook_of(()).config_vocabulary.irrelevant
+        ignored = rulebook_of(()).config_vocabulary.ignored.always
         found = {name: value for name, value in found.items() if not ignored.intersection(name.split("."))}
     return found
 

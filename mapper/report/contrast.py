@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
-from mapper.report.words import counted
+from mapper.errors import joined
+from mapper.report.wording import counted
 from mapper.weights.comparing.places import FUSED
 
 Path = tuple[str, ...]  # role names from the root; elements of a list together
@@ -23,7 +24,7 @@ _FIRST = (
 )
 _IMPLIED = {
     "attention.kv_heads": "attention.heads"
-}  # where only one side says it: as many as there are of these
+}  # where a side does not say it, as many as there are of these: where both have as many, these tell it
 _DETAILS = 4  # facts named with a block that one side has
 ONLY = 8  # facts of one side that are named
 _ROLES = ("query", "key", "value", "output")  # in the order in which they are spoken of; others by name
@@ -42,7 +43,7 @@ class Contrast:
 
     def as_dict(self) -> dict[str, Any]:
         """One entry of `architecture` in `mapper diff --json`."""
-        from mapper.report.document import finite
+        from mapper.report.as_json import finite
 
         return {
             "subject": self.subject,
@@ -74,8 +75,8 @@ def contrasts(a: Architecture, b: Architecture) -> list[Contrast]:
         return list(_of_models(a.parts, b.parts))
     parts = _parts(a.root), _parts(b.root)
     facts = _facts(a), _facts(b)
-    alone = _alone(facts, (a.checkpoint.config is None, b.checkpoint.config is None))
-    told = sorted([*_roles(*parts, alone), *_tensors(*parts)], key=lambda item: item.only)
+    alone = _alone(facts, parts, (a.checkpoint.config is None, b.checkpoint.config is None))
+    told = sorted([*_roles(*parts, alone, _shared(*facts)), *_tensors(*parts)], key=lambda item: item.only)
     values = list(_values(*facts, parts))
     counts = [
         item for item in _counts(*parts) if (item.a, item.b) not in {(same.a, same.b) for same in values}
@@ -134,7 +135,9 @@ def _add_leaf(found: dict[Path, _Part], path: Path, leaf: Leaf, role: str) -> No
         part.tensors[name] += leaf.place.instances
 
 
-def _roles(a: dict[Path, _Part], b: dict[Path, _Part], alone: dict[str, list[Fact]]) -> Iterator[Contrast]:
+def _roles(
+    a: dict[Path, _Part], b: dict[Path, _Part], alone: dict[str, list[Fact]], shared: list[Fact]
+) -> Iterator[Contrast]:
     """Blocks and leaves on one side, those of one block in one sentence; not what is inside of such a block."""
     for side, mine, theirs in (("a", a, b), ("b", b, a)):
         groups: dict[tuple[Path, int], list[str]] = {}
@@ -142,17 +145,21 @@ def _roles(a: dict[Path, _Part], b: dict[Path, _Part], alone: dict[str, list[Fac
             if path not in theirs and path[:-1] in theirs:
                 groups.setdefault((path[:-1], part.count), []).append(path[-1])
         for (above, count), roles in sorted(groups.items()):
-            details = _details(roles, alone[side])
+            details = _details(roles, alone[side], shared)
             yield Contrast(_joined(_ordered(roles), count) + details, _where(above, mine, count), only=side)
 
 
-def _details(roles: list[str], facts: list[Fact]) -> str:
+def _details(roles: list[str], facts: list[Fact], shared: list[Fact]) -> str:
     """The sizes of the one block that a side has; each is taken out of the facts that remain to be told."""
     if len(roles) > 1:
         return ""
-    chosen = [fact for fact in facts if fact.name.startswith(f"{roles[0]}.") and _telling(fact.value)]
-    for fact in chosen:
+    own, others = (
+        [fact for fact in some if fact.name.startswith(f"{roles[0]}.") and _telling(fact.value)]
+        for some in (facts, shared)
+    )
+    for fact in own:
         facts.remove(fact)
+    chosen = sorted(own + others, key=lambda fact: fact.evidence != "shape")  # what weights show first
     shown = [f"{words(fact.name.partition('.')[2])} {value_words(fact.value)}" for fact in chosen[:_DETAILS]]
     return f" ({', '.join(shown)})" if shown else ""
 
@@ -166,8 +173,8 @@ def _joined(roles: list[str], count: int) -> str:
     named = []
     for last, firsts in by_last.items():
         many = last == "norm" and (len(firsts) > 1 or count > 1)
-        named.append(f"{_and([first for first in firsts if first])} {last}{'s' if many else ''}".strip())
-    return _and(named)
+        named.append(f"{joined([first for first in firsts if first])} {last}{'s' if many else ''}".strip())
+    return joined(named)
 
 
 def _tensors(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
@@ -187,7 +194,9 @@ def _tensors(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
         for (above, name), roles in sorted(groups.items()):
             what = "biases" if name == "bias" and len(roles) > 1 else words(name)
             yield Contrast(
-                f"{what} of {_and([words(role) for role in _ordered(roles)])}", _where(above, mine), only=side
+                f"{what} of {joined([words(role) for role in _ordered(roles)])}",
+                _where(above, mine),
+                only=side,
             )
 
 
@@ -211,7 +220,7 @@ def _kinds(a: dict[Path, _Part], b: dict[Path, _Part]) -> Iterator[Contrast]:
         if kinds[0] != kinds[1] and a[path].fused == b[path].fused:
             groups.setdefault(kinds, []).append(words(path[-1]))
     for (ours, theirs), roles in groups.items():
-        yield Contrast(_and(list(dict.fromkeys(roles))), "", ours, theirs)
+        yield Contrast(joined(list(dict.fromkeys(roles))), "", ours, theirs)
 
 
 def _kind_words(part: _Part) -> str:
@@ -278,23 +287,40 @@ def _scope(place: Place) -> str:
     return ".".join(part if isinstance(part, str) else "*" for part in place)
 
 
-def _alone(facts: tuple[_Known, _Known], silent: tuple[bool, bool]) -> dict[str, list[Fact]]:
+def _alone(
+    facts: tuple[_Known, _Known],
+    parts: tuple[dict[Path, _Part], dict[Path, _Part]],
+    silent: tuple[bool, bool],
+) -> dict[str, list[Fact]]:
     """Facts of one side that the other knows nothing of: no defaults, nor what rests on a config where the other has none.
 
-    A rule's statement does: it holds for the type that the config says.
+    A rule's statement does: it holds for the type that the config says. So does what only a flow that is chosen by the
+    config reads off shapes, where the other side has the same tensors.
     """
-    a, b = facts
     found: dict[str, list[Fact]] = {}
-    for side, mine, theirs, untold in (("a", a, b, silent[1]), ("b", b, a, silent[0])):
-        weak = {"default", "config", "rule"} if untold else {"default"}
+    for side, at, other in (("a", 0, 1), ("b", 1, 0)):
+        mine, there = facts[at], parts[other]
         found[side] = [
             same[0]
             for name, same in mine.by_name.items()
-            if name not in theirs.by_name
+            if name not in facts[other].by_name
             and name not in (*_IMPLIED, "attention.fused")
-            and {fact.evidence for fact in same} - weak
+            and not all(_is_weak(fact, mine.path(fact), there, silent[other]) for fact in same)
         ]
     return found
+
+
+def _is_weak(fact: Fact, path: Path, there: dict[Path, _Part], is_silent: bool) -> bool:
+    """Whether a fact of one side would hold for the other, too, for all that is known."""
+    if fact.evidence == "default" or not is_silent:
+        return fact.evidence == "default"
+    return fact.evidence in ("config", "rule") or (fact.evidence == "shape" and path in there)
+
+
+def _shared(a: _Known, b: _Known) -> list[Fact]:
+    """Facts that both sides know alike and not by default: of a block that one side has, the other knows them elsewhere."""
+    both = (name for name in a.by_name if _alike(a.values(name), b.values(name)))
+    return [a.by_name[name][0] for name in both if not (a.defaulted(name) or b.defaulted(name))]
 
 
 def _values(a: _Known, b: _Known, parts: tuple[dict[Path, _Part], dict[Path, _Part]]) -> Iterator[Contrast]:
@@ -304,7 +330,7 @@ def _values(a: _Known, b: _Known, parts: tuple[dict[Path, _Part], dict[Path, _Pa
     }
     for name in sorted(names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)):
         ours, theirs = (known.values(name) or known.values(_IMPLIED.get(name, "")) for known in (a, b))
-        if _alike(ours, theirs) or not (ours and theirs):
+        if _alike(ours, theirs) or not (ours and theirs) or _is_implied(name, a, b):
             continue
         if len(ours) == len(theirs) == 1:
             yield _fact(name, "", ours[0], theirs[0], a, b)
@@ -313,6 +339,12 @@ def _values(a: _Known, b: _Known, parts: tuple[dict[Path, _Part], dict[Path, _Pa
             mine, others = a.values(name, path), b.values(name, path)
             if mine and others and not _alike(mine, others):
                 yield _fact(name, _above(path, *parts), _one(mine), _one(others), a, b)
+
+
+def _is_implied(name: str, a: _Known, b: _Known) -> bool:
+    """Whether it follows from another fact on both sides, and differs as that one does."""
+    other = _IMPLIED.get(name, "")
+    return all(not known.values(name) or known.values(name) == known.values(other) for known in (a, b))
 
 
 def _fact(name: str, where: str, ours: Any, theirs: Any, a: _Known, b: _Known) -> Contrast:
@@ -394,7 +426,3 @@ def _ordered(roles: list[str]) -> list[str]:
     """Query before key before value, and their norms alike."""
     place = {role: at for at, role in enumerate(_ROLES)}
     return sorted(roles, key=lambda role: (place.get(role.partition("_")[0], len(_ROLES)), role))
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""

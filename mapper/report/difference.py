@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper._collector import collection_paused
 from mapper.report.contrast import Contrast, value_words
+from mapper.report.heading import stored, what_it_is
 from mapper.report.style import Paint, plain
-from mapper.report.text import stored, what_it_is
-from mapper.report.words import counted, is_index, printable, rounded
+from mapper.report.wording import counted, is_index, natural, printable, rounded
 
 if TYPE_CHECKING:
-    from mapper.weights.comparing.differing import Diff, Entry
+    from mapper.weights.comparing.differences import Diff, Entry
 
 SHOWN = 15  # differences of the readings
 SCREEN = 40  # lines about tensors that are shown one by one: a search for a name finds it
@@ -132,8 +132,6 @@ def tensors(diff: Diff, paint: Paint = plain) -> str:
 
 
 def _rows(diff: Diff) -> list[Row]:
-    from mapper.weights.comparing.differing import natural
-
     left, right = (side.table() for side in diff.sides)
     rows = [
         *_one_sided("-", diff.only_a, left, right),

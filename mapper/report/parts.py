@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NoReturn
 
 from mapper.architecture import Architecture
-from mapper.errors import HintError, listed
+from mapper.report.heading import stored, what_it_is
 from mapper.report.style import Paint
-from mapper.report.text import stored, what_it_is
-from mapper.report.words import printable
-from mapper.sources.files import MARK
+from mapper.report.wording import printable
 
 _WIDTH = 20  # of the column of names; a longer one pushes its own line only
 
@@ -25,14 +22,6 @@ def part_lines(architecture: Architecture, paint: Paint) -> Iterator[str]:
         if part.refusal:
             yield f"{'':{width}}  {printable(part.refusal, limit=400)}"
     yield f"one by itself: SRC#{printable(next(iter(architecture.parts)))}, in every command"
-
-
-def refuse_whole(architecture: Architecture) -> NoReturn:
-    """Raise HintError for a question that one of several models has to answer."""
-    source, names = architecture.checkpoint.source, list(architecture.parts)
-    raise HintError(
-        f"{source}: {architecture.what}, {listed(names)}; ask one, as in {source}{MARK}{names[0]}"
-    )
 
 
 def _class(part: Architecture) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mapper.architecture import Question
-from mapper.report.words import printable
+from mapper.report.wording import printable
 
 _PLAIN = re.compile(
     r"[\w.+-]+"
@@ -19,15 +19,15 @@ _COLUMN = 40
 _WIDTH = 100
 
 
-def asked(questions: Sequence[Question]) -> list[str]:
-    """A line for each, then the options that answer all: of the values in quotes one is to be kept."""
-    shown = questions[:_SHOWN]
+def asked(questions: Sequence[Question], most: int = _SHOWN) -> list[str]:
+    """A line for so many of them, then the options that answer all: of the values in quotes one is to be kept."""
+    shown = questions[:most]
     names = [printable(question.name) for question in shown]
     wide = min(max(map(len, names), default=0), _COLUMN)
     lines = [f"{name:{wide}}  {_described(question)}" for name, question in zip(names, shown, strict=True)]
     if len(questions) > len(shown):
         lines.append(f"and {len(questions) - len(shown):,} more, all of them with --json")
-    return [*lines, *_all_at_once(questions)] if questions else []
+    return [*lines, *_all_at_once(questions, most)] if questions else []
 
 
 def _described(question: Question) -> str:
@@ -41,17 +41,17 @@ def _described(question: Question) -> str:
     return (f"{', '.join(values)} or {last}" if values else last) + where
 
 
-def _all_at_once(questions: Sequence[Question]) -> list[str]:
-    options = [_option(question) for question in questions]
+def _all_at_once(questions: Sequence[Question], most: int) -> list[str]:
+    options = [_option(question) for question in questions[:most]]
     rows = [options[0]]
     for option in options[1:]:
         if len(rows[-1]) + len(option) < _WIDTH:
             rows[-1] += f" {option}"
         else:
             rows.append(option)
-    what = (
-        "answer it, with one of the values:" if len(questions) == 1 else "answer all, with one value of each:"
-    )
+    every = "all" if len(options) == len(questions) else "these"
+    what = f"answer {every}, with one value of each:"
+    what = "answer it, with one of the values:" if len(questions) == 1 else what
     return [what, *(f"  {row} \\" for row in rows[:-1]), f"  {rows[-1]}"]
 
 
@@ -59,11 +59,11 @@ def _option(question: Question) -> str:
     """`--set 'attention.causal=true|false'`: quoted, as a shell would read the bar; nothing that is copied whole is an answer."""
     values = [_text(value) for value in question.candidates]
     if not 0 < len(values) <= _VALUES or not all(map(_PLAIN.fullmatch, values)):
-        return f"--set {question.name}=VALUE"
+        return question.set
     return (
         f"--set '{question.name}={'|'.join(values)}'"
         if len(values) > 1
-        else f"--set {question.name}={values[0]}"
+        else question.set.replace("VALUE", values[0])
     )
 
 

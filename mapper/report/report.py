@@ -36,7 +36,7 @@ class Report:
 
     def to_json(self) -> str:
         """One JSON document, described by `mapper/report/schema.json`."""
-        from mapper.report.document import as_json
+        from mapper.report.as_json import as_json
 
         return as_json(self.architecture)
 
@@ -48,9 +48,10 @@ class Report:
     def why(self, fact: str) -> str:
         """The evidence for the facts of this name, strongest first, with what was considered and lost."""
         if self.architecture.parts:
-            from mapper.report.parts import refuse_whole
+            from mapper.sources.parts import refuse_whole
 
-            refuse_whole(self.architecture)
+            parts = {name: part.checkpoint for name, part in self.architecture.parts.items()}
+            refuse_whole(self.architecture.checkpoint, parts, self.architecture.rulebook)
         from mapper.report.chain import chain
 
         return chain(self.architecture, fact)

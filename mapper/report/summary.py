@@ -5,7 +5,7 @@ from __future__ import annotations
 from mapper.architecture import Block, Leaf
 from mapper.naming.members import DOWN
 from mapper.report.chain import value_text
-from mapper.report.words import printable
+from mapper.report.wording import printable
 
 _PARTS = ("attention", "feed_forward", "moe", "state_space", "convolution", "recurrent")  # kinds worth a word
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mapper.architecture import CONTRADICTION, Architecture, Fact
-from mapper.checkpoint import Checkpoint
+from mapper.errors import cut
 from mapper.report.chain import value_text
-from mapper.report.fitting import fitted
+from mapper.report.heading import first_line, stored
+from mapper.report.name_tree import levels, rows, tree
+from mapper.report.parts import part_lines
 from mapper.report.questions import asked
 from mapper.report.style import Paint, plain
-from mapper.report.tree import levels, rows, tree
-from mapper.report.words import counted, cut, folded, in_bytes, printable, rounded
+from mapper.report.wording import folded, printable
+from mapper.report.wrapping import fitted
 
 MEANING = {
     "exact": "a family vouches for this model type: its outputs were compared with the reference implementation",
@@ -19,10 +21,10 @@ MEANING = {
     CONTRADICTION: "what was read before it was refused; nothing is made of it",
     "skeleton": "typed modules only: no flow fits, so forward says what is missing",
 }
-STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad", CONTRADICTION: "bad"}
 SCREEN = 48  # lines that a report takes where folding can make it
 _FACT_WIDTH = 44
 _TELLING = ("given", "config", "shape", "graph", "name", "weights", "default", "rule")
+_USUAL = "vocabulary/"  # where the defaults stand that hold for all families
 
 
 class Amounts(NamedTuple):
@@ -31,9 +33,15 @@ class Amounts(NamedTuple):
     facts: int
     keys: int
     sentences: int
+    questions: int = 40
+    letters: int = 400  # of a sentence
+    nearest: int = 3  # flows that come near a block without one
+    rows: int | None = None  # of the tree; None: all that its levels have
 
 
 _ALL, _FEWER, _FEWEST = Amounts(40, 10, 12), Amounts(20, 6, 6), Amounts(12, 4, 3)
+_LESS = Amounts(8, 2, 2, questions=5, letters=140, rows=12, nearest=2)  # for what has much of everything
+_LEAST = Amounts(4, 1, 1, questions=3, letters=110, rows=6, nearest=1)
 
 
 def as_text(
@@ -49,15 +57,13 @@ def as_text(
     line is wider, and none is broken inside of a word.
     """
     if architecture.parts:
-        from mapper.report.parts import part_lines
-
         parts = _section("parts", list(part_lines(architecture, paint)), paint)
         return fitted(f"{_head(architecture, paint)}\n\n{parts}", width)
     deepest = levels(architecture)
     if depth is not None:
         return fitted(_whole(architecture, paint, min(depth, deepest), _ALL, width), width)
     amounts = [(level, some) for level in range(deepest, 0, -1) for some in (_FEWER, _FEWEST)]
-    for level, some in [(deepest, _ALL), *amounts, (1, _FEWEST)]:
+    for level, some in [(deepest, _ALL), *amounts, (1, _FEWEST), (1, _LESS), (1, _LEAST)]:
         text = fitted(_whole(architecture, paint, level, some, width), width)
         if text.count("\n") < lines:
             break
@@ -68,15 +74,24 @@ def _whole(architecture: Architecture, paint: Paint, depth: int, most: Amounts, 
     """The report with so many levels, and so much of each section."""
     parts = [
         _head(architecture, paint),
-        "\n".join([*tree(architecture, paint, depth, width), *_folded(architecture, depth)]),
+        "\n".join([*_tree(architecture, paint, depth, width, most.rows), *_folded(architecture, depth)]),
         _section("facts", _facts(architecture.facts, paint, most.facts, width), paint),
-        _section("findings", _sentences(architecture.findings, most.sentences), paint, style="doubt"),
-        _section("unused, with their reason", _unused(architecture, most.keys), paint),
+        _section("findings", _sentences(architecture.findings, most), paint, style="doubt"),
+        _section("unused, with their reason", _unused(architecture, most), paint),
         _section("without a role", _keys(architecture.unmapped, most.keys), paint, style="doubt"),
-        _section("unknown", _unknown(architecture, most.sentences), paint, style="bad"),
-        _section("to be answered", asked(architecture.questions), paint, style="bad"),
+        _section("unknown", _unknown(architecture, most), paint, style="bad"),
+        _section("to be answered", asked(architecture.questions, most.questions), paint, style="bad"),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _tree(
+    architecture: Architecture, paint: Paint, depth: int, width: int | None, most: int | None
+) -> list[str]:
+    lines = tree(architecture, paint, depth, width)
+    if most is None or len(lines) <= most:
+        return lines
+    return [*lines[:most], f"and {len(lines) - most:,} more rows, all of them with --depth {depth}"]
 
 
 def _folded(architecture: Architecture, depth: int) -> list[str]:
@@ -86,23 +101,6 @@ def _folded(architecture: Architecture, depth: int) -> list[str]:
         return []
     more = f"--depth {depth + 1} shows more, " if depth + 1 < deepest else ""
     return [f"folded, {depth} of {deepest} levels; {more}--depth {deepest} shows all {whole:,} rows"]
-
-
-def first_line(architecture: Architecture, paint: Paint = plain) -> str:
-    """The source, its family and how far to trust the reading."""
-    return f"{paint('name', printable(architecture.checkpoint.source))}: {what_it_is(architecture, paint)}"
-
-
-def what_it_is(architecture: Architecture, paint: Paint = plain) -> str:
-    """What it is in words, the family, and how far to trust the reading."""
-    if architecture.parts:
-        return f"{printable(architecture.what)}, {printable(', '.join(architecture.parts))}"
-    family = printable(architecture.family) if architecture.family else "no known family"
-    if architecture.towers:
-        family += " (" + ", ".join(f"{tower}: {name}" for tower, name in architecture.towers.items()) + ")"
-    reading = paint(STYLE.get(architecture.reading, "name"), architecture.reading)
-    what = f"{printable(architecture.what, limit=400)}; " if architecture.what else ""
-    return f"{what}{family}, {reading}"
 
 
 def _head(architecture: Architecture, paint: Paint) -> str:
@@ -118,16 +116,6 @@ def _head(architecture: Architecture, paint: Paint) -> str:
     return "\n".join(lines)
 
 
-def stored(checkpoint: Checkpoint) -> str:
-    """`104 tensors, 22.7 million parameters (F32, I64, 90.9 MB)`."""
-    types = checkpoint.stored()
-    size = in_bytes(sum(taken for _, taken in types.values()))
-    dtypes = ", ".join(list(types)[:3])
-    return f"{counted(len(checkpoint.tensors), 'tensor')}, {rounded(checkpoint.parameters)} parameters" + (
-        f" ({dtypes}, {size})" if types else ""
-    )
-
-
 def _meaning(architecture: Architecture) -> str:
     """How far to trust the reading; of rules that are not the shipped ones nobody knows what they were compared with."""
     if architecture.reading == "exact" and architecture.rulebook:
@@ -141,20 +129,20 @@ def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -
     return "\n".join([paint(style, title), *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def _sentences(texts: list[str], most: int) -> list[str]:
-    shown = [printable(text, limit=400) for text in texts[:most]]
+def _sentences(texts: list[str], most: Amounts) -> list[str]:
+    shown = [printable(text, limit=most.letters) for text in texts[: most.sentences]]
     return [*shown, *_more(len(texts) - len(shown))]
 
 
-def _unknown(architecture: Architecture, most: int) -> list[str]:
+def _unknown(architecture: Architecture, most: Amounts) -> list[str]:
     """What forbids a forward and is no question: blocks without a flow, each with what comes near below it."""
     told = {str(item) for item in (*architecture.unfit, *architecture.questions)}
     lines = []
-    for item in architecture.unfit[:most]:
-        lines.append(printable(f"{item.head}:", limit=400))
-        lines += [f"  {printable(text, limit=400)}" for text in item.nearest]
+    for item in architecture.unfit[: most.sentences]:
+        lines.append(printable(f"{item.head}:", limit=most.letters))
+        lines += [f"  {printable(text, limit=most.letters)}" for text in item.nearest[: most.nearest]]
     rest = _sentences([text for text in architecture.missing if text not in told], most)
-    return [*lines, *_more(len(architecture.unfit) - most), *rest]
+    return [*lines, *_more(len(architecture.unfit) - most.sentences), *rest]
 
 
 def _facts(facts: list[Fact], paint: Paint, most: int, width: int | None) -> list[str]:
@@ -178,7 +166,10 @@ def _facts(facts: list[Fact], paint: Paint, most: int, width: int | None) -> lis
 
 
 def _least_telling_last(same: list[Fact]) -> int:
-    return _TELLING.index(same[0].evidence)
+    """What is so of any model unless something says otherwise is told last, behind what rules say of this kind."""
+    first = same[0]
+    is_usual = first.evidence == "default" and first.source.startswith(_USUAL)
+    return len(_TELLING) if is_usual else _TELLING.index(first.evidence)
 
 
 def _weakest_last(same: list[Fact]) -> int:
@@ -196,15 +187,18 @@ def _evidence(same: list[Fact], paint: Paint, room: int | None) -> str:
     where = f" (at {places[0]}{more})" if places else ""
     source = f"{first.evidence}: {printable(first.source, limit=80)}"
     if room and len(source + where) > room:  # on a narrow terminal: --why has all of it
-        return paint(style, cut(source, room) if len(source) > room else source)
+        return paint(style, cut(source, room))
     return paint(style, source + where)
 
 
-def _unused(architecture: Architecture, most: int) -> list[str]:
+def _unused(architecture: Architecture, most: Amounts) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for key, why in architecture.unused:
         by_reason.setdefault(why, []).append(key)
-    return [f"{name}: {printable(why)}" for why, keys in by_reason.items() for name in _keys(keys, most)]
+    lines = [
+        f"{name}: {printable(why)}" for why, keys in by_reason.items() for name in _keys(keys, most.keys)
+    ]
+    return [*lines[: most.keys * 4], *_more(len(lines) - most.keys * 4)]
 
 
 def _keys(keys: list[str], most: int) -> list[str]:

@@ -1,1 +1,1 @@
-"""Loads, checks and explains rule files."""
+"""Reads rule files, and holds what they say."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from mapper.rulebook.facts import UNSET, FactRule
+from mapper.rulebook.facts import TYPE, UNSET, FactRule
 
-TYPE = "model_type"  # the fact that families list the values of
+FLOW = "flow"  # the fact whose values are the names of all flows
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
@@ -18,10 +18,12 @@ def declared(rulebook: Rulebook, name: str) -> list[Any]:
     """Every value that a rule file writes for a fact, in their order; empty where its words are those of configs."""
     if name == TYPE:
         return sorted({word for family in rulebook.families for word in family.model_types})
+    if name == FLOW:
+        return list(rulebook.flows)
     rules = rules_for(rulebook, name)
     if any(rule.entry or rule.shared for rule in rules):
         return []  # entries of a list that configs write
-    flows = rulebook.flows.values()
+    flows = rulebook.flows.everything()
     keys = {name, name.rpartition(".")[2]}  # a flow says `pooling` of its block's head.pooling
     found = [
         value

@@ -3,34 +3,91 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.checkpoint import DTYPE_BYTES, Checkpoint, TensorInfo
-from mapper.errors import MapperError, RuleError, listed, shorten
-from mapper.rulebook.families import Example, Family
+from mapper.errors import RuleError, shorten
+from mapper.rulebook.facts import fields_of
+from mapper.rulebook.strict import Document, load_yaml
 
 if TYPE_CHECKING:
-    from mapper.architecture import Architecture
-    from mapper.rulebook.rulebook import Rulebook
+    from mapper.rulebook.fields import Fields
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d{1,6})\.\.(\d{1,6})")
 _NAMES = 100_000  # tensors in one example
-EXPECTED = (
-    "match",
-    "family",
-    "reading",
-    "facts",
-    "roles",
-    "flows",
-    "unmapped",
-    "missing",
-    "findings",
-    "unused",
-    "inputs",
-)
+FAMILIES, FOLDER = "families", "examples"  # folders beside each other
+OF = "examples_of"  # the first field of a file in the second: its family
+
+
+@dataclass(frozen=True)
+class Example:
+    """One checkpoint header in a rule file, and what must be read from it."""
+
+    name: str
+    tensors: dict[str, Any]  # name with brace lists -> shape
+    config: dict[str, Any] | None
+    expect: dict[str, Any]
+    file: str
+    line: int
+
+
+def beside(document: Document) -> Document | None:
+    """The examples of a family's file that stand beside it: `examples/llama.yaml` for `families/llama.yaml`."""
+    path = path_beside(document.path)
+    if path is None or not path.is_file():
+        return None
+    label = path_beside(Path(document.label)) or path
+    return load_yaml(path, label.as_posix())
+
+
+def path_beside(path: Path) -> Path | None:
+    """Where the examples of a family's file would stand; None for a file in no folder of families."""
+    folders = path.parts[:-1]
+    if FAMILIES not in folders:
+        return None
+    at = len(folders) - 1 - folders[::-1].index(FAMILIES)
+    return Path(*folders[:at], FOLDER, *path.parts[at + 1 :])
+
+
+def lone_files(folders: Iterable[Path]) -> Iterator[str]:
+    """Files of examples in folders of rules beside which no family stands."""
+    for folder in folders:
+        for path in sorted((folder / FOLDER).rglob("*.yaml")):
+            if not (folder / FAMILIES / path.relative_to(folder / FOLDER)).is_file():
+                yield path.as_posix()
+
+
+def read_examples(document: Document, family: Document) -> Iterator[Example]:
+    """The examples in a family's file, or in the one beside it. Raises RuleError."""
+    fields, first = fields_of(document), family.data["family"]
+    if document.path != family.path:
+        if fields.text(OF) != first:
+            fields.fail(f"{family.label}, beside which it stands, is the family {first!r}", OF)
+        fields.sequence(FOLDER)
+        fields.done()
+    for at, item in enumerate(fields.sequence(FOLDER)):
+        yield _example(fields.inner(item, FOLDER, at))
+
+
+def _example(fields: Fields) -> Example:
+    config = fields.any("config")
+    if config is not None and not isinstance(config, dict):
+        fields.fail("expected a mapping", "config")
+    example = Example(
+        name=fields.text("name"),
+        tensors=fields.mapping("tensors"),
+        config=config,
+        expect=fields.mapping("expect"),
+        file=fields.file,
+        line=fields.line(),
+    )
+    fields.done()
+    return example
 
 
 def expand(pattern: str) -> Iterator[str]:
@@ -75,69 +132,3 @@ def _info(entry: Any) -> TensorInfo | None:
 
 def is_near_miss(example: Example) -> bool:
     return example.expect.get("match") is False
-
-
-def check_example(example: Example, family: Family, rulebook: Rulebook) -> list[str]:
-    """What differs from what an example expects; empty where all is as it says."""
-    from mapper.inference import infer
-
-    unknown = [key for key in example.expect if key not in EXPECTED]
-    if unknown:
-        return [f"expect has no {listed(unknown)}; allowed: {', '.join(EXPECTED)}"]
-    try:
-        architecture = infer(header(example), rulebook)
-    except MapperError as error:
-        return [] if is_near_miss(example) else [error.in_command()]
-    if is_near_miss(example):
-        return [f"is read as {family.name}"] if architecture.family == family.name else []
-    return list(_differences(example.expect, architecture, family))
-
-
-def _differences(expect: dict[str, Any], architecture: Architecture, family: Family) -> Iterator[str]:
-    wanted = expect.get("family", family.name)
-    if architecture.family != wanted:
-        yield f"family is {architecture.family!r}, expected {wanted!r}"
-    if "reading" in expect and architecture.reading != expect["reading"]:
-        reasons = architecture.missing or architecture.findings or architecture.unmapped
-        yield f"reading is {architecture.reading}, expected {expect['reading']}: {listed(reasons, 2)}"
-    for name, value in expect.get("facts", {}).items():
-        yield from _fact(name, value, architecture)
-    roles = {str(leaf.place.first()): role_path(leaf.block, leaf.role) for leaf in architecture.leaves}
-    for path, role in expect.get("roles", {}).items():
-        if roles.get(path) != role:
-            yield f"{path} is {roles.get(path)}, expected {role}"
-    flows = {block.role: block.flow for block in (architecture.root, *architecture.root.blocks())}
-    for role, flow in expect.get("flows", {}).items():
-        if flows.get(role) != flow:
-            yield f"the flow of {role} is {flows.get(role)}, expected {flow}"
-    if "unused" in expect:
-        keys = [key for key, _ in architecture.unused]
-        if keys != expect["unused"]:
-            yield f"unused is {keys}, expected {expect['unused']}"
-    if "inputs" in expect and list(architecture.inputs) != expect["inputs"]:
-        yield f"inputs are {list(architecture.inputs)}, expected {expect['inputs']}"
-    if "unmapped" in expect and architecture.unmapped != expect["unmapped"]:
-        yield f"unmapped is {architecture.unmapped[:5]}, expected {expect['unmapped']}"
-    for key in ("missing", "findings"):
-        yield from _texts(key, expect.get(key), getattr(architecture, key))
-
-
-def _fact(name: str, value: Any, architecture: Architecture) -> Iterator[str]:
-    at, _, bare = name.rpartition(":")
-    found = [fact for fact in architecture.facts if fact.name == bare and (not at or at in fact.at)]
-    if not any(fact.value == value for fact in found):
-        seen = ", ".join(f"{fact.value!r} ({fact.evidence} {fact.source})" for fact in found)
-        yield f"{name} is {seen or 'unknown'}, expected {value!r}"
-
-
-def _texts(key: str, wanted: Any, seen: list[str]) -> Iterator[str]:
-    """`missing: [attention.heads]`: as many lines as wanted, each with its text."""
-    if wanted is None:
-        return
-    if len(wanted) != len(seen) or any(text not in line for text, line in zip(wanted, seen, strict=False)):
-        yield f"{key} is {seen}, expected {wanted}"
-
-
-def role_path(block: tuple[tuple[str, Any], ...], role: str | None) -> str | None:
-    """`tower.layers.attention.query`; None for a leaf without a role."""
-    return ".".join([*(step for step, _ in block), role]) if role else None

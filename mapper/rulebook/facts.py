@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mapper.errors import RuleError
 from mapper.rulebook.fields import Fields
+from mapper.rulebook.ignored import Ignored, read_ignored
 from mapper.rulebook.strict import Document
 from mapper.rulebook.values import TYPES
 
+ROWS = (
+    "types"  # a family's table of facts by model type, and in a list of definitions the place of what it says
+)
+TYPE = "model_type"  # the fact that such a row is chosen by
+_CONSTANT = "the published code"  # why a type has a value for which its row gives no reason
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # None is a value that a rule may state
 
 
@@ -86,19 +92,24 @@ class TowerConfig:
 class ConfigVocabulary:
     """`vocabulary/config.yaml`: facts, and the fields of a config that say nothing about the computation."""
 
-    facts: dict[str, tuple[FactRule, ...]]
+    facts: FactRules
     towers: dict[str, TowerConfig]
     tasks: dict[str, str]  # last words of a class name in `architectures` -> task
     headless: str | None  # the task of a checkpoint whose heads say nothing
-    irrelevant: frozenset[str]
-    harmless: dict[str, tuple[Any, ...]]  # field -> values with which it changes nothing
+    ignored: Ignored  # fields of a config that change nothing
     unused: dict[str, str]  # pattern of names that no forward reads -> why
-    unlisted: dict[str, tuple[FactRule, ...]] = field(
-        default_factory=dict
+    unlisted: FactRules = field(
+        default_factory=lambda: FirstOf(())
     )  # what holds before all other rules where no family lists the model_type
     unasked: frozenset[str] = (
         frozenset()
     )  # facts in which types may differ and no user is asked: no output shows it
+    telling: frozenset[str] = (
+        frozenset()
+    )  # parts of names of fields that a computation must need: of an unlisted type none is passed over
+    disputed: dict[str, tuple[Any, ...]] = field(
+        default_factory=dict
+    )  # fields that some types compute with and others ignore -> values with which they change nothing
     transposed: dict[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # a map whose bias may show that it is stored [in, out] -> patterns of all that are stored alike
@@ -156,6 +167,42 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
 }  # how each field of a fact is read
 
 
+def types_of(row: str) -> list[str]:
+    """The model types that a row is of: `saga, epic`."""
+    return [word.strip() for word in row.split(",")]
+
+
+def read_rows(fields: Fields, others: Container[str] = ()) -> tuple[tuple[str, ...], Rows]:
+    """`types:` of a family: the model types that have a row, and what the rows define of each fact; `others` are none.
+
+    A row is named by a type, or by several with commas between. A cell is a definition or a list of them, as in
+    `facts:`; a single word or number is a constant of the published code.
+    """
+    types: dict[str, None] = {}
+    rows: dict[str, list[tuple[_Keys, dict[str, Any]]]] = {}
+    for row, said in fields.mapping(ROWS).items():
+        own = types_of(row)
+        types |= dict.fromkeys(own)
+        for name, cell in fields.inner(said, ROWS, row).data.items():
+            if name in others:
+                continue
+            where: _Keys = (ROWS, row, name)
+            placed = [((*where, at), item) for at, item in enumerate(cell)] if isinstance(cell, list) else []
+            for keys, item in placed or [(where, cell)]:
+                rows.setdefault(name, []).append((keys, _of_types(fields, item, own, keys)))
+    return tuple(types), rows
+
+
+def _of_types(fields: Fields, cell: Any, types: list[str], keys: _Keys) -> dict[str, Any]:
+    """The definition in a cell, for these types alone."""
+    if not isinstance(cell, dict):
+        return {"value": cell, "why": _CONSTANT, "when": {TYPE: types}}
+    conditions = fields.inner(cell, *keys).mapping("when")
+    if TYPE in conditions:
+        fields.fail("the row says for which types it holds", *keys, "when", TYPE)
+    return {**cell, "when": {TYPE: types, **conditions}}
+
+
 def read_fact(fields: Fields, name: str) -> FactRule:
     """One fact definition of a vocabulary or a family."""
     said = {key: read(fields, key) for key, read in _READERS.items() if key in fields.data}
@@ -173,17 +220,34 @@ def read_fact(fields: Fields, name: str) -> FactRule:
     return rule
 
 
-class FactTable(Mapping[str, tuple[FactRule, ...]]):
+class FactRules(Mapping[str, tuple[FactRule, ...]]):
+    """Definitions by fact."""
+
+    def types(self, name: str) -> set[str]:
+        """The types that the definitions of a fact say, without reading them; none for what has no definition."""
+        raise NotImplementedError
+
+    def apart(self) -> dict[str, str]:
+        """The facts by which equal elements are told apart, each with the role of their list; no other is read."""
+        raise NotImplementedError
+
+
+_Keys = tuple[Any, ...]  # where a definition stands in what is around it
+Rows = Mapping[str, Sequence[tuple[_Keys, dict[str, Any]]]]  # fact -> what rows of `types:` define of it
+
+
+class FactTable(FactRules):
     """The definitions of one file by fact, tried in order: each is read when it is first asked for."""
 
-    def __init__(self, fields: Fields, key: str):
-        self._fields, self._key = fields, key
-        self._said = fields.mapping(key)
+    def __init__(self, fields: Fields, key: str, rows: Rows | None = None):
+        self._fields, self._key, self._rows = fields, key, rows or {}
+        said = fields.mapping(key)
+        self._said = {**said, **{name: [] for name in self._rows if name not in said}}
         self._read: dict[str, tuple[FactRule, ...]] = {}
 
     def __getitem__(self, name: str) -> tuple[FactRule, ...]:
         if name not in self._read:
-            self._read[name] = tuple(self._rules(name, self._said[name]))
+            self._read[name] = tuple(self._rules(name))
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -192,13 +256,62 @@ class FactTable(Mapping[str, tuple[FactRule, ...]]):
     def __len__(self) -> int:
         return len(self._said)
 
-    def _rules(self, name: str, said: Any) -> Iterator[FactRule]:
-        """One mapping, or a list of them."""
+    def _rules(self, name: str) -> Iterator[FactRule]:
+        for keys, item in self._placed(name):
+            yield read_fact(self._fields.inner(item, *keys), name)
+
+    def _placed(self, name: str) -> Iterator[tuple[_Keys, Any]]:
+        """One mapping, or a list of them; what rows say stands where the list says `types`, else before it."""
+        said, rows = self._said[name], self._rows.get(name, ())
         if not isinstance(said, list):
-            yield read_fact(self._fields.inner(said, self._key, name), name)
+            yield from (*rows, ((self._key, name), said))
             return
+        if ROWS not in said:
+            yield from rows
         for at, item in enumerate(said):
-            yield read_fact(self._fields.inner(item, self._key, name, at), name)
+            yield from rows if item == ROWS else [((self._key, name, at), item)]
+
+    def types(self, name: str) -> set[str]:
+        """The types that the definitions of a fact say, without reading them."""
+        return {item["type"] for item in self._items(name) if item.get("type")}
+
+    def apart(self) -> dict[str, str]:
+        """The facts by which equal elements are told apart, each with the role of their list; no other is read."""
+        found = [name for name in self._said if any(item.get("apart") for item in self._items(name))]
+        return {name: rule.over for name in found for rule in self[name] if rule.apart}
+
+    def _items(self, name: str) -> list[dict[str, Any]]:
+        placed = self._placed(name) if name in self._said else ()
+        return [item for _, item in placed if isinstance(item, dict)]
+
+
+class FirstOf(FactRules):
+    """Several tables as one: of what two define, the first wins."""
+
+    def __init__(self, tables: Sequence[FactRules] = ()):
+        self.first = tables[0] if tables else self
+        self._of: dict[str, FactRules] = {}
+        for table in tables:
+            for name in table:
+                self._of.setdefault(name, table)
+
+    def __getitem__(self, name: str) -> tuple[FactRule, ...]:
+        return self._of[name][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def types(self, name: str) -> set[str]:
+        return self._of[name].types(name) if name in self._of else set()
+
+    def apart(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for table in {id(table): table for table in self._of.values()}.values():
+            found |= {name: over for name, over in table.apart().items() if self._of[name] is table}
+        return found
 
 
 def fields_of(document: Document) -> Fields:
@@ -207,15 +320,18 @@ def fields_of(document: Document) -> Fields:
 
 def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     """The files named `vocabulary: config`; where two say the same, the first wins."""
-    found = ConfigVocabulary({}, {}, {}, None, frozenset(), {}, {})
-    irrelevant: set[str] = set()
+    found = ConfigVocabulary(FirstOf(), {}, {}, None, Ignored(), {})
+    facts: list[FactTable] = []
+    unlisted: list[FactTable] = []
+    ignored = Ignored()
     unasked: set[str] = set()
+    telling: set[str] = set()
     quantised_fields: dict[str, None] = {}
     unpacked: dict[str, None] = {}
     headless: str | None = None
     for _, fields in _files(documents, "config"):
-        _merge(found.facts, FactTable(fields, "facts"))
-        _merge(found.unlisted, FactTable(fields, "unlisted"))
+        facts.append(FactTable(fields, "facts"))
+        unlisted.append(FactTable(fields, "unlisted"))
         for name, value in fields.mapping("towers").items():
             inner = fields.inner(value, "towers", name)
             found.towers.setdefault(name, TowerConfig(inner.words("configs")))
@@ -224,8 +340,9 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         headless = headless or fields.any("headless")
         _merge(found.transposed, fields.choices("transposed"))
         unasked.update(fields.words("unasked"))
-        irrelevant.update(fields.words("irrelevant"))
-        _merge(found.harmless, fields.choices("harmless"))
+        telling.update(fields.words("telling"))
+        _merge(found.disputed, fields.choices("disputed"))
+        ignored = read_ignored(fields).beside(ignored)
         _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
         _merge(found.partial, fields.choices("partial"))
         _merge(found.ranks, _axes(fields))
@@ -235,9 +352,12 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         fields.done()
     return replace(
         found,
+        facts=FirstOf(facts),
+        unlisted=FirstOf(unlisted),
         headless=headless,
-        irrelevant=frozenset(irrelevant),
+        ignored=ignored,
         unasked=frozenset(unasked),
+        telling=frozenset(telling),
         quantised_fields=tuple(quantised_fields),
         unpacked=tuple(unpacked),
     )
@@ -303,9 +423,8 @@ def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
         into.setdefault(key, value)
 
 
-def fact_type(name: str, *rules: Iterable[FactRule]) -> str:
+def fact_type(name: str, types: set[str]) -> str:
     """The type that the rules for one fact agree on; "any" if none says."""
-    types = {rule.type for group in rules for rule in group if rule.type}
     if len(types) > 1:
         raise RuleError(f"the fact {name!r} has two types: {', '.join(sorted(types))}")
-    return types.pop() if types else "any"
+    return next(iter(types), "any")

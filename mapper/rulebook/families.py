@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.errors import RuleError
-from mapper.rulebook.facts import FactRule, FactTable, fields_of
-from mapper.rulebook.fields import Fields
+from mapper.rulebook.complete import Made, made_of
+from mapper.rulebook.facts import FactRules, FirstOf
+from mapper.rulebook.ignored import Ignored
+from mapper.rulebook.signs import Signs
 from mapper.rulebook.strict import Document
 
+if TYPE_CHECKING:
+    from mapper.rulebook.examples import Example
 
-@dataclass(frozen=True)
-class Example:
-    """One checkpoint header in a rule file, and what must be read from it."""
-
-    name: str
-    tensors: dict[str, Any]  # name with brace lists -> shape
-    config: dict[str, Any] | None
-    expect: dict[str, Any]
-    file: str
-    line: int
+TRANSPOSED = "transposed"  # the form of a map whose weight is stored [in, out]
 
 
 @dataclass(frozen=True)
@@ -40,17 +34,18 @@ class Family:
     requires: tuple[str, ...]  # patterns without which a checkpoint of the family is incomplete
     requires_of: dict[str, tuple[str, ...]]  # model_type -> patterns without which one of that type is
     requires_roles: tuple[str, ...]  # "tower.final_norm": block and role, for what has no name of its own
-    brings: dict[str, tuple[str, ...]]  # pattern -> patterns that must occur where it does
-    brings_of: dict[str, dict[str, tuple[str, ...]]]  # model_type -> the same for one of that type
-    promises: dict[
+    implies: dict[str, tuple[str, ...]]  # pattern -> patterns that must occur where it does
+    implies_of: dict[str, dict[str, tuple[str, ...]]]  # model_type -> the same for one of that type
+    present_if: dict[
         str, tuple[str, ...]
-    ]  # field of the config -> patterns that occur where it is true, and only there
-    promises_of: dict[
+    ]  # field of the config -> patterns that occur where it is true, and only there (`field=word`: where that is its value)
+    present_if_of: dict[
         str, dict[str, tuple[str, ...]]
     ]  # model_type -> the same, where it differs for that type
     unbiased: (
         tuple[str, ...] | None
     )  # patterns of what has no bias, where all other maps and LayerNorms have one
+    optional: tuple[str, ...]  # patterns of what its examples have and a checkpoint may lack
     towers: dict[
         str, Any
     ]  # tower -> its model_type (or several, the first that fits) where its own config names none, or that by the type of the whole
@@ -62,208 +57,88 @@ class Family:
     by_type_only: bool  # its names do not tell it from another family: never chosen without its model_type
     names: dict[str, str]  # pattern -> role path
     kinds: dict[str, str]  # pattern -> leaf kind
-    transposed: tuple[str, ...]  # patterns of weights stored [in, out]
-    forms: dict[str, str]  # pattern -> form of a leaf ("offset")
+    forms: dict[str, str]  # pattern -> form of a leaf ("offset"; "transposed": stored [in, out])
     flows: dict[str, tuple[str, ...]]  # role path, role or kind -> flows, tried in order
-    facts: Mapping[str, tuple[FactRule, ...]]
+    facts: FactRules
+    types: tuple[str, ...]  # model types that have a row of facts
     unused: dict[str, str]  # pattern -> why no forward reads it
     unused_beside: dict[str, tuple[str, ...]]  # pattern -> names without which it is read after all
-    irrelevant: tuple[str, ...]  # fields of its config that change nothing here
-    harmless: dict[str, tuple[Any, ...]]
+    ignored: Ignored  # fields of its config that change nothing here
     document: Document = field(repr=False)
     file: str
     line: int = 1
     extends: str | None = None
-    variants: tuple[Family, ...] = ()  # types of the same file that differ from the others in names too
 
     @property
-    def own_facts(self) -> Mapping[str, tuple[FactRule, ...]]:
+    def own_facts(self) -> FactRules:
         """What its own entries say, without those of families that it extends."""
-        return self.facts.maps[0] if isinstance(self.facts, ChainMap) else self.facts
+        return self.facts.first if isinstance(self.facts, FirstOf) else self.facts
+
+    @property
+    def transposed(self) -> tuple[str, ...]:
+        """Patterns of weights stored [in, out]."""
+        return tuple(pattern for pattern, form in self.forms.items() if form == TRANSPOSED)
+
+    @cached_property
+    def signs(self) -> Signs:
+        """By which names it is known."""
+        return Signs(self.recognise, self.recognise_shapes, self.absent)
+
+    def read(self) -> Family:
+        """Itself: what an entry of the index gives."""
+        return self
+
+    @cached_property
+    def own_examples(self) -> tuple[Example, ...]:
+        """Those in its file."""
+        from mapper.rulebook.examples import read_examples
+
+        return tuple(read_examples(self.document.whole(), self.document))
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
-        """Read when first asked for: only checks need them."""
-        fields = fields_of(self.document.whole())
-        every = enumerate(fields.sequence("examples"))
-        return tuple(
-            _example(fields, at, item) for at, item in every if _whose(fields, at, item) == self.name
-        )
+        """These and those in the file beside it. Read when first asked for: only checks need them."""
+        from mapper.rulebook.examples import beside, read_examples
+
+        other = beside(self.document)
+        return (*self.own_examples, *(read_examples(other, self.document) if other else ()))
+
+    @cached_property
+    def complete(self) -> Made:
+        """What is in each folder of its examples."""
+        return Made(*self.document.made) if self.document.made is not None else made([self])
 
 
-def read_families(documents: Iterable[Document]) -> list[Family]:
-    """Every family, in the order of the files, with what it inherits filled in."""
-    families: dict[str, Family] = {}
-    for document in documents:
-        first = read_family(document)
-        for family in (first, *first.variants):
-            if family.name in families:
-                where = ("family",) if family is first else ("variants", family.name)
-                raise document.error(
-                    f"the family {family.name!r} is already in {families[family.name].file}", *where
-                )
-            families[family.name] = family
-    return [_inherited(family, families) for family in families.values()]
+def made(families: Iterable[Family]) -> Made:
+    """What the complete examples of families with the same names have in common.
+
+    Nothing where they cannot be read, which checks say.
+    """
+    from mapper.rulebook.examples import header, is_near_miss
+
+    alike = list(families)
+    try:
+        own = [example for family in alike for example in family.examples if not is_near_miss(example)]
+        complete = [header(example) for example in own if example.expect.get("reading") == "exact"]
+    except RuleError:
+        complete = []
+    named = ((str((item.config or {}).get("model_type", "")), item.tensors) for item in complete)
+    return made_of(named, alike[0].recognise)
 
 
-def read_family(document: Document) -> Family:
-    """One family file as it stands; RuleError with file and line."""
-    fields = fields_of(document)
-    family = _family(fields, fields.text("family"), document, fields.line("family"))
-    said = fields.mapping("variants")
-    fields.sequence("examples")
-    fields.done()
-    if not family.recognise and not family.extends:
-        fields.fail("the field 'recognise' is missing")
-    return replace(family, variants=tuple(_variant(fields, name, said[name], family) for name in said))
+def alike(families: Iterable[Family]) -> list[list[Family]]:
+    """Families together that are known by the same names: one, and those that extend it and say no others."""
+    known = {family.name: family for family in families}
+    found: dict[str, list[Family]] = {}
+    for family in known.values():
+        first = family
+        while first.extends in known and "recognise" not in first.document.data:
+            first = known[first.extends]
+        found.setdefault(first.name, []).append(family)
+    return list(found.values())
 
 
-def _variant(fields: Fields, name: str, said: Any, family: Family) -> Family:
-    """What of a file holds for some of its types alone: a family that extends that of the file."""
-    inner = fields.inner(said, "variants", name)
-    if "extends" in inner.data:
-        inner.fail(f"it already extends {family.name!r}, the family of its file", "extends")
-    variant = _family(inner, name, family.document, inner.line(), family.name)
-    inner.done()
-    return variant
-
-
-def _family(fields: Fields, name: str, document: Document, line: int, extends: str | None = None) -> Family:
-    recognise, shapes = _recognise(fields)
-    unused, unused_beside = _unused(fields)
-    return Family(
-        name=name,
-        model_types=fields.words("model_types"),
-        source=fields.words("source"),
-        recognise=recognise,
-        recognise_shapes=shapes,
-        absent=fields.words("absent"),
-        requires=fields.words("requires"),
-        requires_roles=fields.words("requires_roles"),
-        requires_of=_lists(fields, "requires_of"),
-        brings=_lists(fields, "brings"),
-        brings_of=_by_type(fields, "brings_of"),
-        promises=_lists(fields, "promises"),
-        promises_of=_by_type(fields, "promises_of"),
-        unbiased=fields.words("unbiased") if "unbiased" in fields.data else None,
-        towers=_towers(fields),
-        reads_as=_lists(fields, "reads_as"),
-        folders=_lists(fields, "folders"),
-        varies=fields.words("varies"),
-        by_type_only=fields.flag("by_type_only"),
-        names=_texts(fields, "names"),
-        kinds=_texts(fields, "kinds"),
-        transposed=fields.words("transposed"),
-        forms=_texts(fields, "forms"),
-        flows=_lists(fields, "flows"),
-        facts=FactTable(fields, "facts"),
-        unused=unused,
-        unused_beside=unused_beside,
-        irrelevant=fields.words("irrelevant"),
-        harmless=fields.choices("harmless"),
-        document=document,
-        file=document.label,
-        line=line,
-        extends=extends or fields.any("extends"),
-    )
-
-
-def _recognise(fields: Fields) -> tuple[tuple[str, ...], dict[str, tuple[Any, ...]]]:
-    patterns: list[str] = []
-    shapes: dict[str, tuple[Any, ...]] = {}
-    for at, item in enumerate(fields.sequence("recognise")):
-        if isinstance(item, str):
-            patterns.append(item)
-            continue
-        inner = fields.inner(item, "recognise", at)
-        for pattern in inner.data:
-            patterns.append(pattern)
-            shapes[pattern] = tuple(inner.sequence(pattern))
-    return tuple(patterns), shapes
-
-
-def _unused(fields: Fields) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """`pattern: why`, or `pattern: {why: .., has: [..]}` where it is unused only beside other names."""
-    reasons: dict[str, str] = {}
-    beside: dict[str, tuple[str, ...]] = {}
-    for pattern, value in fields.mapping("unused").items():
-        if isinstance(value, str):
-            reasons[pattern] = value
-            continue
-        inner = fields.inner(value, "unused", pattern)
-        reasons[pattern] = inner.text("why")
-        beside[pattern] = inner.words("has")
-        inner.done()
-    return reasons, beside
-
-
-def _towers(fields: Fields) -> dict[str, Any]:
-    """`text: llama`, `vision: {qwen2_vl: qwen2_vl_vision, ...}`, or a list, tried in order, for either type."""
-    towers: dict[str, Any] = {}
-    for tower, value in fields.mapping("towers").items():
-        types = value.values() if isinstance(value, dict) else [value]
-        named = [item for each in types for item in (each if isinstance(each, list) else [each])]
-        if not all(isinstance(item, str) for item in named):
-            fields.fail("expected a model_type, or one for each model_type of the whole", "towers", tower)
-        towers[tower] = value
-    return towers
-
-
-def _texts(fields: Fields, key: str) -> dict[str, str]:
-    found = fields.mapping(key)
-    for name, value in found.items():
-        if not isinstance(value, str):
-            fields.fail("expected text", key, name)
-    return found
-
-
-def _lists(fields: Fields, key: str) -> dict[str, tuple[str, ...]]:
-    """Name -> texts (of `flows`, tried in order); one text stands for a list of one."""
-    found = fields.choices(key)
-    for name, items in found.items():
-        if not items or not all(isinstance(item, str) for item in items):
-            fields.fail("expected a text, or a list of texts", key, name)
-    return found
-
-
-def _by_type(fields: Fields, key: str) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Model type -> such a table."""
-    types = fields.mapping(key)
-    inner = fields.inner(types, key)
-    found = {name: _lists(inner, name) for name in types}
-    inner.done()
-    return found
-
-
-def _whose(fields: Fields, at: int, item: Any) -> str:
-    """The name of the family, or of the variant in its file, that an example is of."""
-    inner, first = fields.inner(item, "examples", at), fields.text("family")
-    name = inner.text("of", first)
-    known = (first, *fields.mapping("variants"))
-    if name not in known:
-        inner.fail(f"{name!r} is no variant here; there are {', '.join(known)}", "of")
-    return name
-
-
-def _example(fields: Fields, at: int, item: Any) -> Example:
-    inner = fields.inner(item, "examples", at)
-    inner.any("of")
-    config = inner.any("config")
-    if config is not None and not isinstance(config, dict):
-        inner.fail("expected a mapping", "config")
-    example = Example(
-        name=inner.text("name"),
-        tensors=inner.mapping("tensors"),
-        config=config,
-        expect=inner.mapping("expect"),
-        file=fields.file,
-        line=inner.line(),
-    )
-    inner.done()
-    return example
-
-
-def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...] = ()) -> Family:
+def inherited(family: Family, families: Mapping[str, Family], seen: tuple[str, ...] = ()) -> Family:
     """The family with the tables of those it extends; its own entries come first and win."""
     if family.extends is None:
         return family
@@ -274,37 +149,42 @@ def _inherited(family: Family, families: dict[str, Family], seen: tuple[str, ...
         close = get_close_matches(family.extends, families, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise RuleError(f"{family.file}:{family.line}: there is no family {family.extends!r} to extend{hint}")
-    base = _inherited(base, families, (*seen, family.name))
+    base = inherited(base, families, (*seen, family.name))
     changes: dict[str, Any] = {
         key: {**getattr(family, key), **_without(getattr(base, key), getattr(family, key))}
         for key in (
-            "brings",
-            "brings_of",
-            "promises_of",
+            "implies",
+            "implies_of",
+            "present_if_of",
             "requires_of",
             "towers",
             "reads_as",
             "folders",
-            "promises",
+            "present_if",
             "names",
             "kinds",
             "forms",
             "flows",
             "unused",
             "unused_beside",
-            "harmless",
         )
     }
-    for key in ("transposed", "irrelevant", "requires", "varies"):
+    for key in ("requires", "varies", "optional"):
         changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))
+    changes["ignored"] = base.ignored.beside(family.ignored)
     if not family.recognise:
         changes |= {
             "recognise": base.recognise,
             "recognise_shapes": base.recognise_shapes,
             "absent": base.absent,
         }
-    return replace(family, facts=ChainMap(family.facts, base.facts), **changes)  # type: ignore[arg-type]
+    return replace(family, facts=FirstOf((family.facts, base.facts)), **changes)
 
 
 def _without(table: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key not in keys}
+
+
+def field_of(condition: str) -> str:
+    """The field of a config that `field` or `field=word` is about."""
+    return condition.partition("=")[0]

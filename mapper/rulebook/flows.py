@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from mapper.errors import RuleError
 from mapper.rulebook.fields import Fields, Lines
 
-NAME = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
+NAME = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*(\+[a-z][a-z0-9_]*)*")
 TOPICS_WITHOUT_INPUT = ("tower", "root")
 ANY = "_"  # an extent that a flow leaves open
 
@@ -20,7 +20,7 @@ ANY = "_"  # an extent that a flow leaves open
 class FlowRule:
     """One rule for a block: what it needs, when it applies, which sizes it relates and what it computes."""
 
-    name: str  # "layer/post_norm": topic and name
+    name: str  # "layer/two_way": topic and name
     doc: str
     takes: tuple[str, ...]  # positional parameters of the forward
     needs: tuple[str, ...]  # roles that must be there
@@ -30,44 +30,68 @@ class FlowRule:
     leaves: dict[str, dict[str, Any]]  # role -> constructor arguments that no shape shows
     values: dict[str, tuple[Any, ...]]  # fact -> the values that it may take
     body: str
-    file: str  # as printed in messages: "flows/layer/post_norm.yaml"
+    file: str  # as printed in messages: "flows/layer.yaml"
     line: int  # of the body's first line in the file
-    parts: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
     """Topics of flows without leaves that this one calls, each chosen by its facts alone."""
     ties: dict[str, str] = field(default_factory=dict)
     """Role -> role path of the leaf whose weight it has, where head.tied says so."""
-    lends: tuple[str, ...] = ()
+    reads_elsewhere: tuple[str, ...] = ()
     """Roles that it may have and never reads: a flow around it does."""
-    after: str | None = None
+    extends: str | None = None
     """The flow whose statements, but for its return, come before these; what it declares holds here too."""
-    unread: dict[str, str] = field(default_factory=dict)
+    ignored: dict[str, str] = field(default_factory=dict)
     """Roles that may be there and that this computation does not read -> why."""
     without: tuple[str, ...] = ()
     """Role paths beside which a root is not for the task that a user says or the heads allow: words, of one for images."""
-    signs: tuple[str, ...] = ()
+    prefer_if: tuple[str, ...] = ()
     """Role paths that speak for a root where several tasks fit the heads and nobody says which."""
     by_name_only: bool = False
     """Whether its roles and shapes do not tell it from another flow: taken only where a family names it."""
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Public inputs that are otherwise here than vocabulary/inputs.yaml says: `shape`, `dtype` or `optional`."""
+    beside: tuple[str, ...] = ()
+    """Of a step: roles that must be there, which another step reads."""
+    is_unnamed: bool = False
+    """Of a step: whether it is `empty` or `plain`, which no flow is named for."""
+    outputs: dict[str, str] = field(default_factory=dict)
+    """Of a step of a root: what the model returns -> the expression that it is."""
+    also_for: tuple[str, ...] = ()
+    """Other roles whose blocks take the flows of its page."""
+    steps: tuple[str, ...] = ()
+    """The steps of its block's page that it was put together from; none where it is written out."""
 
     @cached_property
     def topic(self) -> str:
         return self.name.partition("/")[0]
 
     @cached_property
+    def stored(self) -> tuple[str, ...]:
+        """Those of the needed roles that must have a tensor: one that may be tied to another need not."""
+        return tuple(role for role in self.needs if role not in self.ties)
+
+    @cached_property
     def roles(self) -> tuple[str, ...]:
         """Every role it can use, the needed ones first."""
-        return self.needs + self.options + self.lends + self.parts
+        return self.needs + self.options + self.reads_elsewhere + self.calls
 
 
 def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
-    """The flow in one rule file; raises RuleError with file and line."""
+    """The flow in a rule file of its own; raises RuleError with file and line."""
     fields = Fields(data, file, lines)
     name = fields.text("flow")
     if not NAME.fullmatch(name):
         fields.fail("a flow is named topic/name, in small letters", "flow")
+    return read_rule(fields, name)
+
+
+def read_rule(fields: Fields, name: str, is_step: bool = False) -> FlowRule:
+    """A flow, or a step of one, under a name; raises RuleError with file and line.
+
+    A step may say shapes of roles that other steps read.
+    """
     topic = name.partition("/")[0]
+    body = fields.text("forward")
     rule = FlowRule(
         name=name,
         doc=fields.text("doc"),
@@ -75,38 +99,45 @@ def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:
         needs=fields.words("needs"),
         options=fields.words("options"),
         when=fields.choices("when"),
-        shapes={role: _extents(fields, role, value) for role, value in fields.mapping("shapes").items()},
+        shapes=read_shapes(fields),
         leaves={role: _arguments(fields, role, value) for role, value in fields.mapping("leaves").items()},
         values=fields.choices("values"),
-        body=fields.text("forward"),
-        file=file,
-        line=fields.line("forward") + 1,  # a block scalar begins below its key
-        parts=fields.words("parts"),
-        signs=fields.words("signs"),
+        body=body,
+        file=fields.file,
+        line=fields.line("forward") + body.endswith("\n"),  # a block scalar begins below its key
+        calls=fields.words("calls"),
+        prefer_if=fields.words("prefer_if"),
         without=fields.words("without"),
         ties={role: str(path) for role, path in fields.mapping("ties").items()},
-        unread={role: str(why) for role, why in fields.mapping("unread").items()},
+        ignored={role: str(why) for role, why in fields.mapping("ignored").items()},
         inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},
-        lends=fields.words("lends"),
-        after=fields.any("after"),
+        reads_elsewhere=fields.words("reads_elsewhere"),
+        extends=fields.any("extends"),
         by_name_only=fields.flag("by_name_only"),
+        beside=fields.words("beside"),
+        outputs={name: str(value) for name, value in fields.mapping("outputs").items()},
     )
     fields.done()
-    if rule.after is None:
-        _check_roles(fields, rule)
+    if rule.extends is None:
+        _check_roles(fields, rule, ("leaves",) if is_step else ("shapes", "leaves"))
     return rule
+
+
+def read_shapes(fields: Fields) -> dict[str, tuple[str, ...]]:
+    """The table `shapes:` of a mapping: role -> extents."""
+    return {role: _extents(fields, role, value) for role, value in fields.mapping("shapes").items()}
 
 
 def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ...] = ()) -> FlowRule:
     """The flow with the statements of those it comes after. Raises RuleError."""
-    if rule.after is None:
+    if rule.extends is None:
         return rule
     where = f"{rule.file}:{rule.line}: {rule.name} comes after"
-    if rule.after not in flows or rule.after in (*seen, rule.name):
+    if rule.extends not in flows or rule.extends in (*seen, rule.name):
         raise RuleError(
-            f"{where} {rule.after!r}, {'itself' if rule.after in flows else 'which there is not'}"
+            f"{where} {rule.extends!r}, {'itself' if rule.extends in flows else 'which there is not'}"
         )
-    base = continued(flows[rule.after], flows, (*seen, rule.name))
+    base = continued(flows[rule.extends], flows, (*seen, rule.name))
     rows = base.body.splitlines()
     ends = [at for at, row in enumerate(rows) if row.startswith("return")]
     if len(ends) != 1:
@@ -117,11 +148,11 @@ def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ..
     }
     words = {
         key: tuple(dict.fromkeys((*getattr(base, key), *getattr(rule, key))))
-        for key in ("needs", "options", "lends", "parts", "without")
+        for key in ("needs", "options", "reads_elsewhere", "calls", "without")
     }
     words["options"] = tuple(role for role in words["options"] if role not in words["needs"])
     body = "\n".join([*rows[: ends[0]], rule.body])
-    return replace(rule, **declared, **words, body=body, line=rule.line - ends[0], after=None)  # type: ignore[arg-type]
+    return replace(rule, **declared, **words, body=body, line=rule.line - ends[0], extends=None)  # type: ignore[arg-type]
 
 
 def aligned(extents: tuple[str, ...], rank: int) -> tuple[str, ...]:
@@ -142,11 +173,11 @@ def _arguments(fields: Fields, role: str, value: Any) -> dict[str, Any]:
     return dict(inner.data)
 
 
-def _check_roles(fields: Fields, rule: FlowRule) -> None:
+def _check_roles(fields: Fields, rule: FlowRule, tables: Sequence[str]) -> None:
     twice = set(rule.needs) & set(rule.options)
     if twice:
         fields.fail(f"{sorted(twice)[0]!r} is both needed and an option", "options")
-    for key, table in (("shapes", rule.shapes), ("leaves", rule.leaves)):
-        for role in table:
+    for key in tables:
+        for role in getattr(rule, key):
             if role.partition(".")[0] not in rule.roles:
                 fields.fail(f"{role!r} is in neither needs nor options", key, role)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Container, Iterable
+from functools import cache, cached_property, partial, reduce
+from operator import xor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mapper._parsed import Cache, SourceFile, digest
 from mapper.errors import RuleError
-from mapper.rulebook.strict import Document, parse_yaml, read_text
+from mapper.rulebook.index import FamilyEntry, FlowTable, family_entries, flow_table
+from mapper.rulebook.shelf import Shelf, found
 
 if TYPE_CHECKING:
     from mapper.flows.flow import Flow
     from mapper.rulebook.composites import Composites
+    from mapper.rulebook.dropout import DropoutRule
     from mapper.rulebook.facts import ActivationRule, ConfigVocabulary, InputRule
     from mapper.rulebook.families import Family
-    from mapper.rulebook.flows import FlowRule
+    from mapper.rulebook.strict import Document
     from mapper.rulebook.vocabulary import VocabularyFile
 
-KINDS = ("vocabulary", "flows", "families")
-_EXAMPLES = "examples"  # what of a family file no reading needs
+KINDS = ("vocabulary", "flows", "families", "dropout")
 
 
 def shipped_folder() -> Path:
@@ -45,29 +46,7 @@ def rule_folders(extra_dirs: Iterable[Path | str] = ()) -> list[Path]:
 
 def rule_files(kind: str, extra_dirs: Iterable[Path | str] = ()) -> list[Path]:
     """Files of one of KINDS; a file replaces those with the same relative path in later folders."""
-    return [Path(file.path) for file in _found(kind, rule_folders(extra_dirs))]
-
-
-def _found(kind: str, folders: Sequence[Path]) -> list[SourceFile]:
-    chosen: dict[str, SourceFile] = {}
-    for folder in folders:
-        top = "" if folder is folders[-1] else f"{folder.as_posix()}/"
-        for relative, stamp in sorted(_below(folder / kind, kind)):
-            chosen.setdefault(relative, SourceFile(os.path.join(folder, relative), top + relative, stamp))
-    return list(chosen.values())
-
-
-def _below(folder: Path | str, relative: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The relative path of each rule file in a folder and in those below it, its size and its time of writing."""
-    if not os.path.isdir(folder):
-        return
-    for entry in os.scandir(folder):
-        path = f"{relative}/{entry.name}"
-        if entry.is_dir():
-            yield from _below(entry.path, path)
-        elif entry.name.endswith(".yaml"):
-            info = entry.stat()
-            yield path, (info.st_size, info.st_mtime_ns)
+    return [Path(file.path) for file in found(kind, rule_folders(extra_dirs))]
 
 
 class Rulebook:
@@ -79,135 +58,136 @@ class Rulebook:
     def __init__(self, extra_dirs: Iterable[Path | str] = (), kinds: Iterable[str] = KINDS):
         self.folders = rule_folders(extra_dirs)
         self.kinds = tuple(kinds)
-        self._documents: dict[str, list[Document]] = {}
-        self._digests: dict[str, str] = {}
-        self._unsaved: dict[str, Cache] = {}
         self.parsed: dict[str, Flow] = {}  # flows whose body was parsed already
+
+    @cached_property
+    def shelves(self) -> dict[str, Shelf]:
+        """The files by kind."""
+        return {kind: Shelf(kind, self.folders) for kind in self.kinds}
 
     @cached_property
     def digest(self) -> str:
         """Twelve digits that change with any rule; every report carries them."""
-        for kind in self.kinds:
-            self.documents(kind)
-        return digest(kind + self._digests[kind] for kind in self.kinds)[:12]
+        texts = (int(shelf.text, 16) for shelf in self.shelves.values())
+        return f"{reduce(xor, texts, 0):064x}"[:12]
 
-    def files(self, kind: str) -> list[tuple[Path, str]]:
-        """Files of a kind that no reading needs, and how messages name them."""
-        return [(Path(file.path), file.label) for file in _found(kind, self.folders)]
+    def is_current(self) -> bool:
+        """Whether every file is as it was when this rule set was made."""
+        return all(shelf.files == found(kind, self.folders) for kind, shelf in self.shelves.items())
 
     def documents(self, kind: str) -> list[Document]:
         """The parsed files of one of KINDS, in the order in which they win."""
-        if kind not in self._documents:
-            self._documents[kind] = self._read(kind) if kind in self.kinds else []
-            if kind != "families":
-                self._save(kind)
-        return self._documents[kind]
+        return self.shelves[kind].documents if kind in self.kinds else []
 
-    def _read(self, kind: str) -> list[Document]:
-        files = _found(kind, self.folders)
-        cache = Cache(kind, files)
-        if kept := cache.read():
-            self._digests[kind], contents = kept
-            return [
-                Document(Path(file.path), file.label, *content)
-                for file, content in zip(files, contents, strict=True)
-            ]
-        texts = [read_text(Path(file.path), file.label) for file in files]
-        labelled = list(zip(files, texts, strict=True))
-        self._digests[kind] = digest(part for file, text in labelled for part in (file.label, text))
-        documents = [parse_yaml(text, file.label, Path(file.path)) for file, text in labelled]
-        self._unsaved[kind] = cache
-        return documents
+    def index(self, kind: str) -> Any:
+        """What the rules of one of KINDS are found by. Raises RuleError for a mistake in any file of it."""
+        return self.shelves[kind].index if kind in self.kinds else {}
 
-    def _save(self, kind: str) -> None:
-        """Keep what was parsed for the next process, once it is known to be good."""
-        if cache := self._unsaved.pop(kind, None):
-            kept = [document.without(_EXAMPLES) for document in self.documents(kind)]
-            cache.write(self._digests[kind], [[item.data, item.marks, item.lacks] for item in kept])
+    @property
+    def notes(self) -> list[str]:
+        """What files of the user's own that were read call by names of old."""
+        return [note for shelf in self.shelves.values() for note in shelf.notes]
+
+    def add(self, kind: str, document: Document) -> None:
+        """Put a file from elsewhere before those of its kind. No rule of it may have been read yet."""
+        self.shelves[kind].add(document)
+
+    def _document(self, kind: str, at: int) -> Document:
+        return self.shelves[kind].document(at)
+
+    def _called(self, *names: str) -> list[Document]:
+        """Vocabulary files with one of these names; without, those with a name that is none of `OTHER_FILES`."""
+        from mapper.rulebook.vocabulary import OTHER_FILES
+
+        called = enumerate(self.index("vocabulary"))
+        numbers = [at for at, name in called if (name in names if names else name not in OTHER_FILES)]
+        return [self._document("vocabulary", at) for at in numbers]
 
     @cached_property
     def vocabulary(self) -> list[VocabularyFile]:
         from mapper.rulebook.vocabulary import read_vocabulary
 
-        return [read for document in self.documents("vocabulary") if (read := read_vocabulary(document))]
+        return [read for document in self._called() if (read := read_vocabulary(document))]
 
     @cached_property
     def config_vocabulary(self) -> ConfigVocabulary:
         """Where configs have which fact."""
         from mapper.rulebook.facts import read_config_vocabulary
 
-        return read_config_vocabulary(self.documents("vocabulary"))
+        return read_config_vocabulary(self._called("config"))
 
     @cached_property
     def inputs(self) -> dict[str, InputRule]:
         """Public inputs by name, in the order of a forward's parameters."""
         from mapper.rulebook.facts import read_inputs
 
-        return read_inputs(self.documents("vocabulary"))
+        return read_inputs(self._called("inputs"))
 
     @cached_property
     def activations(self) -> dict[str, ActivationRule]:
         """By the names that configs use."""
         from mapper.rulebook.facts import read_activations
 
-        return read_activations(self.documents("vocabulary"))
+        return read_activations(self._called("activations"))
 
     @cached_property
     def composites(self) -> Composites:
         """Files of several models, and what models are called by their names."""
         from mapper.rulebook.composites import read_composites
 
-        return read_composites(self.documents("vocabulary"))
+        return read_composites(self._called("composites"))
+
+    @property
+    def families(self) -> list[Family]:
+        """Every family, read whole."""
+        return [entry.read() for entry in self.family_entries]
 
     @cached_property
-    def families(self) -> list[Family]:
-        from mapper.rulebook.families import read_families
+    def family_entries(self) -> list[FamilyEntry]:
+        """What each family is known by, in the order of the files."""
+        return family_entries(self.index("families"), partial(self._document, "families"))
 
-        families = read_families(self.documents("families"))
-        if (
-            "families" in self._unsaved
-        ):  # what is otherwise read when it is first asked for: no later reading checks it
-            for family in families:
-                tuple(family.facts.values())
-                tuple(family.examples)
-            self._save("families")
-        return families
+    def dropout(self, model_type: str) -> DropoutRule | None:
+        """Where training drops what in models of this type."""
+        numbers = self.index("dropout")
+        return self._dropout(numbers[model_type])[model_type] if model_type in numbers else None
+
+    @cached_property
+    def _dropout(self) -> Callable[[int], dict[str, DropoutRule]]:
+        """What the file with a number says, by type."""
+        from mapper.rulebook.dropout import read_dropout
+
+        return cache(lambda at: read_dropout(self._document("dropout", at)))
 
     def own_families(self, names: Container[str | None]) -> list[Family]:
         """Those of these names whose files are a user's own."""
         shipped = self.folders[-1]
-        named = [family for family in self.families if family.name in names]
+        named = [entry.read() for entry in self.family_entries if entry.name in names]
         return [family for family in named if shipped not in family.document.path.parents]
 
     @cached_property
-    def flows(self) -> dict[str, FlowRule]:
+    def flows(self) -> FlowTable:
         """By name."""
-        from mapper.rulebook.flows import continued, read_flow
+        return flow_table(self.index("flows"), partial(self._document, "flows"))
 
-        flows: dict[str, FlowRule] = {}
-        for document in self.documents("flows"):
-            rule = read_flow(document.data, document.label, lambda keys, at=document: at.line(*keys))  # type: ignore[misc]
-            if rule.name in flows:
-                raise document.error(f"the flow {rule.name!r} is already in {flows[rule.name].file}", "flow")
-            flows[rule.name] = rule
-        return {name: continued(rule, flows) for name, rule in flows.items()}
+    @cached_property
+    def flow_facts(self) -> list[str]:
+        """The facts by which flows are chosen, or of which they take some values."""
+        return self.flows.facts()
 
 
-_IN_USE: dict[
-    str, tuple[list[SourceFile], Rulebook]
-] = {}  # folders -> their files, and what was read of them
+_IN_USE: dict[str, Rulebook] = {}  # by their folders
 
 
 def rulebook_of(extra_dirs: Iterable[Path | str] = ()) -> Rulebook:
     """The rule set of these folders beside the shipped ones; the one before, unless a file of it has changed."""
     made = Rulebook(extra_dirs)
     key = os.pathsep.join(map(str, made.folders))
-    files = [file for kind in made.kinds for file in _found(kind, made.folders)]
-    if key not in _IN_USE or _IN_USE[key][0] != files:
-        _IN_USE[key] = (files, made)
-    return _IN_USE[key][1]
+    if key not in _IN_USE or not _IN_USE[key].is_current():
+        _IN_USE[key] = made
+    return _IN_USE[key]
 
 
 def rulebooks_in_use() -> list[Rulebook]:
     """Every rule set that this process has read by and whose files have not changed since."""
-    return [made for _, made in _IN_USE.values()]
+    return list(_IN_USE.values())

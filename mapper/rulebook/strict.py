@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mapper._parsed import Kept, SourceFile
 from mapper.errors import RuleError, shorten
 from mapper.limits import RULE_FILE_BYTES
 
@@ -39,7 +40,13 @@ class Document:
         repr=False
     )  # a value's line; of a mapping or a list [its line, the marks of what it holds]
 
-    lacks: str | None = None  # a field at the top that is left out here, with its marks
+    lacks: str | None = field(
+        default_factory=lambda: None
+    )  # a field at the top that is left out, with its marks
+
+    made: Any = field(
+        default_factory=lambda: None, repr=False
+    )  # what was made of it and of the file beside it, for those who never read these
 
     def whole(self) -> Document:
         """With the field that was left out."""
@@ -51,7 +58,9 @@ class Document:
             return self
         at = 1 + list(self.data).index(key)
         data = {name: value for name, value in self.data.items() if name != key}
-        return Document(self.path, self.label, data, [*self.marks[:at], *self.marks[at + 1 :]], key)
+        return Document(
+            self.path, self.label, data, [*self.marks[:at], *self.marks[at + 1 :]], key, self.made
+        )
 
     def line(self, *keys: str | int) -> int:
         """The line of the node at `keys`, or of the closest node around it."""
@@ -68,6 +77,28 @@ class Document:
     def error(self, message: str, *keys: str | int) -> RuleError:
         """The error `label:line: message` for the node at `keys`."""
         return RuleError(f"{self.label}:{self.line(*keys)}: {message}")
+
+
+class KeptDocument(Document):
+    """One file as an earlier process parsed it: its content is decoded when it is first asked for."""
+
+    def __init__(self, file: SourceFile, kept: Kept, at: int):
+        self.file, self.label = file, file.label
+        self._kept, self._at = kept, at
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not there yet. Where the copy is damaged, the file itself is parsed."""
+        if name == "path":
+            self.path = Path(self.file.path)
+        elif name in ("data", "marks", "lacks", "made"):
+            try:
+                self.data, self.marks, self.lacks, self.made = self._kept.record(self._at)
+            except LookupError:
+                read = load_yaml(self.path, self.label)
+                self.data, self.marks, self.lacks, self.made = read.data, read.marks, None, None
+        else:
+            raise AttributeError(name)
+        return self.__dict__[name]
 
 
 def load_yaml(path: Path, label: str | None = None) -> Document:

@@ -28,7 +28,9 @@ class Region:
     outside: frozenset[str] = frozenset()  # none of these does
 
 
-@dataclass(frozen=True)
+@dataclass(
+    eq=False, slots=True
+)  # not frozen: that takes five times as long to make, and there are over a thousand
 class Entry:
     """One line of a vocabulary: patterns that mean `target`, and what must stand around them."""
 

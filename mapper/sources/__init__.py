@@ -106,7 +106,7 @@ def _one_of(checkpoint: Checkpoint, part: str, rules: Sequence[str | Path]) -> C
 
 
 def _open_object(source: Any) -> Checkpoint:
-    from mapper.sources.memory import open_mapping, open_module
+    from mapper.sources.in_memory import open_mapping, open_module
 
     if isinstance(source, Mapping):
         return open_mapping(source)
@@ -185,16 +185,17 @@ def _open_repository(
         )
         if bundled is not None:
             return bundled
-        near = _neighbours(name) if isinstance(error, MissingSourceError) else ""
+        was_asked = error.__cause__ is not None  # what the hub answered is behind what is said of it
+        near = _neighbours(name, was_asked) if isinstance(error, MissingSourceError) else ""
         if not near:
             raise
         raise MissingSourceError(f"{error}{near}") from error
 
 
-def _neighbours(name: str) -> str:
+def _neighbours(name: str, answered: bool) -> str:
     from mapper.sources.pages import neighbours
 
-    return neighbours(name)
+    return neighbours(name, answered)
 
 
 def _bundled(name: str) -> Checkpoint | None:

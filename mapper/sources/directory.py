@@ -24,14 +24,15 @@ from mapper.sources.files import (
     refuse_later,
     stamp,
 )
+from mapper.sources.joining import joined
 from mapper.sources.manifest import GZIP, open_manifest
-from mapper.sources.shards import Shard, joined
+from mapper.sources.pipeline import PIPELINE, NoWeights, open_members
+from mapper.sources.shards import Shard
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 ARRAY_SUFFIX = ".npy"
 MANIFEST_SUFFIXES = (".json", ".json.gz")
 INDEX_SUFFIX = ".index.json"
-PIPELINE = "model_index.json"  # names the models of a folder, each in a folder of its own
 ADAPTER = "adapter_config.json"
 ADAPTER_STEM = "adapter_model."  # how the weights that belong to it are called
 # The suffixes of each format, and what a file of a whole model is called there, the usual name first.
@@ -54,10 +55,6 @@ BESIDE = (
     "rng_state.pth",
     "random_states_0.pkl",
 )
-
-
-class NoWeights(MissingSourceError):
-    """A folder has no weights: that of a tokenizer, say."""
 
 
 class Choice(NamedTuple):
@@ -139,8 +136,6 @@ def open_directory(path: str | Path, source: str, follow_links: bool = False, pa
     if PIPELINE in names:
         sharded.refuse_escape(os.fspath(path), PIPELINE, source, follow_links)
         index = read_config(os.path.join(path, PIPELINE))
-        from mapper.sources.pipeline import open_members
-
         return open_members(
             index, source, part, lambda folder: _open_member(os.fspath(path), folder, source, follow_links)
         )
@@ -256,6 +251,8 @@ def open_shard(path: str | Path) -> Shard:
 
 def _with_others(shard: Shard, follow_links: bool) -> list[Shard]:
     """One weight file with what it says belongs to it: the other parts of a GGUF file, files with tensors of it."""
+    if shard.contents is None:
+        return with_beside(shard, follow_links)
     from mapper.sources.gguf import is_part
 
     if not is_part(shard):
@@ -276,6 +273,8 @@ def _with_others(shard: Shard, follow_links: bool) -> list[Shard]:
 
 def with_beside(shard: Shard, follow_links: bool = False) -> list[Shard]:
     """A weight file and those beside it that hold tensors of it."""
+    if not shard.beside:
+        return [shard]
     from mapper.sources.onnx import beside
 
     assert shard.path is not None
@@ -294,11 +293,15 @@ def with_beside(shard: Shard, follow_links: bool = False) -> list[Shard]:
 
 def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
     """The table of an open weight file, by its first bytes. Without `offsets` it cannot be read from."""
-    from mapper.sources import flax, gguf, npy, npz, onnx, torch_legacy, torch_zip, zips
-
     start = file.read(SNIFFED)
     file.seek(0)
     refuse_impostor(start, size, name)
+    if name.endswith(".safetensors") and safetensors.has_header(
+        start
+    ):  # most are: the other readers stay unread
+        return safetensors.read_header(file, size, name)
+    from mapper.sources import flax, gguf, npy, npz, onnx, torch_legacy, torch_zip, zips
+
     if zips.is_zip(start):
         archive, records = zips.open_records(file, name)
         if npz.is_npz(records, name):

@@ -25,7 +25,7 @@ from mapper._progress import Transfer, note, showing
 from mapper._units import in_bytes
 from mapper.errors import FormatError, MapperError, SourceError, shorten
 from mapper.sources import transfer
-from mapper.sources.cache import LOCKS, PARTIAL, cache_folder, repository_folder
+from mapper.sources.hub_cache import LOCKS, PARTIAL, cache_folder, repository_folder
 from mapper.sources.reach import endpoint
 
 CONNECTIONS = 8  # for headers

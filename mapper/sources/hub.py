@@ -15,13 +15,11 @@ from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources import pipeline, sharded, transfer
-from mapper.sources.cache import MAIN, find_snapshot
 from mapper.sources.companions import Companions, listed_in, too_large, within
 from mapper.sources.directory import (
     ADAPTER,
     ADAPTER_STEM,
     INDEX_SUFFIX,
-    PIPELINE,
     WHOLE,
     Choice,
     choose,
@@ -36,11 +34,14 @@ from mapper.sources.directory import (
 from mapper.sources.documents import check_config, parse
 from mapper.sources.download import CONNECTIONS, Download, in_parallel
 from mapper.sources.files import SNIFFED, refuse_impostor
+from mapper.sources.hub_cache import MAIN, find_snapshot
+from mapper.sources.joining import joined
 from mapper.sources.onnx import SUFFIX as BESIDE_SUFFIX
+from mapper.sources.pipeline import PIPELINE
 from mapper.sources.reach import endpoint as endpoint
 from mapper.sources.reach import out_of_reach
 from mapper.sources.remote import BLOCK, START, RangeFile
-from mapper.sources.shards import Shard, joined
+from mapper.sources.shards import Shard
 
 PUNCTUATION = "-_."
 CONFIG = "config.json"

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from mapper.errors import SourceError, shorten
-from mapper.sources.cache import MAIN, PREFIX, cache_folder
 from mapper.sources.files import SHOWN
+from mapper.sources.hub_cache import MAIN, PREFIX, cache_folder
 from mapper.sources.reach import endpoint
 from mapper.sources.sharded import is_inside
 
@@ -94,22 +94,26 @@ def _shown(text: str) -> str:
     return shorten(text, SHOWN)[1:-1]
 
 
-def neighbours(name: str) -> str:
-    """What a name that nothing is found under may have been meant for, as the end of a sentence; "" for nothing near."""
+def neighbours(name: str, answered: bool = False) -> str:
+    """What a name that nothing is found under may have been meant for, as the end of a sentence; "" for nothing near.
+
+    Unless the hub `answered` that it has no such model, a name without its owner is right where one owner has it.
+    """
     from mapper.catalogue import names
 
-    near = _near(name, [*names(), *_cached()])
+    near = _near(name, [*names(), *_cached()], answered)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
+def _near(name: str, known: Iterable[str], answered: bool) -> list[str]:
     """At most three of the known ids, the most alike first: by the whole id, or by its last part alone."""
     wanted = name.lower()
     by_text: dict[str, list[str]] = {}
     for repo in dict.fromkeys(known):
         text = repo.lower() if "/" in wanted else repo.lower().rpartition("/")[2]
         by_text.setdefault(text, []).append(repo)
-    if wanted in by_text and "/" in wanted:  # the name is right: something else is wrong
+    same = by_text.get(wanted, ())
+    if same and ("/" in wanted or (len(same) == 1 and not answered)):  # it is right: something else is wrong
         return []
     found = get_close_matches(wanted, by_text, n=3, cutoff=NEAR)
     if found:

@@ -5,9 +5,9 @@ What a file with several models calls each of them is data: `rules/vocabulary/co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from mapper.checkpoint import Checkpoint
 from mapper.errors import MissingSourceError, SourceError, listed, shorten
@@ -47,7 +47,7 @@ def choose_part(checkpoint: Checkpoint, part: str, rulebook: Rulebook) -> Checkp
     raise MissingSourceError(f"{checkpoint.source}: no part {shorten(part)} in it; {there}")
 
 
-def refuse_whole(checkpoint: Checkpoint, parts: Mapping[str, Checkpoint], rulebook: Rulebook) -> None:
+def refuse_whole(checkpoint: Checkpoint, parts: Mapping[str, Checkpoint], rulebook: Rulebook) -> NoReturn:
     """Raise SourceError for several models where one is needed."""
     first = next(iter(parts))
     raise SourceError(
@@ -106,9 +106,11 @@ def _prefixes(names: Iterable[str], kind: Composite) -> dict[str, str]:
     by_first: dict[str, list[tuple[str, int, list[str]]]] = {}
     for row in rows:
         by_first.setdefault(row[2][0], []).append(row)
+    longest = max(len(pattern) for _, _, pattern in rows)
+    # no more than one word beyond the longest beginning is looked at, so names that go on alike are one
+    begun = dict.fromkeys(tuple(name.split(".", longest + 1)[: longest + 1]) for name in names)
     found: dict[str, tuple[int, str]] = {}
-    for name in names:
-        words = name.split(".")
+    for words in begun:
         for part, at, pattern in by_first.get(words[0], ()):
             if len(words) > len(pattern) and (bound := _bound(pattern, words)) is not None:
                 named, prefix = _filled(part, bound), ".".join(words[: len(pattern)]) + "."
@@ -127,7 +129,7 @@ def _rank(part: str, order: list[str]) -> tuple[int, str]:
     return (order.index(part) if part in order else len(order)), part
 
 
-def _bound(pattern: list[str], words: list[str]) -> dict[str, str] | None:
+def _bound(pattern: list[str], words: Sequence[str]) -> dict[str, str] | None:
     """What the marks of a beginning stand for in these words; None where it does not fit."""
     bound: dict[str, str] = {}
     for wanted, word in zip(pattern, words, strict=False):

@@ -58,10 +58,15 @@ class StoredTensor(NamedTuple):
 class Opaque:
     """Something that a reader of tensors has no use for. `unread` says why, if it stands for a tensor."""
 
-    __slots__ = ("unread",)
+    __slots__ = ("is_module", "kind", "unread")
 
-    def __init__(self, unread: str | None = None):
+    def __init__(self, unread: str | None = None, kind: str = ""):
         self.unread = unread
+        self.kind = kind  # its class, as far as the pickle says
+        self.is_module = False  # whether its attributes are those of torch's modules
+
+
+MODULE = {"_parameters", "_modules"}  # attributes of every torch.nn.Module
 
 
 class Pickled(NamedTuple):
@@ -220,14 +225,23 @@ class _Machine:
         name = str(function) if isinstance(function, Global) else "an object"
         if name not in _PLAIN and len(self.foreign) < limits.PICKLE_FOREIGN:
             self.foreign[name] = None
-        self.push(Opaque())
+        self.push(Opaque(kind=str(function) if isinstance(function, Global) else ""))
+
+    def build(self) -> None:
+        """Attributes of an object: none is kept."""
+        state = self.stack.pop()
+        if isinstance(made := self.stack[-1], Opaque) and isinstance(state, dict):
+            made.is_module = made.is_module or state.keys() >= MODULE
 
     def global_name(self, module: Any, name: Any) -> None:
         known = isinstance(module, str) and isinstance(name, str)
         self.push(Global(module, name) if known else Opaque())
 
     def persistent(self, identity: Any) -> None:
-        """A storage: ("storage", class, key, device, elements), and from old versions a view of it."""
+        """A storage: ("storage", class, key, device, elements), and from old versions a view of it, or a module's class."""
+        if isinstance(identity, tuple) and identity[:1] == ("module",) and isinstance(identity[-1], str):
+            self.push(identity[1])
+            return
         if not isinstance(identity, tuple) or len(identity) < 5 or identity[0] != "storage":
             self.push(Opaque())
             return
@@ -404,7 +418,7 @@ _OPCODES: dict[str | int, Callable[[_Machine], Any]] = {
     0x92: _Machine.new_object_with_keywords,
     "i": lambda m: m.old_object(Global(m.line(), m.line())),
     "o": _Machine.old_object,
-    "b": lambda m: m.stack.pop(),  # BUILD: attributes of an object
+    "b": _Machine.build,
     "P": lambda m: (m.line(), m.push(Opaque())),
     "Q": lambda m: m.persistent(m.stack.pop()),
     "p": lambda m: m.put(int(m.line())),

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper import limits
 from mapper.checkpoint import Checkpoint
-from mapper.errors import FormatError, MapperError, SourceError, listed, shorten
-from mapper.sources.directory import PIPELINE, NoWeights
+from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources.files import MARK
 from mapper.sources.sharded import is_inside
 
@@ -21,6 +20,12 @@ if TYPE_CHECKING:
 
 CONTAINER = "pipeline"
 Member = Checkpoint | MapperError  # what a folder holds, or why it cannot be read
+
+PIPELINE = "model_index.json"  # names the models of a folder, each in a folder of its own
+
+
+class NoWeights(MissingSourceError):
+    """A folder has no weights: that of a tokenizer, say."""
 
 
 def members(index: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -17,6 +17,8 @@ from mapper.sources.documents import parse
 from mapper.sources.files import SNIFFED, refuse_impostor, refuse_later
 from mapper.sources.shards import Shard, check_names, check_shape
 
+METADATA = "__metadata__"
+
 
 def has_header(start: bytes) -> bool:
     """Whether a file that starts so is a safetensors file; a JSON text would give an impossible length."""
@@ -60,8 +62,10 @@ def _table(header: bytes, name: str, size: int) -> Shard:
         seen = shorten(header[:8].decode("latin-1"))
         raise FormatError(f"{name}: its header starts with {seen}, not with '{{'; is it a safetensors file?")
     refuse = _refuse_number(name)
-    entries = parse(header, name, object_pairs_hook=_unique(name), parse_constant=refuse, parse_float=refuse)
-    metadata = entries.pop("__metadata__", None)
+    entries = parse(header, name, object_pairs_hook=None, parse_constant=refuse, parse_float=refuse)
+    if header.count(b'"') != _quotes(entries):  # a key stands twice, or a name has a quote in it
+        parse(header, name, object_pairs_hook=_unique(name))
+    metadata = entries.pop(METADATA, None)
     if metadata is not None and not isinstance(metadata, dict):
         raise FormatError(f"{name}: '__metadata__' in its header is {shorten(str(metadata))}, not an object")
     if len(entries) > limits.TENSORS:
@@ -149,6 +153,13 @@ def _check_spans(spans: list[tuple[int, int, str]], name: str, base: int, size: 
     if base + position != size:
         extra = f"{size - base - position:,} bytes follow the last tensor"
         raise FormatError(f"{name}: {extra}; the header and the data do not fit")
+
+
+def _quotes(entries: dict[str, Any]) -> int:
+    """How many quotes a header with these entries has, if each is as it should be and no key stands twice."""
+    metadata = entries.get(METADATA)
+    tensors = len(entries) - (METADATA in entries)
+    return 10 * tensors + (2 + 4 * len(metadata) if isinstance(metadata, dict) else 0)
 
 
 def _unique(name: str) -> Any:

@@ -142,7 +142,7 @@ def apply(checkpoint: Checkpoint, document: dict[str, Any]) -> None:
 
 def config_of(architecture: dict[str, Any] | None) -> dict[str, Any] | None:
     """The config of the checkpoint that a generated model was made from; None for other models."""
-    from mapper.weights.built.checks import value_of
+    from mapper.weights.built.json_values import value_of
 
     model = (architecture or {}).get("model")
     origin = model.get("origin") if isinstance(model, dict) else None

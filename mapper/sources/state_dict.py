@@ -13,7 +13,7 @@ from mapper.errors import FormatError, listed, shorten
 from mapper.sources.files import MARK, printable
 from mapper.sources.pickles import Opaque, StoredTensor
 from mapper.sources.shards import Shard, check_name, check_shape
-from mapper.sources.training import Model, find_models, is_tensor, items, without_state
+from mapper.sources.training_files import Model, find_models, is_tensor, items, without_state
 
 SETTINGS = "model_args"  # arguments of the model's class beside its state, as training scripts save them
 
@@ -31,10 +31,8 @@ def take_tensors(
     for model in models or [Model((), value)]:
         start = model.path if len(models) > 1 else ()
         found |= _taken(without_state(model.table) if models else value, shard, start)
-    if not found:
-        raise FormatError(
-            f"{shard.name}: no state dict in the file{_contents(value)}; save model.state_dict()"
-        )
+    if not found or (not models and _modules(value)):
+        raise FormatError(f"{shard.name}: {_instead(value, shard.name)}")
     tables = [(shard, found)]
     for model in others:
         other = shard.others[model.name] = Shard(shard.name, shard.container, {}, size=shard.size)
@@ -189,7 +187,25 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
-def _contents(value: Any) -> str:
-    if isinstance(value, dict):
-        return f" (its entries: {listed([str(key) for key in value])})" if value else " (an empty table)"
-    return " (a pickled object, perhaps a whole module)" if isinstance(value, Opaque) else ""
+def _modules(value: Any) -> dict[str, Opaque]:
+    """The whole modules that were pickled: the value itself, or some of its entries, each with how to get at it."""
+    entries = value.items() if isinstance(value, dict) else ()
+    inner = {f"[{str(key)!r}]": item for key, item in entries if isinstance(item, Opaque)}
+    found = {"": value} if isinstance(value, Opaque) else inner
+    return {way: item for way, item in found.items() if item.is_module}
+
+
+def _instead(value: Any, file: str) -> str:
+    """What is in a file without tensors, and what to do."""
+    for way, module in _modules(value).items():
+        what = f"a whole module{f' ({shorten(module.kind)[1:-1]})' if module.kind else ''}"
+        how = f"torch.load({shorten(file)}, weights_only=False){way}.state_dict()"
+        return (
+            f"{what} that torch.save(model) pickled{f' under {way[1:-1]}' if way else ''}, which cannot be read without "
+            f"running its code; where its class is at hand and the file is trusted: torch.save({how}, 'weights.pt')"
+        )
+    entries = listed([str(key) for key in value]) if isinstance(value, dict) else ""
+    held = f" (its entries: {entries})" if entries else " (an empty table)" if value == {} else ""
+    if isinstance(value, Opaque):
+        held = f" (a pickled {shorten(value.kind)[1:-1]})" if value.kind else " (a pickled object)"
+    return f"no state dict in the file{held}; save model.state_dict()"

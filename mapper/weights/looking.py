@@ -9,20 +9,11 @@ from torch import nn
 
 from mapper._collector import collection_paused
 from mapper.errors import StructureError, shorten
-from mapper.weights.loading.reading import Held, Stored, is_container, leaves_of, read_source
+from mapper.weights.loading.flat_table import Held, Stored, is_container, leaves_of, read_source
 from mapper.weights.modules import State, States, is_unshaped, states_of
+from mapper.weights.values.state_table import Tree
 
 WHICH = ("states", "params")
-
-
-class Tree(dict[str, Any]):
-    """Nested dicts of tensors (views of a model's memory) and of False for absent parameters."""
-
-    tied: dict[str, str]  # alias path -> owner path
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.tied = {}
 
 
 def tree(model: nn.Module, *, which: str = "states") -> Tree:

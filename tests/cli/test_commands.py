@@ -211,7 +211,7 @@ def test_rules_explain_a_key_names_the_line(capsys: Captured) -> None:
 def test_rules_explain_a_source_names_family_and_flows(bert: str, capsys: Captured) -> None:
     out = answer(capsys, "rules", "explain", bert)
     assert "family bert, families/bert.yaml" in out
-    assert "layer/post_norm" in out
+    assert "layer/attention+post_norm_attention+feed_forward+post_norm_feed_forward" in out
 
 
 def test_rules_check_reports_line_and_count(capsys: Captured, tmp_path: Path) -> None:
@@ -284,7 +284,11 @@ def test_a_contradiction_is_the_same_error_in_another_process(bert: str, tmp_pat
 
 def test_inspect_shows_as_many_levels_as_asked_for(bert: str, capsys: Captured) -> None:
     first = answer(capsys, "inspect", bert, "--depth", "1")
-    assert "attention.self.query " not in first and "layer, post_norm" in first and "--depth 2" in first
+    assert (
+        "attention.self.query " not in first
+        and "layer, attention+post_norm" in first
+        and "--depth 2" in first
+    )
     assert "attention.self.query " in answer(capsys, "inspect", bert, "--depth", "9")
     assert "x>=1" in refusal(capsys, "inspect", bert, "--depth", "0")
 
@@ -331,3 +335,9 @@ def test_bars_of_other_libraries_are_not_seen(
     assert "equal" in answer(capsys, "verify", bert)  # and nothing on standard error
     list(tqdm(range(3), desc="still there"))
     assert "still there" in capsys.readouterr().err
+
+
+def test_rules_explain_says_which_step_fills_which_slot(bert: str, capsys: Captured) -> None:
+    out = answer(capsys, "rules", "explain", bert)
+    assert "  project: separate\n" in out
+    assert "  scores: masked (fitted too: softcap)\n" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 import mapper
 from mapper.architecture import Block
-from mapper.emission import dropout as planned
+from mapper.emission import train as planned
 from tests.parity.dropping import check_distribution, check_sites, made_up, trained
 from tests.parity.harness import transformers
 
@@ -101,6 +102,43 @@ def test_all_rates_together_do(name, tmp_path):
 def test_rows_are_dropped_more_often_the_deeper_the_layer(tmp_path):
     kind, config = config_of("swin", drop_path_rate=0.5)
     check_distribution(*trained(kind, config, tmp_path), config)
+
+
+DINO = VISION | {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2}
+CONVNEXT = {
+    "num_channels": 3,
+    "patch_size": 2,
+    "image_size": 8,
+    "hidden_sizes": [8, 12],
+    "depths": [1, 1],
+    "num_stages": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sizes"),
+    [
+        ("Dinov2Model", "Dinov2Config", DINO),  # at every depth alike
+        ("ConvNextModel", "ConvNextConfig", CONVNEXT),  # the first layer never
+        ("Swinv2Model", "Swinv2Config", SWIN),  # what the norm behind a sub-layer gives
+    ],
+)
+def test_whole_rows_are_dropped_where_they_are_as_published(kind, name, sizes, tmp_path):
+    config = getattr(transformers, name)(**sizes | {"drop_path_rate": 0.5})
+    for field in vars(config):
+        if "dropout" in field:
+            setattr(config, field, 0.0)
+    check_distribution(*trained(kind, config, tmp_path), config)
+
+
+def test_what_a_config_leaves_out_is_dropped_as_the_published_class_does(tmp_path, monkeypatch):
+    kind, config = config_of("bert", hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.1)
+    theirs, _ = trained(kind, config, tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    assert said.pop("attention_probs_dropout_prob") == 0.1  # the class's own
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    ours = mapper.build(tmp_path, train=True).train()
+    assert check_sites(theirs, ours, made_up(config.to_dict(), rows=2), monkeypatch) == 7
 
 
 @pytest.mark.parametrize("change", ["missing", "doubled"])

@@ -47,7 +47,7 @@ EQUAL = {
 }  # fmt: skip
 ASKED = {
     "GemmaForCausalLM": ("GemmaConfig", GROUPED, "norm.offset"),
-    "GlmForCausalLM": ("GlmConfig", {**GROUPED, "pad_token_id": 0}, "rotary.pairs"),
+    "GlmForCausalLM": ("GlmConfig", {**GROUPED, "pad_token_id": 0}, "rotary.style"),
     "Exaone4ForCausalLM": ("Exaone4Config", {**SIZES, "num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, "attention.rotary"),
 }  # fmt: skip
 
@@ -85,7 +85,7 @@ def test_a_reading_that_nobody_vouches_for_is_equal(kind, tmp_path):
         report = mapper.inspect(tmp_path, families=families).architecture
         assert report.reading == "unverified", report.missing
         named = (
-            {"model_type": kind.partition("For")[0].lower()} if report.questions else None
+            {"model_type": getattr(transformers, EQUAL[kind][0]).model_type} if report.questions else None
         )  # what its names share
         built = mapper.build(tmp_path, hints=named, families=families)
         check_outputs(Pair(model, tmp_path, built, "", built, built), values)

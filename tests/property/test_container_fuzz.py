@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save
 
@@ -62,7 +62,7 @@ SAMPLES = {
     changes=st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=6),
     cut=st.integers(0, 40),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 def test_changed_bytes_give_an_error_or_a_table(
     name: str, changes: list[tuple[int, int]], cut: int, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def changed(data: bytes, changes: list[tuple[int, int, int]]) -> bytes:
 
 @pytest.mark.parametrize("name", TARGETS)
 @given(changes=CHANGES, which=st.integers(0, 7))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_changed_inputs_are_read_or_refused(
     name: str, changes: list[tuple[int, int, int]], which: int
 ) -> None:

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from mapper._build import compile_source, renamed
+from mapper._build import renamed
+from mapper._compiling import compile_source
 from mapper.emission.guard import check_source
-from mapper.emission.names import RESERVED, RESERVED_IN_DICT
+from mapper.emission.identifiers import RESERVED, RESERVED_IN_DICT
 from mapper.errors import MapperError
 from mapper.inference import infer
 from mapper.rulebook.rulebook import Rulebook
@@ -58,7 +59,7 @@ def source_of(held: dict[str, torch.Tensor]) -> str | None:
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 @given(checkpoints)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_names_never_become_code_and_every_tensor_has_its_place(described) -> None:
     held = tensors(described)
     text = source_of(held)
@@ -95,9 +96,9 @@ def test_a_generated_file_loads_its_checkpoint(word: str, tmp_path: Path) -> Non
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_text_leaves_a_comment_or_a_literal(text: str) -> None:
-    from mapper.emission.text import comment, quoted
+    from mapper.emission.expressions import comment, quoted
 
     assert ast.literal_eval(quoted(text)) == text
     assert comment(text).isascii() and comment(text).isprintable()

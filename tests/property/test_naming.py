@@ -43,7 +43,7 @@ def read(shapes_by_name):
 
 
 @given(st.permutations(list(MODEL)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_order_of_keys_never_matters(order):
     tensors = {name: TensorInfo(MODEL[name], "F32") for name in order}
     expected = {name: TensorInfo(shape, "F32") for name, shape in MODEL.items()}
@@ -59,7 +59,7 @@ def test_renaming_a_prefix_changes_paths_only(prefix):
 
 
 @given(st.lists(st.text("xyz", min_size=1, max_size=6), unique=True, max_size=6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_unrelated_tensors_only_add_to_what_has_no_role(extra):
     plain = read(MODEL)
     found = read({**MODEL, **{f"unrelated_{word}": (3,) for word in extra}})
@@ -68,6 +68,6 @@ def test_unrelated_tensors_only_add_to_what_has_no_role(extra):
 
 
 @given(names, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_names_and_shapes_are_read_whole(keys, data):
     read({key: data.draw(shapes) for key in keys})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapper.errors import MapperError
@@ -45,7 +45,7 @@ KEYS = st.text(max_size=6) | st.sampled_from(
 
 
 @given(st.lists(WORDS, max_size=7))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 def test_an_address_is_a_page_or_is_refused(words: list[str]) -> None:
     try:
         page = page_of("https://huggingface.co/" + "/".join(words))
@@ -57,7 +57,7 @@ def test_an_address_is_a_page_or_is_refused(words: list[str]) -> None:
 
 
 @given(st.dictionaries(KEYS, VALUES | st.just(["diffusers", "Model"]), max_size=5))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 def test_the_members_of_a_pipeline_are_folders_beside_its_index(index: dict[str, Any]) -> None:
     try:
         found = members(json.loads(json.dumps(index)), "x")
@@ -69,7 +69,7 @@ def test_the_members_of_a_pipeline_are_folders_beside_its_index(index: dict[str,
 
 
 @given(st.text(max_size=30), st.integers(0, 30), st.integers(0, 30))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 def test_names_are_taken_apart_without_a_loss(text: str, number: int, last: int) -> None:
     whole, part = split_part(text)
     assert text == (f"{whole}#{part}" if part else whole)
@@ -81,7 +81,7 @@ def test_names_are_taken_apart_without_a_loss(text: str, number: int, last: int)
 
 
 @given(st.text(st.sampled_from("abdegilmnoprstu2-/"), max_size=20))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_neighbours_are_ids(text: str) -> None:
     said = neighbours(text)
     assert not said or said.startswith("; did you mean ")

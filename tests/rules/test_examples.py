@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mapper._trial import run_header
+from mapper.authoring.check import check_rules
+from mapper.authoring.expectations import check_example
 from mapper.inference import infer
-from mapper.rulebook.check import check_rules
-from mapper.rulebook.examples import check_example, header, is_near_miss
-from mapper.rulebook.families import Example, Family
+from mapper.rulebook.examples import Example, header, is_near_miss, lone_files
+from mapper.rulebook.families import Family
 from mapper.rulebook.rulebook import Rulebook
 
 RULEBOOK = Rulebook()
@@ -30,6 +31,11 @@ def test_example_is_read_as_it_says_and_runs(family: Family, example: Example) -
         run_header(architecture)
     else:
         assert example.expect.get("reading") != "exact"
+
+
+def test_shipped_examples_stand_beside_their_families() -> None:
+    assert list(lone_files(RULEBOOK.folders)) == []
+    assert [family.file for family in RULEBOOK.families if family.own_examples] == []
 
 
 @pytest.mark.parametrize("family", RULEBOOK.families, ids=lambda family: family.name)

@@ -15,8 +15,8 @@ import pytest
 from mapper.checkpoint import Checkpoint
 from mapper.errors import MapperError
 from mapper.inference import infer
-from mapper.rulebook.examples import header, is_near_miss
-from mapper.rulebook.families import Example, Family
+from mapper.rulebook.examples import Example, header, is_near_miss
+from mapper.rulebook.families import Family
 from mapper.rulebook.rulebook import Rulebook
 
 RULEBOOK = Rulebook()
@@ -85,6 +85,15 @@ def reading(checkpoint: Checkpoint) -> str:
         return "refused"
 
 
+def is_unnoticed(checkpoint: Checkpoint) -> bool:
+    """Whether nothing is said: of a head that is not there, a note is what there is to say."""
+    try:
+        read = infer(checkpoint, RULEBOOK)
+    except MapperError:
+        return False
+    return read.reading == "exact" and not any("holds the base model alone" in note for note in read.notes)
+
+
 @pytest.mark.parametrize(
     ("family", "example"), EXAMPLES, ids=[f"{family.name}: {example.name}" for family, example in EXAMPLES]
 )
@@ -93,4 +102,4 @@ def test_nothing_can_be_taken_from_an_example_unnoticed(family: Family, example:
     if reading(checkpoint) == "exact":
         part = EXAMPLES.index((family, example)) % PARTS
         lesser = without(checkpoint, known_before(family, example), part)
-        assert [name for name, rest in lesser if reading(rest) == "exact"] == []
+        assert [name for name, rest in lesser if is_unnoticed(rest)] == []

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mapper.authoring.check import check_rules
 from mapper.errors import RuleError
-from mapper.rulebook.check import check_rules
 from mapper.rulebook.namings import Naming, namings, read_naming
 from mapper.rulebook.rulebook import Rulebook, rule_files
 from mapper.rulebook.strict import parse_yaml

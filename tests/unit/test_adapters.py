@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import mapper
-from mapper.errors import SourceError
+from mapper.cli import main
+from mapper.errors import FormatError, SourceError
 from tests.checkpoints import write_bert
 from tests.parity.harness import transformers
 
@@ -308,3 +309,51 @@ def test_adapters_of_the_same_tensors_and_other_scales_are_not_equal(
     found = mapper.diff(one, other, values=True)
     assert found.equal is False and found.weights_equal is True
     assert any(f"adapter.{next(iter(change))}" in contrast.subject for contrast in found.architecture)
+
+
+@pytest.mark.parametrize("merge", [True, False])
+def test_a_saved_model_says_which_adapter_is_in_it(
+    tmp_path: Path, base: Path, merge: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapter = write_adapter(tmp_path / "lora", lora(load_file(base / "model.safetensors"), QUERIES))
+    mapper.build(base, adapter=adapter, merge=merge, out=tmp_path / "kept")
+    document = json.loads((tmp_path / "kept" / "mapper.json").read_text())
+    said = {"base": "base", "adapter": "lora", "rank": [RANK], "alpha": [ALPHA], "merged": merge}
+    assert document["architecture"]["model"]["adapted"] == [said]
+    where = "merged into" if merge else "beside"
+    note = f"lora: a LoRA of base, rank {RANK}, alpha {ALPHA}, {where} the weights"
+    assert main(["inspect", str(tmp_path / "kept")]) == 0
+    assert f"note: {note}\n" in capsys.readouterr().out
+    assert note in json.loads(mapper.inspect(tmp_path / "kept").to_json())["notes"]
+
+
+def test_it_is_still_said_of_what_was_loaded_and_saved_again_and_of_every_adapter(
+    tmp_path: Path, base: Path
+) -> None:
+    weights = load_file(base / "model.safetensors")
+    settings = {
+        "rank_pattern": {"layer.0.attention.self.query": 2},
+        "alpha_pattern": {"layer.0.attention.self.query": 5},
+    }
+    first = write_adapter(
+        tmp_path / "first", lora(weights, QUERIES[:1], rank=2) | lora(weights, QUERIES[1:]), **settings
+    )
+    second = write_adapter(tmp_path / "second", lora(weights, QUERIES))
+    mapper.build(base, adapter=first, merge=True, out=tmp_path / "one")
+    mapper.save(tmp_path / "two", mapper.load(tmp_path / "one")[0])
+    mapper.build(tmp_path / "two", adapter=second, merge=True, out=tmp_path / "three")
+    notes = json.loads(mapper.inspect(tmp_path / "three").to_json())["notes"]
+    assert "first: a LoRA of base, rank 2 and 3, alpha 5 and 12, merged into the weights" in notes
+    assert "second: a LoRA of two, rank 3, alpha 12, merged into the weights" in notes
+
+
+@pytest.mark.parametrize("change", [{"rank": ["x"]}, {"alpha": [10**400]}, {"merged": 1}, {"base": 3}])
+def test_what_is_no_such_record_is_refused(tmp_path: Path, base: Path, change: dict[str, Any]) -> None:
+    adapter = write_adapter(tmp_path / "lora", lora(load_file(base / "model.safetensors"), QUERIES))
+    mapper.build(base, adapter=adapter, merge=True, out=tmp_path / "kept")
+    file = tmp_path / "kept" / "mapper.json"
+    document = json.loads(file.read_text())
+    document["architecture"]["model"]["adapted"][0].update(change)
+    file.write_text(json.dumps(document))
+    with pytest.raises(FormatError, match=r"adapter|base"):
+        mapper.inspect(tmp_path / "kept")

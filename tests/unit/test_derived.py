@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mapper.errors import RuleError
-from mapper.inference.derived import calculate, formula, sources
+from mapper.inference.computed import calculate, formula, sources
 from mapper.rulebook.facts import FactRule
 
 FULL, NEAR = "full_attention", "sliding_attention"

@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from mapper.emission.layout import lines
+from mapper.emission.expressions import quoted
+from mapper.emission.line_breaks import lines
 from mapper.emission.printing import WIDTH
-from mapper.emission.text import quoted
 
 has_formatter = pytest.mark.skipif(
     importlib.util.find_spec("ruff") is None, reason="no formatter to compare with"
@@ -42,6 +42,9 @@ STATEMENTS = [
     f"x = f({LONG}, {LONG}) + g({LONG}, {LONG}, {LONG}, {LONG})",
     f"x = f({LONG}, {LONG}, {LONG}).transpose(1, 2).flatten(2, 3, {LONG}, {LONG})",
     f"x = {LONG} + {LONG} + {LONG} + {LONG}",
+    f"x = {LONG} if mask is None else f({LONG}, {LONG}, {LONG})",
+    f"return f({LONG}, {LONG}, {LONG}) if mask is None else {LONG}",
+    f"x = f(x, {LONG} if {LONG} is None else {LONG}, {LONG})",
     f"return {LONG} * {LONG} + f({LONG} * {LONG} + {LONG})",
     f"x[{LONG}] = f({LONG}, {LONG}, {LONG}, {LONG})",
     f"{LONG}: tuple[int, ...] = ({', '.join(['12345678'] * 20)})",
@@ -111,6 +114,10 @@ def any_value(draw: random.Random, depth: int) -> str:
             f"({call} + {draw.choice(NAMES)}) * {draw.choice(NAMES)}",
             f"{draw.choice(NAMES)} * ({' - '.join(inner)}) ** 0.5",
             f"{call}.{draw.choice(['float', 'flatten'])}(){draw.choice(['', '.type_as(x)', '[0].T'])}",
+            f"({call} {draw.choice(['==', '<', '!='])} {draw.choice(NAMES)}).long()",
+            f"{call} & {' & '.join(f'({name} != 0)' for name in inner)}",
+            f"{draw.choice(NAMES)} | ~{call}",
+            f"({call} if {draw.choice(['x', 'mask'])} is None else {inner[0]}) * {draw.choice(NAMES)}",
         ]
     )
 

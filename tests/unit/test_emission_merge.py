@@ -7,7 +7,7 @@ from typing import Any
 from mapper.architecture import Place
 from mapper.emission.drafts import Argument, Draft, resolve
 from mapper.emission.merge import merge_options
-from mapper.emission.modules import Folder
+from mapper.emission.module_tree import Folder
 
 FORWARD = ["def forward(self, x):", "    return self.a(x)"]
 

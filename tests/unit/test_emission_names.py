@@ -7,7 +7,7 @@ from torch import nn
 
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
-from mapper.emission.names import (
+from mapper.emission.identifiers import (
     RESERVED,
     RESERVED_IN_DICT,
     camel,

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from mapper.emission.text import comment, expression, literal, quoted, split
+from mapper.emission.expressions import comment, expression, literal, quoted, split
 
 NASTY = [
     "plain", "", '"', "'", '"""', "'''", "\\", "\\\\", '\\"', "a\nb", "a\rb", "\t", "\0", "\x07", "é", "日本", "\u2028", "\U0001f600",
@@ -130,6 +130,15 @@ def test_quotes_are_those_that_need_fewer_escapes() -> None:
         "-1",
         "f(-x)",
         "a * -b",
+        "a & (b == 0) | ~c",
+        "(a == 0) & b",
+        "(a | b) & ~(c & d)",
+        "a + 1 < b",
+        "f(a, is_causal=mask is None)",
+        "(a < b).long()",
+        "a if b is None else a + b",
+        "(a if b is None else c) * d",
+        "f(a if b is not None else c, d)",
     ],
 )
 def test_an_expression_is_written_as_the_formatter_would(text: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from functools import lru_cache
 
 import pytest
 
 import mapper
+from mapper.errors import ArchitectureError
 
 generated = lru_cache(mapper.generate)
 
@@ -51,3 +55,35 @@ def test_what_is_there_is_no_optional_parameter():
     """The tower of images is called where there are some, and says so."""
     text = generated("Qwen/Qwen2-VL-2B-Instruct")
     assert "def forward(self, hidden_states: Tensor, grid_thw: Tensor)" in text
+
+
+def test_a_mask_that_is_always_there_is_not_asked_for():
+    call = "F.scaled_dot_product_attention(q, k, v, attn_mask=mask{})"
+    assert call.format(", is_causal=mask is None") in generated("openai-community/gpt2")
+    assert call.format("") in mapper.generate("openai-community/gpt2", cache=True)
+
+
+OPTIONS = {
+    "openai-community/gpt2": {"cache": True},
+    "facebook/bart-large-cnn": {"cache": True, "hidden_states": True},
+    "google-t5/t5-small": {"cache": True, "train": True},
+    "Qwen/Qwen2-VL-2B-Instruct": {"cache": True, "hidden_states": True, "train": True},
+    "google/gemma-3-4b-it": {"hidden_states": True, "train": True},
+    "distilbert/distilbert-base-uncased": {"hidden_states": True, "train": True},
+}
+
+
+def test_types_are_right_with_every_option(tmp_path):
+    pytest.importorskip("mypy")
+    for at, (name, options) in enumerate(OPTIONS.items()):
+        (tmp_path / f"model_{at}.py").write_text(mapper.generate(name, **options))
+    command = [sys.executable, "-m", "mypy", "--config-file", os.devnull, "--no-incremental"]
+    command += ["--follow-imports=skip", "--check-untyped-defs", *map(str, sorted(tmp_path.glob("*.py")))]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_mask_that_leaves_out_what_is_kept_has_no_cache():
+    """Patches of an image that see each other: the mask is of the new positions alone."""
+    with pytest.raises(ArchitectureError, match="leave the option out"):
+        mapper.generate("google/gemma-3-4b-it", cache=True)

@@ -4,12 +4,13 @@ import pytest
 
 from mapper.architecture import Block, Place
 from mapper.errors import HintError
+from mapper.flows.arithmetic import evaluate, names, parse, solve
 from mapper.inference.config import Config
-from mapper.inference.expressions import evaluate, names, parse, solve
 from mapper.inference.facts import _mapped
-from mapper.inference.given import read_hints
+from mapper.inference.hints import read_hints
 from mapper.inference.scopes import Scope
 from mapper.rulebook.facts import ConfigVocabulary, FactRule, TowerConfig
+from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import checked
 
 VOCABULARY = ConfigVocabulary(
@@ -17,8 +18,7 @@ VOCABULARY = ConfigVocabulary(
     towers={"text": TowerConfig(("text_config",)), "vision": TowerConfig(("vision_config",))},
     tasks={},
     headless=None,
-    irrelevant=frozenset({"dropout"}),
-    harmless={"is_decoder": (False,)},
+    ignored=Ignored(frozenset({"dropout"}), {"is_decoder": (False,)}),
     unused={},
 )
 HEADS = FactRule(
@@ -145,7 +145,7 @@ def test_unread_fields_are_listed_down_to_the_nested_one() -> None:
     assert config.unread({}) == ["rope.kind", "odd"]
 
 
-def test_a_harmless_field_with_another_value_is_not_harmless() -> None:
+def test_a_field_that_changes_nothing_with_some_values_is_told_with_others() -> None:
     config = Config({"is_decoder": True, "odd": 1}, VOCABULARY)
     assert (config.unread({}), config.harmful({})) == (["odd"], ["is_decoder = true"])
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mapper.errors import FlowError
-from mapper.flows.checks import MAX_GUARDS, bound_names, check_context, check_flow, combinations
+from mapper.flows.combinations import MAX_GUARDS, bound_names, check_context, check_flow, combinations
 from mapper.flows.flow import parse_flow
 from tests.flow_rules import flow_rule
 
@@ -51,7 +51,7 @@ def test_an_unknown_callable_is_refused_with_its_line() -> None:
 
 @pytest.mark.parametrize(
     "call",
-    ["merge_heads(x, 2)", "merge_heads()", "attend(x)", "attend(x, x, x, None, None)", "merge_heads(y=x)"],
+    ["merge_heads(x, 2)", "merge_heads()", "attend(x)", "split_heads(x, 1, 2)", "merge_heads(y=x)"],
 )
 def test_operations_are_called_with_what_they_take(call: str) -> None:
     fails(r"is called with \d arguments", f"return {call}")
@@ -117,4 +117,4 @@ def test_a_public_input_is_context() -> None:
 def test_a_role_that_a_flow_says_it_leaves_unread_need_not_be_used() -> None:
     fields = {"needs": ("up",), "options": ("bias",)}
     fails("names role 'bias' and never uses it", "return up(x)", **fields)
-    assert check_flow(flow_rule("return up(x)", unread={"bias": "the same numbers"}, **fields)) == 1
+    assert check_flow(flow_rule("return up(x)", ignored={"bias": "the same numbers"}, **fields)) == 1

@@ -161,6 +161,21 @@ def test_an_input_is_dispensable_if_only_operations_read_it_that_take_none() -> 
     assert not is_dispensable(taken, "unknown")
 
 
+@pytest.mark.parametrize(
+    ("value", "is_asked"),
+    [
+        ("None if image_sizes is None else image_sizes[:, None] != 0", True),
+        ("image_sizes * 2 if image_sizes is not None else ids", True),
+        ("image_sizes if attention_mask is None else attention_mask", False),
+        ("image_sizes[:, None] != 0", False),
+    ],
+)
+def test_an_input_is_dispensable_if_it_is_said_what_is_done_without_it(value: str, is_asked: bool) -> None:
+    root = block("root", "root/x", dense=leaf("dense"))
+    taken = linked(root, root_x=f"mask = {value}\nreturn output(y=dense(ids, mask))")
+    assert is_dispensable(taken, "image_sizes") is is_asked
+
+
 def test_states_are_collected_where_the_option_says_so() -> None:
     tower = block("tower", "tower/x", layers=layers("layer/x"))
     root = block("root", "root/x", tower=tower)

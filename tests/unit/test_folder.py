@@ -86,7 +86,12 @@ def test_what_was_saved_is_inspected_without_torch(bert_folder: Path, tmp_path: 
 
 def test_hints_and_options_are_kept(bert_folder: Path, tmp_path: Path) -> None:
     (bert_folder / "config.json").unlink()
-    hints = {"attention.heads": 4, "position.counting": "all", "feed_forward.activation": "gelu"}
+    hints = {
+        "attention.heads": 4,
+        "attention.similarity": "dot_product",
+        "position.counting": "all",
+        "feed_forward.activation": "gelu",
+    }
     expected = mapper.build(bert_folder, hints=hints, hidden_states=True, out=tmp_path / "out")(IDS)
     found = mapper.load(tmp_path / "out").model(IDS)
     assert torch.equal(found.last_hidden_state, expected.last_hidden_state)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mapper.architecture import Architecture, Block
 from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.errors import MapperError
 from mapper.inference import infer
-from mapper.inference.derived import calculate
+from mapper.inference.computed import calculate
+from mapper.rulebook.examples import header
 from mapper.rulebook.facts import FactRule
 from mapper.rulebook.rulebook import Rulebook
 
@@ -36,7 +39,8 @@ def layers(made: Architecture) -> list[Block]:
 
 
 def turned(block: Block) -> Any:
-    return block.roles["attention"].facts["rotary"].value  # type: ignore[union-attr]
+    filled = {item.slot: item.step for item in block.roles["attention"].slots}  # type: ignore[union-attr]
+    return filled["rotary"] != "empty"
 
 
 @pytest.mark.parametrize("model_type", ["unheard_of", "llama", "mistral"])
@@ -62,3 +66,17 @@ def test_an_entry_is_that_of_the_elements_that_a_block_stands_for() -> None:
     for indices in ((0, 1), (3,), None):
         with pytest.raises(ValueError, match="list"):
             calculate(rule, {"list": ["near", "far", "near"]}, indices)
+
+
+@pytest.mark.parametrize("lost", ["attention.", "intermediate.", "output."])
+def test_a_layer_that_lacks_what_the_others_have_is_never_exact(lost: str) -> None:
+    bert = next(family for family in RULEBOOK.families if family.name == "bert").examples[0]
+    whole = header(bert)
+    assert infer(whole, RULEBOOK).reading == "exact"
+    rest = {name: info for name, info in whole.tensors.items() if f"layer.1.{lost}" not in name}
+    try:
+        made = infer(replace(whole, tensors=rest), RULEBOOK)
+    except MapperError:
+        return
+    assert made.reading != "exact"
+    assert made.findings or made.missing

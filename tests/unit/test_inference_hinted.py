@@ -48,9 +48,9 @@ def refusal(checkpoint: Checkpoint, key: str, value: Any) -> str:
     ("key", "value", "message"),
     [
         (
-            "rotary.pairs",
+            "rotary.style",
             "bogus",
-            "'bogus' is no value of rotary.pairs; allowed: halves, halves_back, neighbours",
+            "'bogus' is no value of rotary.style; allowed: half, half_reversed, interleaved",
         ),
         ("rotary.type", "lama3", "did you mean 'llama3'?"),
         ("feed_forward.activation", "gelo", "did you mean 'gelu'?"),
@@ -79,9 +79,13 @@ def test_null_is_a_value_of_what_may_be_absent() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("rotary.pairs", "neighbours", "nothing in this model reads rotary.pairs; it reads "),
+        ("rotary.style", "interleaved", "nothing in this model reads rotary.style; it reads "),
         ("moe.experts", 4, "nothing in this model reads moe.experts"),
-        ("attention.window", 8, "it reads attention.heads, attention.head_dim"),
+        (
+            "attention.one_sided_window",
+            8,
+            "nothing in this model reads attention.one_sided_window; it reads attention.",
+        ),
         ("embeddings:attention.heads", 4, "that is read at 'encoder.layer.*'"),
     ],
 )
@@ -111,7 +115,10 @@ def test_a_task_is_one_for_what_the_model_reads_and_its_heads(task: str, model_t
     )
     text = refusal(checkpoint, "task", task)
     assert "possible here: sequence_classification, token_classification" in text
-    assert told(checkpoint, task="token_classification").root.flow == "root/token_classification"
+    assert (
+        told(checkpoint, task="token_classification").root.flow
+        == "root/words+tower+pooler+token_classification"
+    )
 
 
 @pytest.mark.parametrize("task", ["token_classification", "sequence_classification", "causal_lm"])
@@ -132,7 +139,7 @@ def test_where_nobody_says_the_task_no_image_task_is_offered_for_words() -> None
 @pytest.mark.parametrize("model_type", ["llama", "unlisted", ...])
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("rotary.pairs", "bogus"), ("attention.heads", 5), ("hidden_size", 8), ("norm.placement", "sandwich")],
+    [("rotary.style", "bogus"), ("attention.heads", 5), ("hidden_size", 8), ("norm.placement", "sandwich")],
 )
 def test_a_refused_hint_never_costs_the_family(model_type: Any, key: str, value: Any) -> None:
     checkpoint = changed(example("llama"), model_type=model_type)
@@ -164,7 +171,7 @@ def test_the_command_line_refuses_in_one_line(tmp_path: Any, capsys: pytest.Capt
     from tests.checkpoints import write_manifest
 
     manifest = str(write_manifest(tmp_path / "bert.json"))
-    for value in ("rotary.pairs=bogus", "rotary.pairs=halves", "task=image_classification"):
+    for value in ("rotary.style=bogus", "rotary.style=half", "task=image_classification"):
         assert main(["inspect", manifest, "--set", value, "--json"]) == 2
         out, err = capsys.readouterr()
         assert out == "" and err.startswith("error: --set ") and err.count("\n") == 1

@@ -12,6 +12,7 @@ from mapper.architecture import Architecture, Fact
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import ArchitectureError, HintError
 from mapper.inference import infer
+from mapper.report.chain import chain
 from mapper.rulebook.examples import header
 from mapper.rulebook.rulebook import Rulebook
 from tests.work import growth
@@ -267,3 +268,23 @@ def test_twice_the_tensors_take_at_most_twice_the_work() -> None:
         return lambda: infer(Checkpoint("x", "manifest", tensors), RULEBOOK)
 
     assert growth(read, 200) < 2.1
+
+
+@pytest.mark.parametrize(
+    ("family", "named", "fact"),
+    [
+        ("hiera", "four stages", "attention.two_sided"),
+        ("mobilevit", "few channels", "layer.residual"),
+        ("wav2vec2", "adapters behind both sub-layers", "norm.eps"),
+    ],
+)
+def test_nothing_loses_to_itself_where_two_blocks_of_one_place_have_two_values(
+    family: str, named: str, fact: str
+) -> None:
+    entry = next(item for item in RULEBOOK.family_entries if item.name == family)
+    architecture = infer(header(next(item for item in entry.read().examples if item.name == named)), RULEBOOK)
+    assert any(item.name == fact for item in architecture.lost)
+    for paragraph in chain(architecture, fact).split(f"\n{fact} = "):
+        (head, won, *lost) = paragraph.split("\n")
+        value = head.removeprefix(f"{fact} = ").partition(" ")[0]
+        assert f"  lost: {value}, {won.strip()}" not in lost and len(set(lost)) == len(lost)

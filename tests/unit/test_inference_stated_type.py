@@ -149,7 +149,7 @@ def test_a_type_of_another_family_is_refused_where_a_user_says_it() -> None:
     with pytest.raises(HintError, match=r"does not go with the names: .* the names lack"):
         read(example("llama"), {"model_type": "bert"}, model_type=...)
     with pytest.raises(HintError) as caught:
-        read(example("bert"), {"rotary.pairs": "halves"})
+        read(example("bert"), {"rotary.style": "half"})
     assert str(caught.value).startswith(
-        'hints={"rotary.pairs": "halves"} says nothing here: nothing in this model'
+        'hints={"rotary.style": "half"} says nothing here: nothing in this model'
     )

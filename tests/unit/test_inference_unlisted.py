@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mapper.architecture import Architecture
-from mapper.checkpoint import Checkpoint
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import ArchitectureError
 from mapper.inference import infer
 from mapper.inference.matching import match_family
@@ -19,7 +19,7 @@ from mapper.rulebook.rulebook import Rulebook
 RULEBOOK = Rulebook()
 LLAMA = header(next(family for family in RULEBOOK.families if family.name == "llama").examples[0])
 
-ANSWERS = {"rotary.pairs": "halves"}  # in which listed types with these names differ
+ANSWERS = {"rotary.style": "half"}  # in which listed types with these names differ
 
 
 def read(hints: dict[str, Any] | None = None, **config: Any) -> Architecture:
@@ -56,9 +56,128 @@ def test_a_field_that_asks_for_arithmetic_is_not_passed_over() -> None:
     assert read(ANSWERS, model_type="unheard_of", scale_emb=1.0).missing == []
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("inner_norm_eps", 1e-6),
+        ("branch_multiplier", 0.22),
+        ("router_softcapping", 30.0),
+        ("attention_kinds", ["global", "local"]),
+        ("sees_all", [True, False]),
+    ],
+)
+def test_a_field_that_some_computation_must_need_is_not_passed_over(field: str, value: Any) -> None:
+    (line,) = read(ANSWERS, model_type="unheard_of", **{field: value}).missing
+    assert line.startswith(f"config '{field} = ") and line.endswith("asks for what no flow here does")
+    assert read(**{field: value}).missing == []  # a listed type: its flows are known to do without
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("inner_norm_eps", 0),
+        ("branch_multiplier", 1.0),
+        ("has_multiplier", True),
+        ("branch_width", 7),
+        ("attention_kinds", ["global", "global"]),
+        ("attention_kinds", ["global", "local", "local"]),
+        ("suppressed", [60, 61]),
+    ],
+)
+def test_other_fields_that_no_rule_reads_are_findings(field: str, value: Any) -> None:
+    architecture = read(ANSWERS, model_type="unheard_of", **{field: value})
+    assert architecture.missing == []
+    assert f"config field is read by no rule: '{field}'" in architecture.findings
+
+
 def test_where_two_families_match_equally_neither_speaks_of_an_unlisted_type() -> None:
     names = Names(grow(LLAMA.tensors))
     (family,) = [family for family in RULEBOOK.families if family.name == "llama"]
     assert match_family([family, family], names, "unheard_of") is None
     with pytest.raises(ArchitectureError, match="match equally"):
         match_family([family, family], names, None)
+
+
+VISION = {
+    "model_type": "unheard_of",
+    "architectures": ["UnheardModel"],
+    "hidden_size": 32,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-6,
+    "qkv_bias": True,
+}
+
+
+def _layers(embedding: dict[str, list[int]]) -> Checkpoint:
+    """Two layers of attention and a feed-forward, each behind or before a norm that nothing says more of."""
+    shapes = {**embedding}
+    for at in range(2):
+        layer = f"encoder.layer.{at}"
+        shapes |= {
+            f"{layer}.{norm}.{part}": [32] for norm in ("norm1", "norm2") for part in ("weight", "bias")
+        }
+        maps = [f"{layer}.self_attn.{word}_proj" for word in ("q", "k", "v", "out")]
+        shapes |= {f"{name}.weight": [32, 32] for name in maps} | {f"{name}.bias": [32] for name in maps}
+        shapes |= {f"{layer}.mlp.fc1.weight": [64, 32], f"{layer}.mlp.fc1.bias": [64]}
+        shapes |= {f"{layer}.mlp.fc2.weight": [32, 64], f"{layer}.mlp.fc2.bias": [32]}
+    tensors = {name: TensorInfo(tuple(shape), "F32") for name, shape in shapes.items()}
+    return Checkpoint("x", "manifest", tensors, VISION)
+
+
+def test_layers_of_patches_without_a_last_norm_are_not_taken_for_post_norm() -> None:
+    patches = {"embeddings.projection.weight": [32, 3, 8, 8], "embeddings.projection.bias": [32]}
+    words = {"embeddings.word_embeddings.weight": [99, 32]}
+    asked = [question.fact for question in infer(_layers(patches), RULEBOOK).questions]
+    assert "norm.placement" in asked
+    assert facts(infer(_layers(words), RULEBOOK), "norm.placement") == ["post"]
+    told = infer(_layers(patches), RULEBOOK, hints={"norm.placement": "pre", "image.positions": "none"})
+    assert told.missing == []
+
+
+def test_norms_inside_of_sub_layers_are_no_answer_where_no_tensor_is_one() -> None:
+    """Layers without a norm's tensors have norms without weights, or none: neither is inside of what they hold."""
+    tensors = {name: info for name, info in LLAMA.tensors.items() if "norm" not in name}
+    config = {**(LLAMA.config or {}), "model_type": "unheard_of"}
+    bare = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
+    assert bare.reading == "skeleton"
+    assert "norm.placement" not in {question.fact for question in bare.questions}
+    assert "has steps that are for different values of norm.placement" in "\n".join(bare.missing)
+
+
+@pytest.mark.parametrize("family", ["xlnet", "funnel"])
+def test_norms_inside_of_sub_layers_are_found_by_their_tensors(family: str) -> None:
+    source = header(next(one for one in RULEBOOK.families if one.name == family).examples[0])
+    architecture = infer(source, RULEBOOK)
+    assert architecture.reading == "exact"
+    assert set(facts(architecture, "norm.inner")) == {True}
+
+
+def test_what_norms_its_embeddings_and_not_its_states_is_an_encoder() -> None:
+    distilbert = header(next(item for item in RULEBOOK.families if item.name == "distilbert").examples[0])
+    config = {**(distilbert.config or {}), "model_type": "unheard_of", "architectures": ["UnheardModel"]}
+    read_as = infer(Checkpoint("x", "manifest", distilbert.tensors, config), RULEBOOK)
+    (causal,) = {(fact.value, fact.evidence) for fact in read_as.facts if fact.name == "attention.causal"}
+    assert causal[0] is False
+
+
+def test_an_encoder_of_texts_without_a_pooler_is_asked_what_stands_for_a_text() -> None:
+    dpr = header(next(item for item in RULEBOOK.families if item.name == "dpr").examples[0])
+    config = {"pad_token_id": 0, **(dpr.config or {}), "model_type": "unheard_of"}
+    read_as = infer(Checkpoint("x", "manifest", dpr.tensors, config), RULEBOOK)
+    assert ("pooling", (None, "first")) in [(item.name, item.candidates) for item in read_as.questions]
+
+
+def test_several_class_tokens_are_not_taken_for_one() -> None:
+    pixio = header(next(item for item in RULEBOOK.families if item.name == "pixio").examples[0])
+    config = {name: value for name, value in (pixio.config or {}).items() if name != "n_cls_tokens"}
+    read_as = infer(
+        Checkpoint("x", "manifest", pixio.tensors, {**config, "model_type": "unheard_of"}), RULEBOOK
+    )
+    assert any("cls_token" in line for line in read_as.missing)
+
+
+def test_a_ratio_that_no_rule_reads_is_not_passed_over() -> None:
+    assert "noise_ratio" in read(ANSWERS, model_type="unheard_of", noise_ratio=0.75).missing[0]
+    assert read(ANSWERS, model_type="unheard_of", mlp_ratio=4.0).missing == []

@@ -82,9 +82,9 @@ def test_a_lone_bias_belongs_to_a_linear_with_a_tied_weight(files):
     }  # fmt: skip
 
 
-def test_routers_and_stacked_experts_are_tensors_of_their_own(files):
+def test_routers_are_maps_and_stacked_experts_tensors_of_their_own(files):
     shapes = {"mlp.gate.weight": [4, 8], "mlp.experts.0.w1.weight": [8, 8], "mlp.experts.1.w1.weight": [8, 8]}
-    assert kinds(files, shapes)["mlp.gate.weight"] == "Parameter"
+    assert kinds(files, shapes)["mlp.gate"] == "Linear"
     assert kinds(files, {"moe.input_linear.weight": [4, 8, 8]}) == {"moe.input_linear.weight": "Parameter"}
 
 

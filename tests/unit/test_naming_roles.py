@@ -210,3 +210,31 @@ def test_a_char_encoder_beside_an_encoder_is_of_one_tower(files):
     stems = ("encoder", "initial_char_encoder")
     found = roles(files, [f"{stem}.layer.{at}.attention.self.query" for stem in stems for at in (0, 1)])
     assert sorted(found.values()) == ["tower.layers.attention.query", "tower.layers_2.attention.query"]
+
+
+def test_parts_of_words_that_nobody_lists_say_what_is_in_a_layer(files):
+    layer = {
+        "self_attn.query_head": "attention.query", "self_attn.head_key": "attention.key", "self_attn.my_value": "attention.value",
+        "self_attn.mixed_out": "attention.output", "self_attn.my_query_norm": "attention.query_norm",
+        "tiny_attn_norm": "norm_attention", "tiny_mlp_norm": "norm_feed_forward",
+        "mlp.up_proj": "feed_forward.up", "mlp.down_proj": "feed_forward.down",
+    }  # fmt: skip
+    expected = {f"model.layers.0.{name}": f"tower.layers.{role}" for name, role in layer.items()}
+    expected |= {
+        "model.my_word_embed": "tower.embeddings.token",
+        "model.my_embed_norm": "tower.embeddings.norm",
+    }
+    assert roles(files, expected) == expected
+
+
+@pytest.mark.parametrize("word", ["key_down", "value_bias_map", "query_gate", "key_rel"])
+def test_parts_of_words_say_nothing_of_what_stands_beside_a_projection(files, word):
+    names = [
+        "self_attn.q_proj",
+        "self_attn.k_proj",
+        "self_attn.v_proj",
+        "self_attn.o_proj",
+        f"self_attn.{word}",
+    ]
+    found = roles(files, [f"model.layers.0.{name}" for name in names])
+    assert found[f"model.layers.0.self_attn.{word}"] == "tower.layers.attention.?"

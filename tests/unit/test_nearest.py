@@ -80,7 +80,7 @@ def test_equal_blocks_without_a_flow_are_one_line() -> None:
 
 
 def test_what_decides_between_flows_is_asked_with_its_values() -> None:
-    architecture = read(renamed(mlp="xyzzy"), num_attention_heads=4)
+    architecture = read(renamed(mlp="xyzzy"), num_attention_heads=4, rope_theta=1e4)
     asked = {question.fact: set(question.candidates) for question in architecture.questions}
     assert asked["attention.causal"] == {True, False}
     assert all(len(question.candidates) != 1 for question in architecture.questions)

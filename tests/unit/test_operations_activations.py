@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mapper.operations.activations import xielu
-from mapper.operations.heads import rms_norm_plain, split_layers
+from mapper.operations.heads import rms_norm_plain
 
 
 def test_xielu_bends_both_sides_by_what_it_learned() -> None:
@@ -19,8 +19,3 @@ def test_a_norm_without_weights_leaves_a_mean_square_of_one_in_the_dtype_it_got(
     y = rms_norm_plain(torch.randn(2, 3, 8, dtype=torch.bfloat16), 1e-6)
     assert y.dtype == torch.bfloat16
     assert y.float().square().mean(-1) == pytest.approx(torch.ones(2, 3), abs=2e-2)
-
-
-def test_each_layer_gets_its_part_side_by_side() -> None:
-    x = torch.arange(24.0).reshape(1, 2, 12)
-    assert torch.equal(split_layers(x, 3)[:, :, 1], x[..., 4:8])

@@ -35,20 +35,10 @@ def test_codes_of_a_moment_are_added_and_scored_in_the_same_rows() -> None:
     torch.testing.assert_close(scores[3], heads[1](x[1]))
 
 
-def test_one_table_has_rows_of_its_own_for_each_codebook():
-    assert codebook.joined_codes(torch.tensor([[[1, 2, 0]]]), 10).tolist() == [[[1, 12, 20]]]
-
-
 def test_codes_of_a_sequence_in_a_row_stand_side_by_side_by_moment():
     x = torch.zeros(2, 4)
     side_by_side = torch.arange(12).view(2, 2, 3)
     in_a_row = side_by_side.transpose(1, 2).flatten(0, 1)
     for codes in (side_by_side, in_a_row):
-        assert torch.equal(codebook.codes_of_moments(codes, x, 3, 9), side_by_side)
-    assert codebook.codes_of_moments(None, x, 3, 9).tolist() == [[[9, 9, 9]]] * 2
-
-
-def test_scores_side_by_side_come_apart_by_codebook():
-    scores = torch.arange(12.0).view(1, 2, 6)
-    apart = codebook.codes_apart(scores, 3)
-    assert apart.shape == (3, 2, 2) and apart[1].tolist() == [[2, 3], [8, 9]]
+        assert torch.equal(codebook.codes_of_frames(codes, x, 3, 9), side_by_side)
+    assert codebook.codes_of_frames(None, x, 3, 9).tolist() == [[[9, 9, 9]]] * 2

@@ -6,37 +6,28 @@ import torch
 import torch.nn.functional as F
 
 from mapper.operations.codec import (
-    convolve_located,
-    drop_last,
-    gate_halves,
-    mean_codes,
+    location_variable_convolution,
     nearest_codes,
     nearest_directions,
-    pad_before,
+    pad_start,
     snake,
 )
 
 
 def test_a_padded_convolution_has_a_place_for_each_begun_step_and_sees_nothing_later() -> None:
     x, kernel = torch.randn(2, 3, 11), torch.randn(4, 3, 6)
-    y = F.conv1d(pad_before(x, 3, 3), kernel, stride=3)
+    y = F.conv1d(pad_start(x, 3, 3), kernel, stride=3)
     assert y.shape[-1] == 4
     later = torch.cat((x[..., :6], torch.randn(2, 3, 5)), dim=-1)
-    torch.testing.assert_close(F.conv1d(pad_before(later, 3, 3), kernel, stride=3)[..., :2], y[..., :2])
+    torch.testing.assert_close(F.conv1d(pad_start(later, 3, 3), kernel, stride=3)[..., :2], y[..., :2])
 
 
 def test_the_edge_may_be_repeated() -> None:
-    assert pad_before(torch.tensor([[[5.0, 6.0, 7.0]]]), 2, 2, "replicate").tolist() == [[[5, 5, 5, 6, 7, 7]]]
-
-
-def test_nothing_is_dropped_where_nothing_is_too_many() -> None:
-    x = torch.arange(4.0)[None, None]
-    assert torch.equal(drop_last(x, 0), x) and drop_last(x, 3).tolist() == [[[0.0]]]
+    assert pad_start(torch.tensor([[[5.0, 6.0, 7.0]]]), 2, 2, "replicate").tolist() == [[[5, 5, 5, 6, 7, 7]]]
 
 
 def test_the_nearest_code_is_the_one_with_the_smallest_difference() -> None:
-    codes = mean_codes(torch.tensor([[2.0, 0.0], [0.0, 9.0], [1.0, 1.0]]), torch.tensor([2.0, 3.0, 0.5]))
-    assert codes.tolist() == [[1, 0], [0, 3], [2, 2]]
+    codes = torch.tensor([[1.0, 0.0], [0.0, 3.0], [2.0, 2.0]])
     numbers, found = nearest_codes(torch.tensor([[[0.9, 0.4], [0.1, 2.9]]]), codes)
     assert numbers.tolist() == [[0, 1]] and found.tolist() == [[[1, 0], [0, 3]]]
 
@@ -56,7 +47,7 @@ def test_a_snake_grows_with_its_argument() -> None:
 
 def test_with_one_kernel_for_all_stretches_it_is_a_convolution() -> None:
     x, kernel, bias = torch.randn(2, 3, 12), torch.randn(3, 5, 3), torch.randn(5)
-    y = convolve_located(
+    y = location_variable_convolution(
         x, kernel[None, ..., None].expand(2, -1, -1, -1, 4), bias[None, :, None].expand(2, -1, 4)
     )
     torch.testing.assert_close(y, F.conv1d(x, kernel.transpose(0, 1), bias, padding=1), atol=1e-5, rtol=1e-5)
@@ -64,10 +55,5 @@ def test_with_one_kernel_for_all_stretches_it_is_a_convolution() -> None:
 
 def test_each_stretch_has_its_own_kernel() -> None:
     kernels = torch.tensor([[[[[1.0, 3.0]]]]])  # one channel, kernels of one sample
-    y = convolve_located(torch.ones(1, 1, 6), kernels, torch.tensor([[[0.0, 1.0]]]))
+    y = location_variable_convolution(torch.ones(1, 1, 6), kernels, torch.tensor([[[0.0, 1.0]]]))
     assert y.flatten().tolist() == [1, 1, 1, 4, 4, 4]
-
-
-def test_one_half_gates_the_other() -> None:
-    y = gate_halves(torch.tensor([[[100.0, -100.0], [100.0, 100.0]]]))
-    assert y.tolist() == [[[1, 0]]]

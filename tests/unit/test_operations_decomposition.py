@@ -14,7 +14,7 @@ def test_an_average_repeats_the_ends():
 
 def test_what_is_to_come_is_nothing_around_the_mean_of_the_past():
     features = torch.randn(2, 9, 4)
-    moving, trend = decomposition.series_apart(features, (1, 2, 3), 6, 2, 3)
+    moving, trend = decomposition.decompose_series(features, (1, 2, 3), 6, 2, 3)
     past = features[:, :6, :3]
     slow = decomposition.moving_average(past, 3)
     torch.testing.assert_close(moving[:, :2, :3] + trend[:, :2, :3], past[:, -2:])
@@ -30,7 +30,7 @@ def test_a_series_that_repeats_is_read_one_period_later():
     wave = torch.zeros(1, 1, 8, 1)
     wave[:, :, ::4] = 30.0  # alike after 0 and 4 steps alone: factor 1 takes two delays
     v = torch.arange(8.0)[None, None, :, None]
-    y = decomposition.attend_delays(wave, wave, v, 1)
+    y = decomposition.autocorrelation(wave, wave, v, 1)
     torch.testing.assert_close(y, (v + v.roll(-4, dims=2)) / 2)
 
 
@@ -39,5 +39,5 @@ def test_a_short_past_is_read_as_if_zeros_followed():
     longer = torch.cat((k, torch.zeros(1, 2, 2, 4)), dim=2)
     cut = torch.cat((q[:, :, :2], torch.zeros(1, 2, 4, 4)), dim=2)
     torch.testing.assert_close(
-        decomposition.attend_delays(q, k, k, 1), decomposition.attend_delays(cut, longer, longer, 1)
+        decomposition.autocorrelation(q, k, k, 1), decomposition.autocorrelation(cut, longer, longer, 1)
     )

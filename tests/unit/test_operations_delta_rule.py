@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mapper.operations.delta_rule import delta_rule, unit_vectors
+from mapper.operations.delta_rule import delta_rule, l2_normalise
 
 
 @pytest.mark.parametrize("length", [1, 16, 37])
@@ -15,8 +15,8 @@ def test_chunks_give_what_the_recurrence_gives(length: int, channels: int) -> No
     draw = lambda *shape: torch.randn(2, length, *shape, generator=generator)  # noqa: E731
     q, k, v, beta = draw(2, 6), draw(2, 6), draw(4, 5), draw(4).sigmoid()
     decay = -torch.rand(2, length, 4, channels, generator=generator)
-    queries = unit_vectors(q).repeat_interleave(2, 2) * 6**-0.5
-    keys = unit_vectors(k).repeat_interleave(2, 2)
+    queries = l2_normalise(q).repeat_interleave(2, 2) * 6**-0.5
+    keys = l2_normalise(k).repeat_interleave(2, 2)
     memory, wanted = torch.zeros(2, 4, 6, 5), []
     for t in range(length):
         memory = memory * decay[:, t].exp()[..., None]

@@ -21,9 +21,9 @@ class FeedForward(nn.Module):
 
 
 def route(logits, count):
-    scores = experts.softmax_float32(logits)
-    chosen = experts.best_experts(scores, count)
-    return experts.pick_weights(scores, chosen), chosen
+    scores = logits.softmax(dim=-1, dtype=torch.float32)
+    chosen = scores.topk(count, dim=-1).indices
+    return (scores.gather(-1, chosen), chosen)
 
 
 def route_normalised(logits, count):
@@ -59,7 +59,7 @@ def test_stacked_experts_equal_the_reference(case):
     weights, chosen = route_normalised(F.linear(x, block.gate.weight), 2)
     rows, order, sizes = experts.sort_by_expert(x, chosen, 4)
     gate, up = experts.expert_linear(rows, gate_up, sizes).chunk(2, -1)
-    y = experts.expert_linear_transposed(F.silu(gate) * up, down.transpose(1, 2), sizes)
+    y = experts.expert_linear(F.silu(gate) * up, down, sizes)
     torch.testing.assert_close(experts.combine_experts(x, y, weights, order), block(x))
 
 
@@ -92,38 +92,20 @@ def test_weights_are_float32_and_outputs_keep_the_dtype():
     assert experts.mix_experts(x, weights, chosen, modules).dtype == torch.bfloat16
 
 
-def test_each_block_of_rows_gets_its_experts_bias():
-    out = experts.expert_bias(
-        torch.zeros(3, 2), torch.tensor([[1.0, 1.0], [5.0, 5.0], [9.0, 9.0]]), [2, 0, 1]
-    )
-    assert out[:, 0].tolist() == [1, 1, 9]
-
-
 def test_experts_of_closed_groups_are_not_chosen():
     scores = torch.tensor(
         [[0.9, 0.0, 0.6, 0.5, 0.1, 0.2]]
     )  # groups of two: the best one, the best pair, the rest
-    assert experts.best_experts_of_groups(scores, 2, groups=3, kept=1, voters=2).tolist() == [[2, 3]]
-    assert experts.best_experts_of_groups(scores, 2, groups=3, kept=1, voters=1).tolist() == [[0, 1]]
-    every = experts.best_experts_of_groups(scores, 3, groups=3, kept=3, voters=1)
-    assert every.tolist() == experts.best_experts(scores, 3).tolist()
+    assert experts.top_k_experts_of_groups(scores, 2, groups=3, kept=1, voters=2).tolist() == [[2, 3]]
+    assert experts.top_k_experts_of_groups(scores, 2, groups=3, kept=1, voters=1).tolist() == [[0, 1]]
+    every = experts.top_k_experts_of_groups(scores, 3, groups=3, kept=3, voters=1)
+    assert every.tolist() == scores.topk(3, dim=-1).indices.tolist()
 
 
 def test_a_sum_of_no_weight_stays_finite():
     assert experts.normalise_weights(torch.zeros(1, 2)).isfinite().all()
 
 
-def test_rows_sorted_by_expert_go_back_to_their_positions():
-    x, chosen = torch.randn(2, 3, 4), torch.tensor([[[0, 2], [1, 0], [2, 1]], [[2, 0], [0, 1], [1, 2]]])
-    rows, order, _ = experts.sort_by_expert(x, chosen, 3)
-    assert torch.equal(experts.unsort(rows, order, chosen), x[:, :, None].expand(2, 3, 2, 4))
-
-
 def test_experts_of_the_best_groups_are_marked():
     scores = torch.tensor([[0.9, 0.0, 0.6, 0.5, 0.1, 0.2]])
     assert experts.in_best_groups(scores, 3, 1, 2).tolist() == [[False, False, True, True, False, False]]
-
-
-def test_words_have_experts_in_a_table():
-    table = torch.tensor([[0, 1], [2, 0], [1, 2]], dtype=torch.int32)
-    assert experts.experts_of_words(torch.tensor([[2, 0]]), table).tolist() == [[[1, 2], [0, 1]]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 
@@ -9,16 +11,13 @@ from mapper.operations.grids import (
     blocks_from_rows,
     enclose_images,
     end_rows,
-    frame_waves,
+    frame_sinusoids,
     mean_of_frames,
-    merge_blocks,
-    merge_grids,
     merge_neighbours,
+    patch_coordinates,
     patch_images,
-    patch_places,
+    patch_windows,
     positions_at_corners,
-    positions_cubic,
-    positions_linear,
     positions_nearest,
     positions_smooth,
     positions_smooth_padded,
@@ -26,8 +25,7 @@ from mapper.operations.grids import (
     same_frame_mask,
     same_image_mask,
     same_window_mask,
-    size_grids,
-    window_order,
+    sampled_positions,
 )
 
 GRID = torch.tensor([[1, 4, 2], [2, 2, 2]])  # one image of 4 x 2 patches, one of two frames of 2 x 2
@@ -41,10 +39,10 @@ def test_the_image_of_every_patch() -> None:
 
 
 def test_patches_stand_block_by_block() -> None:
-    row, column = patch_places(X, torch.tensor([[1, 4, 4]]), 2)
+    row, column = patch_coordinates(X, torch.tensor([[1, 4, 4]]), 2)
     assert row.tolist() == [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3]
     assert column.tolist() == [0, 1, 0, 1, 2, 3, 2, 3] * 2
-    row, column = patch_places(X, GRID, 1)
+    row, column = patch_coordinates(X, GRID, 1)
     assert row.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 0, 0, 1, 1]
     assert column.tolist() == [0, 1] * 8
 
@@ -52,20 +50,10 @@ def test_patches_stand_block_by_block() -> None:
 def test_rows_become_blocks() -> None:
     x = torch.arange(24.0)[None, :, None]
     grid = torch.tensor([[1, 4, 2], [2, 2, 4]])
-    row, column = patch_places(x, grid, 2)
+    row, column = patch_coordinates(x, grid, 2)
     first = torch.tensor([0] * 8 + [8] * 8 + [16] * 8)
     width = torch.tensor([2] * 8 + [4] * 16)
     assert torch.equal(blocks_from_rows(x, grid, 2)[0, :, 0], (first + row * width + column).float())
-
-
-def test_positions_are_read_between_the_rows_of_a_table() -> None:
-    table = torch.randn(36, 3)
-    image = table.T.reshape(1, 3, 6, 6)
-    grid = torch.tensor([[1, 2, 4], [1, 9, 5]])
-    for mode, positions in (("bilinear", positions_linear), ("bicubic", positions_cubic)):
-        wanted = [F.interpolate(image, (h, w), mode=mode).flatten(2) for _, h, w in grid.tolist()]
-        got = positions(table, torch.zeros(1, 53, 3), grid, 1)
-        torch.testing.assert_close(got, torch.cat(wanted, dim=2).transpose(1, 2), rtol=0, atol=1e-5)
 
 
 def test_masks_keep_images_and_frames_apart() -> None:
@@ -75,22 +63,23 @@ def test_masks_keep_images_and_frames_apart() -> None:
 
 def test_windows_are_put_together_and_back() -> None:
     grid = torch.tensor([[1, 2, 8]])
-    order = window_order(X, grid, 2, 4)
+    order = patch_windows(X, grid, 2, 4).argsort(stable=True)
     assert order.tolist() == list(range(16))  # one row of windows: the blocks stand that way already
     grid = torch.tensor([[1, 4, 4]])
-    order = window_order(X, grid, 1, 2)
+    order = patch_windows(X, grid, 1, 2).argsort(stable=True)
     assert order[:8].tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
     assert same_window_mask(X, grid, 1, 2)[0, 0].float().sum(1).tolist() == [4.0] * 16
     x = torch.arange(16.0)[:, None]
     assert torch.equal(restore_order(x[order], order, 1), x)
-    blocks = merge_neighbours(x[None][:, window_order(X, grid, 2, 2)], 2)
-    assert torch.equal(restore_order(blocks, window_order(X, grid, 2, 2), 2), x.reshape(4, 4))
+    order = patch_windows(X, grid, 2, 2).argsort(stable=True)
+    blocks = merge_neighbours(x[None][:, order], 2)
+    assert torch.equal(restore_order(blocks, order, 2), x.reshape(4, 4))
 
 
 def test_a_table_of_the_same_size_stays_as_it_is() -> None:
     table = torch.randn(16, 3)
     grid = torch.tensor([[1, 4, 4]])
-    for stretched in (positions_at_corners, positions_cubic):
+    for stretched in (positions_at_corners, partial(sampled_positions, mode="bicubic")):
         torch.testing.assert_close(stretched(table, X, grid, 1), table[None], rtol=0, atol=1e-5)
 
 
@@ -98,7 +87,8 @@ def test_tables_are_stretched_as_images_are() -> None:
     table, x = torch.randn(16, 3), torch.zeros(1, 42, 3)
     image = table.T.reshape(1, 3, 4, 4)
     for mode, corners, stretched in (
-        ("bicubic", False, positions_cubic),
+        ("bicubic", False, partial(sampled_positions, mode="bicubic")),
+        ("bilinear", False, partial(sampled_positions, mode="bilinear")),
         ("bilinear", True, positions_at_corners),
     ):
         wanted = F.interpolate(image, (6, 7), mode=mode, align_corners=corners).flatten(2).transpose(1, 2)
@@ -124,7 +114,7 @@ def test_a_table_scaled_smoothly() -> None:
 
 def test_frames_have_waves_and_a_mean() -> None:
     x = torch.randn(1, 16, 4)
-    waves = frame_waves(x, GRID)[0]
+    waves = frame_sinusoids(x, GRID)[0]
     assert torch.equal(waves[:8], torch.zeros(8, 4))
     assert waves[8].tolist() == [0, 0, 1, 1]
     assert torch.equal(waves[12], waves[15])
@@ -144,10 +134,9 @@ def test_rows_end_and_images_are_enclosed() -> None:
 
 
 def test_patches_of_a_strip_are_placed_and_merged() -> None:
-    grid = size_grids(torch.tensor([[4, 2], [2, 2]]))
-    assert grid.tolist() == [[1, 4, 2], [1, 2, 2]]
-    assert merge_grids(grid, 2).tolist() == [[1, 2, 1], [1, 1, 1]]
+    grid = torch.tensor([[1, 4, 2], [1, 2, 2]])
     x = torch.arange(12.0)[None, :, None]
-    assert merge_blocks(x, grid, 2).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    blocks = mean_of_frames(x, grid, 2).flatten(1)
+    assert blocks.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     table = torch.arange(16.0)[:, None]
     assert positions_nearest(table, x, grid).flatten().tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 8, 10]

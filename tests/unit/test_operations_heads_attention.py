@@ -41,7 +41,7 @@ def test_attention_equals_the_formula_with_every_mask_and_grouping(qkv):
     q, k, v = qkv
     for mask in masks(q):
         torch.testing.assert_close(attention.attend(q, k, v, mask), naive(q, k, v, mask, 8**-0.5))
-        torch.testing.assert_close(attention.attend_scaled(q, k, v, mask, 0.3), naive(q, k, v, mask, 0.3))
+        torch.testing.assert_close(attention.attend(q, k, v, mask, 0.3), naive(q, k, v, mask, 0.3))
         capped = attention.attend_softcap(q, k, v, mask, 0.3, 2.0)
         torch.testing.assert_close(capped, naive(q, k, v, mask, 0.3, cap=2.0))
 
@@ -52,7 +52,7 @@ def test_a_bias_is_added_to_the_scores(qkv):
     for mask in masks(q):
         out = attention.attend_biased(q, k, v, bias, mask)
         torch.testing.assert_close(out, naive(q, k, v, mask, 8**-0.5, bias))
-        out = attention.attend_unscaled_biased(q, k, v, bias, mask)
+        out = attention.attend_biased(q, k, v, bias, mask, 1.0)
         torch.testing.assert_close(out, naive(q, k, v, mask, 1.0, bias))
 
 
@@ -60,16 +60,16 @@ def test_causal_attention_needs_no_mask(qkv):
     q, k, v = qkv
     causal = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
     expected = naive(q, k, v, causal, 8**-0.5)
-    torch.testing.assert_close(attention.attend_causal(q, k, v, None), expected)
-    torch.testing.assert_close(attention.attend_causal(q, k, v, causal[None, None]), expected)
-    bias = torch.randn(1, q.shape[1], 1, k.shape[2])
-    for mask in (None, causal[None, None]):
-        scaled = attention.attend_causal_scaled(q, k, v, mask, 0.3)
-        torch.testing.assert_close(scaled, naive(q, k, v, causal, 0.3))
-        biased = attention.attend_causal_biased(q, k, v, bias, mask)
-        torch.testing.assert_close(biased, naive(q, k, v, causal, 8**-0.5, bias))
-        capped = attention.attend_causal_softcap(q, k, v, mask, 0.3, 2.0)
-        torch.testing.assert_close(capped, naive(q, k, v, causal, 0.3, cap=2.0))
+    torch.testing.assert_close(attention.attend(q, k, v, None, is_causal=True), expected)
+    bias, sinks = torch.randn(1, q.shape[1], 1, k.shape[2]), torch.randn(q.shape[1])
+    scaled = attention.attend(q, k, v, None, 0.3, is_causal=True)
+    torch.testing.assert_close(scaled, naive(q, k, v, causal, 0.3))
+    biased = attention.attend_biased(q, k, v, bias, None, is_causal=True)
+    torch.testing.assert_close(biased, naive(q, k, v, causal, 8**-0.5, bias))
+    capped = attention.attend_softcap(q, k, v, None, 0.3, 2.0, is_causal=True)
+    torch.testing.assert_close(capped, naive(q, k, v, causal, 0.3, cap=2.0))
+    with_sinks = attention.attend_sinks(q, k, v, None, sinks, 0.3, is_causal=True)
+    torch.testing.assert_close(with_sinks, attention.attend_sinks(q, k, v, causal, sinks, 0.3))
 
 
 def test_sinks_take_weight_and_give_nothing(qkv):
@@ -113,10 +113,6 @@ def test_heads_split_and_merge_back():
 
 def test_fused_projections_come_apart():
     x = torch.arange(24.0).expand(2, 3, 24)
-    assert [t[0, 0, 0].item() for t in heads.split_qkv(x)] == [0, 8, 16]
-    assert [t.shape[-1] for t in heads.split_sizes(x, 16, 4, 4)] == [16, 4, 4]
-    assert [t[0, 0, 0].item() for t in heads.split_halves(x)] == [0, 12]
-    assert [t[0, 0, :2].tolist() for t in heads.split_alternating(x)] == [[0, 2], [1, 3]]
     q, k, v = heads.split_qkv_per_head(x, 4)  # two heads of [query | key | value]
     assert q.shape == (2, 2, 3, 4)
     assert [t[0, :, 0, 0].tolist() for t in (q, k, v)] == [[0, 12], [4, 16], [8, 20]]
@@ -159,36 +155,8 @@ def test_a_packed_projection_gives_what_multihead_attention_gives():
     torch.testing.assert_close(out, reference(probe, x, x)[0])
 
 
-def test_repeated_heads_stand_side_by_side():
-    x = torch.randn(2, 3, 5, 4)
-    torch.testing.assert_close(heads.repeat_heads(x, 2), x.repeat_interleave(2, 1), rtol=0, atol=0)
-
-
-def test_values_are_clamped_on_both_sides():
-    assert heads.clamp_symmetric(torch.tensor([-9.0, 1.0, 9.0]), 2.0).tolist() == [-2, 1, 2]
-
-
-def test_keys_in_the_querys_direction_count_fully_and_opposite_ones_not_at_all():
-    q = torch.tensor([[[[2.0, 0.0]]]])
-    k = torch.tensor([[[[5.0, 0.0], [-1.0, 0.0], [0.0, 3.0]]]])
-    v = torch.eye(3)[None, None]
-    weights = torch.tensor([1.0, 0.0, 0.5**4])
-    torch.testing.assert_close(attention.attend_angles(q, k, v, 4)[0, 0, 0], weights / weights.norm())
-
-
-def test_values_of_hidden_keys_are_zeros():
-    v, mask = torch.ones(2, 1, 3, 2), torch.tensor([[1, 1, 0], [1, 1, 1]], dtype=torch.bool)[:, None, None]
-    assert attention.hide_values(v, mask)[:, 0, :, 0].tolist() == [[1, 1, 0], [1, 1, 1]]
-    assert attention.hide_values(v, None) is v
-
-
-def test_parts_of_one_size_stay_of_that_size():
-    x, y = torch.full((1, 4), 3.0), torch.full((1, 4), 2.0)
-    torch.testing.assert_close(heads.average_in(x, y, 4), y / 2 + x * math.sqrt(0.75))
-
-
 def test_queries_grow_with_the_logarithm_of_their_position():
     q, scale, bias = torch.ones(1, 2, 3, 4), torch.tensor([1.0, 0.0]), torch.tensor([0.5, 2.0])
-    y = attention.grow_by_position(q, torch.arange(3)[None], scale, bias)
+    y = attention.position_temperature(q, torch.arange(3)[None], scale, bias)
     assert torch.allclose(y[0, 0, :, 0], torch.tensor([1.0, 2.0, 3.0]).log() + 0.5)
     assert torch.equal(y[0, 1], torch.full((3, 4), 2.0))

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
-from mapper.operations.boxes import hide_empty_queries, patch_box_bias
+from mapper.operations.boxes import patch_box_bias
+from mapper.operations.detection import (
+    box_sinusoids,
+    inverse_sigmoid,
+    refine_boxes,
+)
 from mapper.operations.grids import grids_of_images, pack_images
-from mapper.operations.patches import keep_some, prepend_tokens
-from mapper.operations.places import blank_rows, box_sinusoids, fit_waves, logits_of, moved_boxes
+from mapper.operations.patches import keep_some
 from mapper.operations.pooling import mean_weights
-from mapper.operations.positions import image_waves, square_waves, tile_positions
+from mapper.operations.positions import image_sinusoids, square_sinusoids, tile_positions
 from mapper.operations.windows import (
-    cut_map,
     image_bias,
-    join_map,
     log_offsets,
+    merge_map,
     offset_bias,
+    partition_map,
     rotary_tables_map,
     shift_within,
-    window_within,
 )
-
-
-def test_several_tokens_stand_first() -> None:
-    x = prepend_tokens(torch.ones(1, 2, 3), torch.zeros(4, 5, 3))
-    assert x.shape == (4, 7, 3)
-    assert x[:, :2].eq(1).all() and x[:, 2:].eq(0).all()
 
 
 def test_the_positions_with_the_highest_noise_are_left_out() -> None:
@@ -40,13 +36,12 @@ def test_the_positions_with_the_highest_noise_are_left_out() -> None:
 def test_a_map_is_cut_and_joined_again() -> None:
     x = torch.randn(2, 5, 7, 3)
     for size in (0, 3):
-        assert torch.equal(join_map(cut_map(x, size), x, size), x)
-    assert cut_map(x, 3).shape == (12, 3, 3, 3)
+        assert torch.equal(merge_map(partition_map(x, size), x, size), x)
+    assert partition_map(x, 3).shape == (12, 3, 3, 3)
 
 
-def test_windows_fit_into_the_side_of_an_image() -> None:
-    assert (window_within(4, 8), shift_within(4, 8, 4)) == (4, 0)
-    assert (window_within(16, 8), shift_within(16, 8, 4)) == (8, 4)
+def test_windows_that_span_a_side_are_not_shifted() -> None:
+    assert (shift_within(4, 8, 4), shift_within(16, 8, 4)) == (0, 4)
 
 
 def test_the_class_token_has_biases_of_its_own() -> None:
@@ -90,10 +85,10 @@ def test_positions_laid_beside_each_other() -> None:
 
 def test_waves_by_column_then_row() -> None:
     x = torch.zeros(1, 6, 4)
-    waves = image_waves(x, 2, 3)[0]
+    waves = image_sinusoids(x, 2, 3)[0]
     torch.testing.assert_close(waves[5], torch.tensor([2.0, 2.0, 1.0, 1.0]).sin() * torch.tensor([1.0, 0, 1, 0])
                                + torch.tensor([2.0, 2.0, 1.0, 1.0]).cos() * torch.tensor([0.0, 1, 0, 1]))  # fmt: skip
-    assert torch.equal(square_waves(x[:, :4]), image_waves(x[:, :4], 2, 2))
+    assert torch.equal(square_sinusoids(x[:, :4]), image_sinusoids(x[:, :4], 2, 2))
 
 
 def test_images_of_different_sizes_in_one_row() -> None:
@@ -110,11 +105,6 @@ def test_boxes_around_their_patches() -> None:
     torch.testing.assert_close(box[1], torch.tensor([2 / 3, 1 / 2, 1 / 3, 1 / 2]), atol=1e-3, rtol=0)
 
 
-def test_texts_of_padding_alone_fit_nothing() -> None:
-    logits = hide_empty_queries(torch.zeros(1, 2, 2), torch.tensor([[5, 6], [0, 0]]))
-    assert F.softmax(logits, dim=-1)[0].tolist() == [[1, 0], [1, 0]]
-
-
 def test_groups_take_the_means_of_what_is_nearest_to_them() -> None:
     scores = torch.tensor([[[3.0, 1.0, 2.0], [0.0, 2.0, 1.0]]])
     weights = mean_weights(scores, 0.0)
@@ -124,17 +114,12 @@ def test_groups_take_the_means_of_what_is_nearest_to_them() -> None:
 
 def test_boxes_are_moved_before_sigmoid() -> None:
     boxes = torch.tensor([[[0.5, 0.25, 0.75, 0.5]]])
-    assert torch.allclose(logits_of(boxes).sigmoid(), boxes)
+    assert torch.allclose(inverse_sigmoid(boxes).sigmoid(), boxes)
     maps = (torch.eye(4), torch.zeros(4), torch.eye(4), torch.zeros(4), torch.eye(4), torch.zeros(4))
-    moved = moved_boxes(torch.tensor([[[-1.0, 0.0, 0.0, 2.0]]]), boxes, maps)
+    moved = refine_boxes(torch.tensor([[[-1.0, 0.0, 0.0, 2.0]]]), boxes, maps)
     assert torch.allclose(moved, torch.tensor([[[0.5, 0.25, 0.75, torch.tensor(2.0).sigmoid()]]]))
 
 
-def test_waves_follow_the_sides_that_are_wanted() -> None:
+def test_boxes_have_waves_of_their_four_numbers() -> None:
     boxes = torch.tensor([[0.5, 0.5, 0.2, 0.4]])
-    waves = torch.ones(1, 4)
-    assert torch.allclose(
-        fit_waves(waves, torch.tensor([[0.4, 0.4]]), boxes), torch.tensor([[1.0, 1.0, 2.0, 2.0]])
-    )
     assert box_sinusoids(boxes, 6, 10000.0).shape == (1, 24)
-    assert blank_rows(3, torch.ones(2, 5, 4)).shape == (2, 3, 4)

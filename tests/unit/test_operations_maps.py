@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.colours import centre_colours, pad_reflected, restore_colours
+from mapper.operations.colours import centre_colours, restore_colours
 from mapper.operations.features import some_states
 from mapper.operations.focal import weigh_contexts
-from mapper.operations.maps import coarsest_first, patches_as_image, sizes_above, whole_patches
-from mapper.operations.patches import append_tokens
+from mapper.operations.maps import patches_as_image, sizes_above
 from mapper.operations.positions import resize_between
-from mapper.operations.tubes import (
+from mapper.operations.tubelets import (
+    apply_rotary_by_axis,
     at_least_frames,
     closed_mask,
-    rotate_by_axis,
-    swap_frames,
-    tube_places,
-    unit_length,
+    tubelet_coordinates,
 )
-from mapper.operations.windows import halve_map
 
 
 def test_patches_stand_as_an_image_without_the_class_token() -> None:
     x = torch.arange(7.0).view(1, 7, 1)
     pixels = torch.zeros(1, 3, 17, 24)
     assert patches_as_image(x, pixels, 8)[0, 0].tolist() == [[1, 2, 3], [4, 5, 6]]
-    assert whole_patches(pixels, 8) == (16, 24)
 
 
 def test_each_map_goes_to_the_size_of_the_next_finer_one() -> None:
     maps = [torch.zeros(1, 2, side, side + 1) for side in (8, 4, 2)]
-    assert [map.shape[2] for map in coarsest_first(maps)] == [2, 4, 8]
     assert sizes_above(maps) == [(4, 5), (8, 9), (16, 18)]
 
 
@@ -48,11 +42,6 @@ def test_positions_between_others_are_fitted_and_the_others_stay() -> None:
     assert torch.equal(other[:, :, :1], table[:, :, :1]) and torch.equal(other[:, :, -2:], table[:, :, -2:])
 
 
-def test_tokens_stand_behind_each_sequence() -> None:
-    x = append_tokens(torch.zeros(3, 2, 4), torch.ones(1, 2, 4))
-    assert x.sum(dim=(0, 2)).tolist() == [0, 0, 12, 12]
-
-
 def test_contexts_and_the_mean_of_the_last_are_weighed_place_by_place() -> None:
     contexts = [torch.ones(1, 2, 1, 3), torch.full((1, 2, 1, 3), 2.0)]
     gates = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]).view(1, 3, 1, 3)
@@ -61,24 +50,18 @@ def test_contexts_and_the_mean_of_the_last_are_weighed_place_by_place() -> None:
 
 
 def test_colours_come_back() -> None:
-    pixels = torch.rand(1, 3, 3, 4)
-    padded = pad_reflected(pixels, 4)
-    assert padded.shape == (1, 3, 4, 4) and torch.equal(padded[:, :, 3], pixels[:, :, 1])
+    pixels, padded = torch.rand(1, 3, 3, 4), torch.zeros(1, 3, 4, 4)
+    padded[:, :, :3] = pixels
     mean = (0.1, 0.2, 0.3)
     back = restore_colours(centre_colours(padded, mean, 2.0), pixels, mean, 2.0, 1)
     torch.testing.assert_close(back, pixels)
 
 
-def test_a_map_of_half_the_size_has_the_largest_of_each_four() -> None:
-    x = torch.arange(16.0).view(1, 4, 4, 1)
-    assert halve_map(x)[0, :, :, 0].tolist() == [[5, 7], [13, 15]]
-
-
 def test_patches_of_a_video_are_turned_by_time_row_and_column() -> None:
     x = torch.randn(1, 2, 8, 20)
-    places = tube_places(x[:, 0], 2)
+    places = tubelet_coordinates(x[:, 0], 2)
     assert places.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1] * 2, [0, 1] * 4]
-    turned = rotate_by_axis(x, places)
+    turned = apply_rotary_by_axis(x, places)
     assert torch.equal(turned[:, :, 0], x[:, :, 0])  # the first place turns nothing
     assert torch.equal(turned[..., 18:], x[..., 18:])
     assert at_least_frames(torch.zeros(1, 1, 3, 4, 4), 2).shape[1] == 2
@@ -86,21 +69,10 @@ def test_patches_of_a_video_are_turned_by_time_row_and_column() -> None:
 
 def test_a_head_too_small_for_three_parts_is_not_turned() -> None:
     x = torch.randn(1, 2, 8, 5)
-    assert torch.equal(rotate_by_axis(x, tube_places(x[:, 0], 2)), x)
-
-
-def test_frames_and_places_change_their_places_and_come_back() -> None:
-    x = torch.randn(2 * 3, 5, 4)  # two videos of three frames
-    assert torch.equal(swap_frames(x, 2)[5:10, 1], x[4])
-    assert torch.equal(swap_frames(swap_frames(x, 2), 2), x)
+    assert torch.equal(apply_rotary_by_axis(x, tubelet_coordinates(x[:, 0], 2)), x)
 
 
 def test_a_closed_mask_shows_earlier_real_positions_and_itself() -> None:
     assert closed_mask(None) is None
     mask = closed_mask(torch.tensor([[0, 1, 1]]))
     assert mask[0, 0].int().tolist() == [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 1]]
-
-
-def test_vectors_get_unit_length() -> None:
-    x = torch.randn(3, 8) * 10
-    torch.testing.assert_close(unit_length(x, 1e-6).norm(dim=-1), torch.ones(3))

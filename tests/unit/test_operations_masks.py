@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mapper.operations import attention, cache, inputs, masks, positions
+from mapper.operations import attention, cache, masks, missing_inputs, positions
 
 LEFT = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
 RIGHT = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
@@ -41,18 +41,6 @@ def test_padding_hides_keys_from_every_query():
     assert torch.equal(masks.padding_mask(LEFT)[:, 0, 0], LEFT.bool())
 
 
-def test_a_causal_mask_is_needed_only_where_something_is_padded():
-    x = torch.zeros(2, 5, 3)
-    assert masks.causal_mask_if_padded(x, None) is None
-    assert torch.equal(masks.causal_mask_if_padded(x, LEFT), masks.causal_mask(x, LEFT))
-
-
-def test_prefix_positions_see_each_other():
-    prefix = torch.tensor([[True, True, False]])
-    mask = masks.prefix_mask(torch.zeros(1, 3, 2), torch.tensor([[1, 1, 1]]), prefix)
-    assert mask[0, 0].tolist() == [[True, True, False], [True, True, False], [True, True, True]]
-
-
 def test_padded_positions_become_zero():
     x = torch.ones(2, 5, 3)
     assert masks.zero_padding(x, None) is x
@@ -81,8 +69,8 @@ def test_attention_through_a_cache_equals_attention_over_all(attention_mask):
     outputs = []
     for start, stop in ((0, 3), (3, 4), (4, 5)):
         part = x[:, start:stop]
-        slots = cache.cache_slots(part, torch.tensor(start))
-        keys, values = cache.extend(past[0], k[:, :, start:stop], v[:, :, start:stop], slots)
+        slots = cache.new_cache_positions(part, torch.tensor(start))
+        keys, values = cache.extend_cache(past[0], k[:, :, start:stop], v[:, :, start:stop], slots)
         seen = None if attention_mask is None else attention_mask[:, :stop]
         mask = masks.causal_mask_at(slots, cache.cache_length(part, past), seen)
         outputs.append(attention.attend(q[:, :, start:stop], keys, values, mask))
@@ -93,9 +81,9 @@ def test_attention_through_a_cache_equals_attention_over_all(attention_mask):
 def test_without_a_cache_the_new_keys_are_all():
     x = torch.zeros(2, 5, 3)
     k = torch.randn(2, 2, 5, 8)
-    slots = cache.cache_slots(x, None)
+    slots = cache.new_cache_positions(x, None)
     assert slots.tolist() == [0, 1, 2, 3, 4]
-    assert cache.extend(None, k, k, slots)[0] is k
+    assert cache.extend_cache(None, k, k, slots)[0] is k
     assert cache.cache_length(x, None) == 5
     assert cache.layer_caches(None, 3) == [None, None, None]
 
@@ -121,8 +109,8 @@ def test_positions_of_ids_equal_the_references():
     ids = torch.tensor([[1, 1, 5, 6, 7], [5, 6, 1, 1, 1]])
     expected = RobertaEmbeddings.create_position_ids_from_input_ids(ids, 1)
     assert torch.equal(positions.positions_of_ids(ids, 1), expected)
-    assert torch.equal(inputs.position_indices_of_ids(ids, None, 1), expected)
-    assert inputs.position_indices_of_ids(ids, ids, 1) is ids
+    assert torch.equal(missing_inputs.position_indices_of_ids(ids, None, 1), expected)
+    assert missing_inputs.position_indices_of_ids(ids, ids, 1) is ids
 
     steps = [
         cache.cache_positions_of_ids(part, torch.tensor([at]), None, 1)
@@ -136,12 +124,12 @@ def test_positions_of_ids_equal_the_references():
 def test_positions_of_a_mask_leave_padding_behind_the_first():
     ids = torch.zeros(2, 5, dtype=torch.int64)
     expected = [[-1, -1, 0, 1, 2], [0, 1, 2, 3, 4]]
-    assert inputs.position_indices_of_mask(ids, None, LEFT).tolist() == expected
-    assert inputs.position_indices_of_mask(ids, None, None).tolist() == expected[1:]
-    assert inputs.position_indices_of_mask(ids, ids, LEFT) is ids
+    assert missing_inputs.position_indices_of_mask(ids, None, LEFT).tolist() == expected
+    assert missing_inputs.position_indices_of_mask(ids, None, None).tolist() == expected[1:]
+    assert missing_inputs.position_indices_of_mask(ids, ids, LEFT) is ids
     slots = torch.tensor([4, 5])
-    assert cache.cache_positions_seen(slots, 6, None, LEFT).tolist() == [[2, 3], [4, 5]]
-    assert cache.cache_positions_seen(slots, 6, ids, LEFT) is ids
+    assert cache.cache_positions_of_keys(slots, 6, None, LEFT).tolist() == [[2, 3], [4, 5]]
+    assert cache.cache_positions_of_keys(slots, 6, ids, LEFT) is ids
 
 
 @pytest.mark.parametrize("size", [8, 9])
@@ -184,12 +172,6 @@ def test_position_tables_resize_as_the_reference_does():
     torch.testing.assert_close(positions.resize_positions(table, 1, 4, 4), table, rtol=0, atol=0)
 
 
-def test_labels_shift_right_to_decoder_inputs():
-    ids = torch.tensor([[5, 6, -100], [7, 8, 9]])
-    assert positions.shift_right(ids, 2, 0).tolist() == [[2, 5, 6], [2, 7, 8]]
-    assert positions.shift_right(torch.tensor([[5, -100, 3]]), 2, 0).tolist() == [[2, 5, 0]]
-
-
 def test_a_decoder_without_ids_reads_the_shifted_ones_of_the_encoder():
     ids = torch.tensor([[5, 6, 7]])
     assert positions.decoder_ids(None, ids, 2, 1).tolist() == [[2, 5, 6]]
@@ -198,8 +180,6 @@ def test_a_decoder_without_ids_reads_the_shifted_ones_of_the_encoder():
 
 def test_a_prefix_is_seen_by_all_and_sees_itself_alone():
     prefix, x = torch.zeros(2, 2, 3), torch.ones(2, 3, 3)
-    assert masks.join_prefix(prefix, x)[0, :, 0].tolist() == [0, 0, 1, 1, 1]
-    assert masks.join_prefix(None, x) is x
     hidden = torch.tensor([[0, 1, 1], [1, 1, 1]])
     seen = masks.joined_mask(prefix, x, hidden)[0, 0].long()
     expected = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]]
@@ -209,8 +189,8 @@ def test_a_prefix_is_seen_by_all_and_sees_itself_alone():
 
 def test_what_stands_before_a_masked_row_is_real():
     x = torch.zeros(2, 3, 1)
-    assert masks.padding_mask_behind(x, None) is None
-    seen = masks.padding_mask_behind(x, torch.tensor([[1, 0], [1, 1]]))
+    assert masks.padding_mask_after(x, None) is None
+    seen = masks.padding_mask_after(x, torch.tensor([[1, 0], [1, 1]]))
     assert seen[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
 
 
@@ -222,9 +202,7 @@ def test_a_mask_of_lengths_is_the_callers_or_as_long_as_the_words():
 
 def test_what_is_asked_is_one_block_wherever_it_stands():
     types = torch.tensor([[1, 0, 1, 0]])
-    assert masks.instruction_block(types).tolist() == [[0, -1, 0, -1]]
-    assert masks.instruction_block(None) is None
-    seen = masks.block_mask(torch.zeros(1, 4, 2), None, masks.instruction_block(types))[0, 0]
+    seen = masks.block_mask(torch.zeros(1, 4, 2), None, torch.where(types == 1, 0, -1))[0, 0]
     assert seen.int().tolist() == [[1, 0, 1, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
 
 

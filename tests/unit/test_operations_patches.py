@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.patches import mask_patches, prepend_token, real_images, seen_patches, spread_positions
+from mapper.operations.patches import mask_patches, prepend_token, real_images, real_patches, spread_positions
 from mapper.operations.positions import resize_positions
 
 
@@ -49,10 +49,10 @@ def test_images_that_are_padding_are_left_out():
     mask = torch.ones(2, 2, 4, 4, dtype=torch.bool)
     mask[0, 1, 3] = False
     for whole, last in ((True, [False, False]), (False, [True, True])):
-        seen = seen_patches(pixels, mask, 2, whole)
+        seen = real_patches(pixels, mask, 2, whole)
         assert seen.shape == (3, 2, 2)
         assert seen[1].tolist() == [[True, True], last]
-    assert seen_patches(pixels, None, 2, True) is None
+    assert real_patches(pixels, None, 2, True) is None
 
 
 def test_positions_of_a_square_are_spread_over_other_shapes():

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.positions import cut_positions, query_temperature_smooth, resize_positions
-
-
-def test_a_smooth_temperature_is_a_power_of_how_often_a_length_has_been_seen():
-    positions = torch.tensor([[0, 7, 23]])
-    factors = query_temperature_smooth(torch.zeros(1, 3, 2), positions, 0.5, 8)
-    torch.testing.assert_close(factors.flatten(), (1 + (positions[0] + 1) / 8) ** 0.5)
-    assert factors.shape == (1, 1, 3, 1)
+from mapper.operations.positions import cut_positions, resize_positions
 
 
 def test_positions_are_cut_for_a_smaller_image_and_fitted_to_a_larger_one():

@@ -11,9 +11,11 @@ KINDS = tuple(torch.full((1, 4), float(number)) for number in (10, 20, 30, 40, 5
 
 
 def test_waves_of_a_map_are_those_of_the_middles_of_its_places() -> None:
-    waves = prompts.map_waves(torch.zeros(1, 4, 1, 2), TABLE)
+    waves = prompts.map_fourier_features(torch.zeros(1, 4, 1, 2), TABLE)
     assert waves.shape == (1, 2, 4)
-    assert torch.allclose(waves[0], prompts.point_waves(torch.tensor([[0.25, 0.5], [0.75, 0.5]]), TABLE))
+    assert torch.allclose(
+        waves[0], prompts.point_fourier_features(torch.tensor([[0.25, 0.5], [0.75, 0.5]]), TABLE)
+    )
 
 
 def test_points_get_what_their_label_says() -> None:
@@ -38,13 +40,10 @@ def test_boxes_are_two_corners_behind_the_points() -> None:
 
 def test_what_is_of_an_image_stands_before_each_of_its_prompts() -> None:
     asked = torch.zeros(2, 3, 1, 4)
-    assert prompts.behind_tokens(torch.ones(2, 4), asked)[:, :, 0].tolist() == [[1.0, 1.0, 0.0]] * 6
     assert prompts.for_each_prompt(torch.tensor([[5.0], [6.0]]), asked)[:, 0].tolist() == [5, 5, 5, 6, 6, 6]
 
 
-def test_masks_are_products_and_the_likeliest_stands_first() -> None:
-    maps = torch.arange(4.0).view(1, 1, 2, 2)
-    masks = prompts.read_masks(torch.tensor([[[1.0], [2.0]]]), maps)
-    assert masks[0].tolist() == [[[0.0, 1.0], [2.0, 3.0]], [[0.0, 2.0], [4.0, 6.0]]]
+def test_the_likeliest_mask_stands_first() -> None:
+    masks = torch.tensor([[[[0.0, 1.0], [2.0, 3.0]], [[0.0, 2.0], [4.0, 6.0]]]])
     masks, scores = prompts.best_first(masks, torch.tensor([[0.1, 0.9]]))
     assert masks[0, 0, 1, 1] == 6 and scores[0, 0] == torch.tensor(0.9)

@@ -24,10 +24,10 @@ def test_reading_operations_imports_no_torch():
 
 def test_signatures_say_what_goes_in_and_what_comes_out():
     signature = operations.operation_signature("attend_softcap")
-    assert signature.parameters == ("q", "k", "v", "mask", "scale", "cap")
+    assert signature.parameters == ("q", "k", "v", "mask", "scale", "cap", "is_causal")
     assert signature.required == 6 and signature.arity == 1 and signature.topic == "attention"
     assert signature.annotations[3] == "Tensor | None"
-    assert operations.operation_signature("split_qkv").arity == 3
+    assert operations.operation_signature("split_qkv_per_head").arity == 3
     assert operations.operation_signature("rotary_frequencies_yarn").required == 5
     module = operations.operation_signature("LinearTransposed")
     assert module.is_module and module.parameters == ("in_features", "out_features", "bias")
@@ -35,8 +35,8 @@ def test_signatures_say_what_goes_in_and_what_comes_out():
 
 
 def test_needed_operations_come_before_those_that_call_them():
-    needed = operations.operations_needed(["attend", "selective_scan"])
-    assert needed.index("repeat_heads") < needed.index("attend_scaled") < needed.index("attend")
+    needed = operations.operations_needed(["attend_sinks", "selective_scan"])
+    assert needed.index("softmax_masked") < needed.index("attend_sinks")
     assert needed.index("linear_scan_pairs") < needed.index("linear_scan") < needed.index("selective_scan")
     assert len(set(needed)) == len(needed)
 

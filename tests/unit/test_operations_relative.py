@@ -30,17 +30,9 @@ def test_mpnet_uses_the_bidirectional_buckets():
     assert torch.equal(relative.relative_buckets(distances, 32, 128), expected)
 
 
-def test_distances_over_a_cache_are_rows_of_the_full_ones():
+def test_a_distance_is_key_minus_query():
     full = relative.relative_distances(torch.zeros(1, 6, 1))
     assert full[2, 5] == 3
-    assert torch.equal(relative.relative_distances_at(torch.tensor([2, 3]), 6), full[2:4])
-
-
-def test_biases_come_heads_first():
-    values = torch.randn(5, 5, 4)
-    bias = relative.relative_bias(values)
-    assert bias.shape == (1, 4, 5, 5)
-    assert bias[0, 3, 1, 2] == values[1, 2, 3]
 
 
 @pytest.mark.parametrize("heads_count", [1, 4, 6, 12, 16])
@@ -99,13 +91,13 @@ def disentangled(module, position_query, position_key, x, table, mask, kinds, bu
     distances = relative.relative_distances(x)
     if buckets > 0:
         distances = relative.log_buckets(distances, buckets, 16)
-    rows = relative.disentangled_rows(distances, span)
+    rows = (span - distances).clamp(0, 2 * span - 1)
     bias = torch.zeros(())
     if "c2p" in kinds:
         bias = bias + relative.content_to_position(q, heads.split_heads(position_key(table[None]), 8), rows)
     if "p2c" in kinds:
         bias = bias + relative.position_to_content(k, heads.split_heads(position_query(table[None]), 8), rows)
-    return heads.merge_heads(attention.attend_scaled_biased(q, k, v, bias * scale, mask, scale))
+    return heads.merge_heads(attention.attend_biased(q, k, v, bias * scale, mask, scale))
 
 
 @pytest.mark.parametrize("shift", [0, 1])
@@ -133,7 +125,7 @@ def test_a_layer_in_windows_is_the_references(height, width, shift):
 
     at = layer.attention
     y = layer.layernorm_before(x)
-    step = windows.window_shift(y, 3, shift)
+    step = windows.shift_within(min(y.shape[1:3]), 3, shift)
     cut = windows.partition_windows(y, 3, step)
     q, k, v = (heads.split_heads(p(cut), 4) for p in (at.q_proj, at.k_proj, at.v_proj))
     table = at.relative_position_bias.relative_position_bias_table
@@ -157,9 +149,8 @@ def test_patches_merge_as_the_reference_merges_them(height, width):
     torch.testing.assert_close(out.flatten(1, 2), expected)
 
 
-def test_images_change_their_layout_and_back():
+def test_images_become_sequences_and_are_padded():
     x = torch.randn(2, 3, 4, 5)
-    torch.testing.assert_close(windows.channels_first(windows.channels_last(x)), x, rtol=0, atol=0)
     assert windows.flatten_patches(x)[0, 6].tolist() == x[0, :, 1, 1].tolist()
     assert windows.pad_image(x, 4).shape == (2, 3, 4, 8)
 

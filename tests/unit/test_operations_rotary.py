@@ -31,7 +31,7 @@ def test_rotation_is_the_references():
     tables = LlamaRotaryEmbedding(config())(q, POSITIONS)
     expected = apply_rotary_pos_emb(q, k, *tables)
     torch.testing.assert_close(
-        (rotary.rotate(q, cos, sin), rotary.rotate(k, cos, sin)), expected, rtol=0, atol=0
+        (rotary.apply_rotary(q, cos, sin), rotary.apply_rotary(k, cos, sin)), expected, rtol=0, atol=0
     )
 
 
@@ -39,7 +39,7 @@ def test_rotation_in_half_precision_is_the_references():
     q = torch.randn(2, 4, 7, 16).bfloat16()
     cos, sin = rotary.rotary_tables(q, POSITIONS, rotary.rotary_frequencies(POSITIONS, 16, 10000.0))
     expected, _ = apply_rotary_pos_emb(q, q, *LlamaRotaryEmbedding(config())(q, POSITIONS))
-    torch.testing.assert_close(rotary.rotate(q, cos, sin), expected, rtol=0, atol=0)
+    torch.testing.assert_close(rotary.apply_rotary(q, cos, sin), expected, rtol=0, atol=0)
 
 
 def test_interleaved_rotation_multiplies_complex_numbers():
@@ -48,15 +48,15 @@ def test_interleaved_rotation_multiplies_complex_numbers():
     cos, sin = rotary.rotary_tables(q, POSITIONS, frequencies)
     turn = torch.polar(torch.ones(2, 1, 7, 8), POSITIONS[:, None, :, None] * frequencies)
     expected = torch.view_as_real(torch.view_as_complex(q.unflatten(-1, (8, 2))) * turn).flatten(-2)
-    torch.testing.assert_close(rotary.rotate_interleaved(q, cos, sin), expected)
+    torch.testing.assert_close(rotary.apply_rotary_interleaved(q, cos, sin), expected)
 
 
 def test_partial_rotation_keeps_the_rest():
     q = torch.randn(2, 4, 7, 16)
     cos, sin = rotary.rotary_tables(q, POSITIONS, rotary.rotary_frequencies(POSITIONS, 4, 10000.0))
     for partial, whole in (
-        (rotary.rotate_partial, rotary.rotate),
-        (rotary.rotate_partial_interleaved, rotary.rotate_interleaved),
+        (rotary.apply_rotary_partial, rotary.apply_rotary),
+        (rotary.apply_rotary_partial_interleaved, rotary.apply_rotary_interleaved),
     ):
         out = partial(q, cos, sin)
         torch.testing.assert_close(out[..., 4:], q[..., 4:], rtol=0, atol=0)
@@ -69,12 +69,6 @@ def test_an_attention_factor_scales_both_tables():
     plain = rotary.rotary_tables(q, POSITIONS, frequencies)
     scaled = rotary.rotary_tables_scaled(q, POSITIONS, frequencies, 1.5)
     torch.testing.assert_close(scaled, (plain[0] * 1.5, plain[1] * 1.5))
-
-
-def test_linear_scaling_is_the_references():
-    expected, _ = reference_frequencies(rope_type="linear", factor=4.0)
-    out = rotary.rotary_frequencies_linear(POSITIONS, 16, 10000.0, 4.0)
-    torch.testing.assert_close(out, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("length", [10, 64, 200])

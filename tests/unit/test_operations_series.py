@@ -6,8 +6,6 @@ import torch
 
 from mapper.operations.series import (
     series_lags,
-    series_mirrored,
-    series_not_negative,
     series_patch_scale,
     series_patches,
     series_quantiles,
@@ -49,8 +47,6 @@ def test_running_scales_are_those_of_all_values_so_far() -> None:
         torch.testing.assert_close(deviation[:, n], values.std(1, unbiased=False))
 
 
-def test_forecasts_are_mirrored_spread_and_kept_positive() -> None:
+def test_quantiles_stand_around_the_forecast() -> None:
     y = torch.tensor([[[1.0, 0.0, 2.0]]])
-    assert series_mirrored(y, torch.tensor([[[-1.0, -2.0, 0.0]]])).tolist() == y.tolist()
     assert series_quantiles(y, torch.tensor([[[0.0, 5.0, 8.0]]]), 1).tolist() == [[[1.0, 0.0, 3.0]]]
-    assert series_not_negative(-y, torch.ones(1, 2)).tolist() == [[[0.0, 0.0, 0.0]]]

@@ -5,11 +5,8 @@ from __future__ import annotations
 import torch
 
 from mapper.operations.tiles import (
-    average_frames,
     best_size,
     bounded_map,
-    end_videos,
-    halve_frames,
     image_tiles,
     join_tiles,
     tile_grids,
@@ -56,12 +53,3 @@ def test_rows_of_tiles_end_with_a_line_end() -> None:
     assert found.flatten().tolist() == [0, 0, 0, 0, 1, 2, 3, 4, 9, 5, 6, 7, 8, 9]
     alone = join_tiles(x[:1], torch.tensor([[2, 4]]), [(0, 0)], torch.tensor([9.0]), 2)
     assert alone.flatten().tolist() == [0, 0, 0, 0, 9]
-
-
-def test_frames_are_made_smaller() -> None:
-    x = torch.arange(32.0).reshape(32, 1)  # two frames of four by four
-    means = average_frames(x, 4, 2)
-    assert means[:, 0].tolist() == [2.5, 4.5, 10.5, 12.5, 18.5, 20.5, 26.5, 28.5]
-    halves = halve_frames(x, 4)
-    assert torch.allclose(halves.flatten(), means.flatten())
-    assert end_videos(halves, 1, torch.tensor([7.0]))[:, 0].tolist() == [*means[:, 0].tolist(), 7.0]

@@ -35,7 +35,7 @@ class Block(nn.Module):
         self.table = nn.Embedding(32, HEADS)
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = (heads.split_heads(part, SIZE) for part in heads.split_qkv(self.qkv(x)))
+        q, k, v = (heads.split_heads(part, SIZE) for part in self.qkv(x).chunk(3, dim=-1))
         return q, k[:, : HEADS // 2], v[:, : HEADS // 2]
 
     def positions(self, x: Tensor) -> Tensor:
@@ -56,13 +56,13 @@ class Encoder(Block):
 class Decoder(Block):
     def attend(self, x, q, k, v, mask):
         cos, sin = rotary.rotary_tables(x, self.positions(x), self.frequencies(x))
-        q, k = rotary.rotate(q, cos, sin), rotary.rotate(k, cos, sin)
+        q, k = rotary.apply_rotary(q, cos, sin), rotary.apply_rotary(k, cos, sin)
         return attention.attend(q, k, v, masks.causal_mask(x, mask))
 
 
 class DecoderWithoutMask(Decoder):
     def attend(self, x, q, k, v, mask):
-        return attention.attend_causal(q, k, v, masks.causal_mask_if_padded(x, None))
+        return attention.attend(q, k, v, None, is_causal=True)
 
 
 class Sliding(Block):
@@ -73,8 +73,8 @@ class Sliding(Block):
 class Interleaved(Decoder):
     def attend(self, x, q, k, v, mask):
         cos, sin = rotary.rotary_tables_scaled(x, self.positions(x), self.frequencies(x)[:1], 1.2)
-        q = rotary.rotate_partial_interleaved(q, cos, sin)
-        return attention.attend(q, rotary.rotate_partial(k, cos, sin), v, masks.causal_mask(x, mask))
+        q = rotary.apply_rotary_partial_interleaved(q, cos, sin)
+        return attention.attend(q, rotary.apply_rotary_partial(k, cos, sin), v, masks.causal_mask(x, mask))
 
 
 class Dynamic(Decoder):
@@ -100,8 +100,8 @@ class LongRope(Decoder):
 class Relative(Block):
     def attend(self, x, q, k, v, mask):
         buckets = relative.relative_buckets_causal(relative.relative_distances(x), 32, 128)
-        bias = relative.relative_bias(self.table(buckets))
-        return attention.attend_unscaled_biased(q, k, v, bias, masks.causal_mask(x, mask))
+        bias = self.table(buckets).permute(2, 0, 1)[None]
+        return attention.attend_biased(q, k, v, bias, masks.causal_mask(x, mask), 1.0)
 
 
 class Alibi(Block):
@@ -113,11 +113,11 @@ class Alibi(Block):
 class Disentangled(Block):
     def attend(self, x, q, k, v, mask):
         distances = relative.log_buckets(relative.relative_distances(x), 8, 16)
-        rows = relative.disentangled_rows(distances, 8)
+        rows = (8 - distances).clamp(0, 2 * 8 - 1)
         table = self.qkv.weight[:16].view(1, HEADS, 16, SIZE)
-        k, v = heads.repeat_heads(k, 2), heads.repeat_heads(v, 2)
+        k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
         bias = relative.content_to_position(q, table, rows) + relative.position_to_content(k, table, rows)
-        return attention.attend_scaled_biased(q, k, v, bias, masks.padding_mask(mask), 0.3)
+        return attention.attend_biased(q, k, v, bias, masks.padding_mask(mask), 0.3)
 
 
 class Experts(Block):
@@ -127,17 +127,17 @@ class Experts(Block):
         self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
 
     def forward(self, x, attention_mask):
-        scores = experts.softmax_float32(self.router(x))
-        chosen = experts.best_experts(scores, 2)
-        weights = experts.normalise_weights(experts.pick_weights(scores, chosen))
+        scores = self.router(x).softmax(dim=-1, dtype=torch.float32)
+        chosen = scores.topk(2, dim=-1).indices
+        weights = experts.normalise_weights(scores.gather(-1, chosen))
         return experts.mix_experts(x, weights, chosen, self.experts)
 
 
 class StackedExperts(Experts):
     def forward(self, x, attention_mask):
-        scores = experts.softmax_float32(self.router(x))
-        chosen = experts.best_experts_of_groups(scores, 2, scores.shape[-1], 2, 1)
-        weights = experts.pick_weights(scores, chosen)
+        scores = self.router(x).softmax(dim=-1, dtype=torch.float32)
+        chosen = experts.top_k_experts_of_groups(scores, 2, scores.shape[-1], 2, 1)
+        weights = scores.gather(-1, chosen)
         rows, order, sizes = experts.sort_by_expert(x, chosen, 3)
         y = experts.expert_linear(rows, self.qkv.weight.view(3, WIDTH, WIDTH), sizes)
         return experts.combine_experts(x, y, weights, order)
@@ -157,7 +157,7 @@ class Mamba(Block):
     def forward(self, x, attention_mask):
         x = masks.zero_padding(x, attention_mask)
         x = convolution.conv_causal(x, self.convolution.weight, self.convolution.bias)
-        dt, b, c = heads.split_qkv(self.qkv(x))
+        dt, b, c = self.qkv(x).chunk(3, dim=-1)
         a = -self.qkv.weight[:WIDTH].square()
         return state_space.selective_scan(x, F.softplus(dt), a, b, c)
 
@@ -172,10 +172,9 @@ class Pooled(Block):
         y = convolution.trim_even(self.weight_normed(x.transpose(1, 2)), 4).transpose(1, 2)
         y = self.norm(y + positions.sinusoids(x, self.positions(x), WIDTH))
         ids = attention_mask.cumsum(1)
-        last = (
-            pooling.pool_last(y, ids, 0) + pooling.pool_first_id(y, ids, 2) + pooling.pool_highest_id(y, ids)
-        )
-        return last + pooling.pool_mean(y, attention_mask)
+        last = (self.positions(x) * (ids != 0)).argmax(dim=-1)
+        pooled = pooling.pool_at(y, last) + pooling.pool_at(y, ids.argmax(dim=-1))
+        return pooled + pooling.pool_mean(y, attention_mask)
 
 
 BLOCKS = [
@@ -232,8 +231,8 @@ def test_it_has_finite_gradients_and_works_in_half_precision(kind):
 
 class Step(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, past: list, start: Tensor) -> Tensor:
-        slots = cache.cache_slots(q.transpose(1, 2), start)
-        k, v = cache.extend(past[0], k, v, slots)
+        slots = cache.new_cache_positions(q.transpose(1, 2), start)
+        k, v = cache.extend_cache(past[0], k, v, slots)
         return attention.attend(q, k, v, masks.causal_mask_at(slots, k.shape[2], None))
 
 
@@ -253,7 +252,7 @@ def test_a_cached_step_can_be_traced(how):
         step(q[:, :, i : i + 1], k[:, :, i : i + 1], v[:, :, i : i + 1], past, torch.tensor(i))
         for i in range(6)
     ]
-    expected = attention.attend_causal(q, k, v, None)
+    expected = attention.attend(q, k, v, None, is_causal=True)
     torch.testing.assert_close(torch.cat(outputs, 2), expected)
 
 
@@ -266,7 +265,7 @@ class Windowed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         _, Y, X, _ = x.shape
         x = x + positions.resize_positions(self.positions, 0, Y, X).unflatten(1, (Y, X))
-        shift = windows.window_shift(x, 3, 1)
+        shift = windows.shift_within(min(X, Y), 3, 1)
         cut = heads.split_heads(windows.partition_windows(x, 3, shift), 4)
         bias = windows.window_bias(self.table, 3)
         cut = attention.attend_biased(cut, cut, cut, bias, windows.window_mask(x, 3, shift))

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import mapper
-from mapper import _pickling
+from mapper import _compiling
 from mapper.errors import FormatError
 from tests.checkpoints import write_bert
 
@@ -113,14 +113,14 @@ def test_a_subclass_is_pickled_as_its_author_says(bert: Path) -> None:
 )
 def test_a_text_that_is_no_generated_source_is_not_compiled(text: str) -> None:
     with pytest.raises(FormatError, match="no source of mapper's"):
-        _pickling.compiled(text, "bert", "Model")
+        _compiling.compiled(text, "bert", "Model")
 
 
 def test_a_class_that_the_source_does_not_have_is_named(bert: Path) -> None:
     text = mapper.generate(bert)
     for name in ("Other", "nn", "load"):
         with pytest.raises(FormatError, match=name):
-            _pickling.compiled(text, "bert", name)
+            _compiling.compiled(text, "bert", name)
 
 
 WORKER = """

@@ -16,6 +16,8 @@ from mapper.architecture import (
     Fact,
     Leaf,
     Place,
+    Question,
+    Unfit,
 )
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import HintError
@@ -23,7 +25,7 @@ from mapper.inference import infer
 from mapper.report import Report
 from mapper.report.style import coloured
 from mapper.report.text import as_text
-from mapper.report.words import folded, in_bytes, printable, rounded
+from mapper.report.wording import folded, in_bytes, printable, rounded
 from mapper.rulebook.examples import header
 from mapper.rulebook.rulebook import Rulebook
 from tests.schema import SCHEMA, violations
@@ -108,7 +110,8 @@ def test_a_very_long_report_is_cut_and_says_so(bert: Architecture) -> None:
     bert.leaves += [Leaf(Place((f"module{index}",)), "Linear", info, "") for index in range(500)]
     text = str(Report(bert))
     assert len(text.splitlines()) < 250
-    assert "more rows, all of them with --json" in text
+    assert "more rows, all of them with --depth 1" in text
+    assert "more rows, all of them with --json" in Report(bert).to_text(depth=1)
 
 
 def test_the_document_follows_its_schema(bert: Architecture) -> None:
@@ -167,9 +170,11 @@ def test_why_shows_the_evidence(bert: Architecture) -> None:
 
 def test_why_shows_what_lost(bert: Architecture) -> None:
     bert.lost += [
-        Fact("attention.heads", 8, "encoder.layer.*", "default", "families/bert.yaml"),
-        Fact("attention.heads", 4, "encoder.layer.*", "rule", "families/bert.yaml"),
-        Fact("attention.heads", 3, "decoder.layer.*", "rule", "another scope"),
+        Fact("attention.heads", 8, "encoder.layer.*", "default", "families/bert.yaml", against=2),
+        Fact("attention.heads", 4, "encoder.layer.*", "rule", "families/bert.yaml", against=2),
+        Fact("attention.heads", 4, "encoder.layer.*", "rule", "families/bert.yaml", against=2),
+        Fact("attention.heads", 3, "decoder.layer.*", "rule", "another scope", against=2),
+        Fact("attention.heads", 2, "encoder.layer.*", "config", "of another block of this place", against=4),
     ]
     assert Report(bert).why("attention.heads").splitlines()[2:] == [
         "  lost: 4, rule: families/bert.yaml",
@@ -224,3 +229,17 @@ def test_long_names_are_cut_in_the_middle() -> None:
 def test_keys_that_differ_in_numbers_are_folded() -> None:
     keys = ["a.0.w", "a.1.w", "a.2.w", "b.0.w", "b.2.w", "c.00.w", "d." + "9" * 5000]
     assert folded(keys) == ["a.{0..2}.w", "b.{0,2}.w", "c.00.w", "d." + "9" * 5000]
+
+
+def test_what_has_much_of_everything_fits_a_screen(bert: Architecture) -> None:
+    info = {"weight": TensorInfo((1, 1), "F32")}
+    bert.leaves += [Leaf(Place((f"module{index}",)), "Linear", info, "") for index in range(60)]
+    bert.findings = [f"finding {index} {'of many words ' * 20}" for index in range(9)]
+    bert.missing = [f"missing {index} {'of many words ' * 20}" for index in range(9)]
+    bert.questions = [Question(f"topic{index}.fact", f"place{index}", (1, 2, 3)) for index in range(20)]
+    bert.unfit = [Unfit("layer", (f"l.{at}",), tuple("abc")) for at in range(9)]
+    bert.unused = [(f"key{index}.weight", f"why {index}") for index in range(20)]
+    for width in (80, 100, None):
+        text = as_text(bert, width=width)
+        assert len(text.splitlines()) <= 50
+        assert "--depth 1" in text and "answer these, with one value of each" in text

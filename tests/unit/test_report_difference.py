@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapper
@@ -16,7 +16,7 @@ from mapper.report import difference
 from mapper.report.difference import as_text, sentence, tensors
 from mapper.report.style import coloured
 from mapper.weights.comparing import sides
-from mapper.weights.comparing.differing import Diff
+from mapper.weights.comparing.differences import Diff
 from tests.checkpoints import BERT, bert_shapes
 
 Table = dict[str, list[int]]
@@ -159,7 +159,7 @@ def expanded(line: str) -> list[str]:
     return found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(tables, tables)
 def test_every_path_that_differs_is_told_exactly_once(folding: None, a: Table, b: Table) -> None:
     diff = mapper.diff(a, b)

@@ -10,14 +10,15 @@ import pytest
 import mapper
 from mapper.architecture import Architecture, Question, Unfit
 from mapper.catalogue import find
+from mapper.errors import cut
 from mapper.inference import infer
 from mapper.report import Report
-from mapper.report.fitting import fitted
+from mapper.report.name_tree import _groups, levels, rows
 from mapper.report.questions import asked
 from mapper.report.style import coloured
 from mapper.report.text import SCREEN, as_text
-from mapper.report.tree import _groups, levels, rows
-from mapper.report.words import cut, printable
+from mapper.report.wording import printable
+from mapper.report.wrapping import fitted
 from mapper.rulebook.rulebook import rulebook_of
 
 LARGE = ("google/gemma-3-12b-it", "openai/whisper-small", "laion/clap-htsat-fused", "apple/mobilevit-small")

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from mapper.authoring.check import FileCheck, _Checker, check_rules
+from mapper.authoring.explain import explain_checkpoint, explain_key, list_rules
 from mapper.cli.rules import _leaf_lines
 from mapper.errors import RuleError
 from mapper.report.style import plain
-from mapper.rulebook.check import FileCheck, _Checker, check_rules
-from mapper.rulebook.examples import expand, header
-from mapper.rulebook.explain import explain_checkpoint, explain_key, list_rules
-from mapper.rulebook.families import read_families
+from mapper.rulebook.examples import expand, header, lone_files
+from mapper.rulebook.family_file import read_families
 from mapper.rulebook.rulebook import Rulebook
 from mapper.rulebook.strict import parse_yaml
 
@@ -53,6 +53,54 @@ def test_an_unknown_field_names_its_line_and_the_close_one(tmp_path: Path) -> No
     found = checked(tmp_path, GOOD.replace("recognise:", "recognize:"))
     assert found.problems[0].partition("mine.yaml:")[2].startswith("3: ")
     assert "did you mean 'recognise'?" in found.problems[0]
+
+
+def beside(tmp_path: Path, examples: str) -> list[FileCheck]:
+    """What is found in a folder with a family and its examples beside it, asked for by the file of these."""
+    own, _, _ = GOOD.partition("examples:")
+    for folder, text in (("families", own), ("examples", examples)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.yaml").write_text(text)
+    return check_rules(Rulebook([tmp_path]), [tmp_path / "examples" / "mine.yaml"])
+
+
+def test_examples_beside_a_family_are_its_own_and_named_by_their_own_lines(tmp_path: Path) -> None:
+    text = 'examples_of: mine\nexamples:\n  - name: one\n    tensors: {"a.weight": two}\n'
+    (found,) = beside(tmp_path, text)
+    assert (found.file, found.examples) == (f"{tmp_path}/families/mine.yaml", 1)
+    assert any("examples/mine.yaml:3: 'a.weight' needs a shape" in problem for problem in found.problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("examples_of: yours\nexamples: []\n", "examples/mine.yaml:1: examples_of: .*is the family 'mine'"),
+        ("examples_of: mine\nexamples:\n  - {name: one, of: it}\n", "examples/mine.yaml:3: .*unknown field 'of'"),
+        ("examples_of: mine\nfacts: {}\n", "examples/mine.yaml:2: facts: unknown field"),
+    ],
+)  # fmt: skip
+def test_a_mistake_beside_a_family_is_told_where_it_stands(tmp_path: Path, text: str, problem: str) -> None:
+    (found,) = beside(tmp_path, text)
+    assert any(re.search(problem, told) for told in found.problems)
+
+
+def test_a_row_of_a_type_that_nobody_has_is_told(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        "examples:", "types:\n  lama: {norm.eps: 0.5}\n  mine, llama: {norm.eps: 0.25}\nexamples:"
+    )
+    problems = checked(tmp_path, text).problems
+    assert [problem.partition("types: ")[2] for problem in problems if "types: " in problem] == [
+        "no family lists the model type 'lama', and no example names it"
+    ]
+
+
+def test_examples_without_a_family_are_told(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    file = tmp_path / "examples" / "mine.yaml"
+    file.write_text("examples_of: mine\nexamples: []\n")
+    assert list(lone_files([tmp_path])) == [str(file)]
+    with pytest.raises(RuleError, match=r"mine\.yaml:1: no family beside it"):
+        check_rules(Rulebook([tmp_path]), [file])
 
 
 def test_a_family_without_a_matching_example_is_told(tmp_path: Path) -> None:
@@ -98,54 +146,23 @@ def test_a_family_inherits_and_overrides() -> None:
     assert two.recognise == ("a",)
 
 
-VARIED = """family: one
-model_types: [one]
-recognise: [a]
-facts: {x: {value: 1}, y: {value: 2}}
-variants:
-  two:
-    model_types: [two]
-    absent: [c]
-    recognise: [a, b]
-    facts: {x: {value: 3}}
-examples:
-  - {name: first, tensors: {}, expect: {}}
-  - {name: second, of: two, tensors: {}, expect: {}}
-"""
+def test_a_family_that_extends_and_says_no_names_is_chosen_by_its_type_alone() -> None:
+    base = parse_yaml("family: one\nrecognise: [a]\n", "one.yaml")
+    alike = parse_yaml("family: two\nextends: one\n", "two.yaml")
+    other = parse_yaml("family: three\nextends: one\nrecognise: [a, b]\n", "three.yaml")
+    assert [family.by_type_only for family in read_families([base, alike, other])] == [False, True, False]
 
 
-def test_a_variant_is_a_family_of_its_own_that_extends_that_of_its_file() -> None:
-    one, two = read_families([parse_yaml(VARIED, "one.yaml")])
-    assert (two.name, two.model_types, two.extends, two.line) == ("two", ("two",), "one", 6)
-    assert {name: rules[0].value for name, rules in two.facts.items()} == {"x": 3, "y": 2}
-    assert (one.recognise, two.recognise, one.absent, two.absent) == (("a",), ("a", "b"), (), ("c",))
+def test_a_family_is_in_one_file_alone() -> None:
+    twice = [parse_yaml("family: one\nrecognise: [a]\n", f"{name}.yaml") for name in ("one", "two")]
+    with pytest.raises(RuleError, match=r"two.yaml:1: the family 'one' is already in one.yaml"):
+        read_families(twice)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("    absent:", "    abcent:", r"one.yaml:8: variants.two.abcent: unknown field"),
-        (
-            "    absent: [c]",
-            "    extends: three",
-            r"one.yaml:8: variants.two.extends: .* already extends 'one'",
-        ),
-        ("  two:", "  one:", r"one.yaml:6: the family 'one' is already in one.yaml"),
-    ],
-)
-def test_a_wrong_variant_is_refused_at_its_line(old: str, new: str, message: str) -> None:
-    with pytest.raises(RuleError, match=message):
-        read_families([parse_yaml(VARIED.replace(old, new), "one.yaml")])
-
-
-def test_an_example_is_of_its_file_or_of_the_variant_that_it_names(tmp_path: Path) -> None:
-    path = tmp_path / "one.yaml"
-    path.write_text(VARIED)
-    families = read_families([parse_yaml(VARIED, "one.yaml", path)])
-    assert [[example.name for example in family.examples] for family in families] == [["first"], ["second"]]
-    (one, _) = read_families([parse_yaml(VARIED.replace("of: two", "of: three"), "one.yaml", path)])
-    with pytest.raises(RuleError, match=r"examples.1.of: 'three' is no variant here; there are one, two"):
-        _ = one.examples
+def test_variants_of_old_are_refused_with_what_to_do() -> None:
+    text = "family: one\nrecognise: [a]\nvariants: {two: {}}\n"
+    with pytest.raises(RuleError, match=r"one.yaml:3: variants: each is a file of its own now, .*`extends`"):
+        read_families([parse_yaml(text, "one.yaml")])
 
 
 def test_a_key_is_explained_with_the_line_that_decided() -> None:
@@ -164,12 +181,12 @@ def test_a_checkpoint_is_explained_with_families_and_flows() -> None:
     }  # the same names, told apart by their type
     others = [item for item in found.families if item.name not in {"bert", *by_type}]
     assert all(item.lacking or item.foreign for item in others)
-    assert found.flows[0].flow == "root/base"
+    assert found.flows[0].flow == "root/tower+pooler+base"
 
 
 def test_every_kind_of_rule_is_listed() -> None:
     rows = list_rules(Rulebook())
-    assert {row.kind for row in rows} == {"family", "flow", "vocabulary"}
+    assert {row.kind for row in rows} == {"family", "flow", "vocabulary", "dropout"}
     assert next(row.about for row in rows if row.name == "distilbert") == "distilbert"
 
 

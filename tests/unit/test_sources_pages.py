@@ -112,13 +112,26 @@ def test_a_name_that_is_nearly_right_gets_those_near_it(hub: Hub) -> None:
     assert said("distilbert-base-uncasd").endswith("; did you mean distilbert/distilbert-base-uncased?")
     assert "did you mean openai-community/gpt2" in said("openai-comunity/gpt2")
     assert "did you mean FacebookAI/roberta-base?" in said("someone/roberta-base")
+    with pytest.raises(MissingSourceError, match=r"did you mean openai-community/gpt2\?"):
+        open_source("gpt2", purpose="weights")  # this hub has no name without an owner
     assert "did you mean" not in said("nothing-that-is-like-this")
     open_source("org/name", purpose="weights")
     assert "did you mean org/name?" in said("org/nam")  # what is in the cache is near, too
 
 
-def test_a_name_that_is_right_has_no_neighbours() -> None:
-    assert neighbours("openai-community/gpt2") == ""
+@pytest.mark.parametrize("name", ["openai-community/gpt2", "gpt2", "distilbert-base-uncased", "GPT2"])
+def test_a_name_that_is_right_has_no_neighbours(name: str) -> None:
+    assert neighbours(name) == ""
+
+
+@pytest.mark.parametrize("name", ["gpt2", "distilbert-base-uncased", "bert-base-uncased@main"])
+def test_without_a_hub_a_right_name_is_not_answered_with_another(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(MissingSourceError) as caught:
+        open_source(name, purpose="weights")
+    assert "did you mean" not in str(caught.value)
 
 
 @pytest.fixture

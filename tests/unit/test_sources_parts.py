@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 
 import mapper
 from mapper import limits
-from mapper._build import compile_source
-from mapper.errors import FormatError, HintError, MapperError, RuleError, SourceError
+from mapper._compiling import compile_source
+from mapper.errors import FormatError, MapperError, RuleError, SourceError
 from mapper.rulebook.rulebook import Rulebook, rulebook_of
 from mapper.sources import open_source
 from mapper.sources.parts import parts_of
@@ -63,7 +63,8 @@ def test_a_folder_of_several_models_is_read_part_by_part(folder: Path) -> None:
     text = str(mapper.inspect(folder))
     assert text.startswith("sd: 3 models, text_encoder, unet, vae\n")
     with pytest.raises(
-        HintError, match="sd: 3 models, 'text_encoder', 'unet', 'vae'; ask one, as in sd#text_encoder"
+        SourceError,
+        match=r"sd: 3 models, text_encoder \(a text encoder\), unet \(a diffusion U-Net\), vae \(a VAE\); name one, as in sd#text_encoder",
     ):
         mapper.inspect(folder).why("attention.heads")
     assert "note: no weights here: scheduler, tokenizer" in text

@@ -348,8 +348,43 @@ def test_tensors_of_other_kinds_are_named(tmp_path: Path) -> None:
         assert f"tensor 'w' {expected}" in refusal(saved(tmp_path / "x.pt", {"w": tensor}), FormatError)
 
 
+LINEAR = "a whole module (torch.nn.modules.linear.Linear) that torch.save(model) pickled"
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "how"),
+    [
+        (lambda model: model, LINEAR, ""),
+        (lambda model: {"epoch": 3, "model": model}, f"{LINEAR} under 'model'", "['model']"),
+        (lambda model: {"ema": model, "opt": stepped(model)}, f"{LINEAR} under 'ema'", "['ema']"),
+    ],
+    ids=["alone", "in a table", "beside an optimizer"],
+)
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_whole_module_is_named_and_what_to_do(value, said, how, zipped, tmp_path):
+    file = tmp_path / "x.pt"
+    torch.save(value(torch.nn.Linear(2, 2)), file, _use_new_zipfile_serialization=zipped)
+    text = refusal(file, FormatError)
+    assert said in text and "\n" not in text
+    command = text.partition("is trusted: ")[2]
+    assert command == f"torch.save(torch.load('x.pt', weights_only=False){how}.state_dict(), 'weights.pt')"
+
+
+def test_a_module_beside_its_state_dict_is_no_harm(tmp_path):
+    model = torch.nn.Linear(2, 2)
+    torch.save({"ema": model, "state_dict": model.state_dict()}, tmp_path / "x.pt")
+    assert sorted(open_source(tmp_path / "x.pt", purpose="headers").tensors) == ["bias", "weight"]
+
+
+def stepped(model: torch.nn.Module) -> dict[str, Any]:
+    """The state of an optimizer that has made a step."""
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    return optimizer.state_dict()
+
+
 def test_other_files_with_these_suffixes_are_named(tmp_path: Path) -> None:
-    assert "no state dict" in refusal(saved(tmp_path / "x.pt", torch.nn.Linear(2, 2)), FormatError)
     assert "no state dict in the file (its entries: 'lr')" in refusal(
         saved(tmp_path / "x.pt", {"lr": 0.1}), FormatError
     )

@@ -173,15 +173,17 @@ def test_a_file_whose_name_has_the_mark_is_itself(tmp_path: Path) -> None:
 def test_tables_that_are_held_many_times_over_are_told_apart_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mapper.sources import training
+    from mapper.sources import training_files
 
     shared = {str(at): {"x": [torch.ones(1)] * 50} for at in range(20)}
     value = {"model": state(), **{f"t{at}": {"a": shared} for at in range(500)}}
     file = saved(tmp_path / "x.pt", value)
     looked: list[int] = []
     monkeypatch.setattr(
-        training, "is_tensor", lambda item, is_tensor=training.is_tensor: looked.append(1) or is_tensor(item)
+        training_files,
+        "is_tensor",
+        lambda item, is_tensor=training_files.is_tensor: looked.append(1) or is_tensor(item),
     )
     checkpoint = open_source(file, purpose="headers")
-    assert set(NAMES) <= set(checkpoint.tensors) and len(checkpoint.others) <= training.OTHERS + 1
-    assert len(looked) < 10 * training.LOOKED_AT
+    assert set(NAMES) <= set(checkpoint.tensors) and len(checkpoint.others) <= training_files.OTHERS + 1
+    assert len(looked) < 10 * training_files.LOOKED_AT

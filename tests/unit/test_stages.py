@@ -10,8 +10,8 @@ from mapper.architecture import Block, Leaf
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.emission import emit
 from mapper.errors import ArchitectureError
+from mapper.flows.arithmetic import parse, solve
 from mapper.inference import infer
-from mapper.inference.expressions import parse, solve
 from mapper.rulebook.examples import header
 from mapper.rulebook.flows import aligned
 from mapper.rulebook.rulebook import Rulebook

@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import mapper
-from mapper._build import build_architecture, compile_source
+from mapper._build import build_architecture
 from mapper._compare import Difference, Trace, compare, difference, other_steps, tensors, trace
+from mapper._compiling import compile_source
 from mapper._trial import input_cases
 from mapper._verify import Verification, _check
 from mapper.architecture import Architecture, Fact
@@ -337,7 +338,7 @@ def test_what_goes_on_from_ids_is_held_to_causality(name: str) -> None:
 
 def test_a_decoder_that_sees_what_comes_fails() -> None:
     architecture, model = example("llama")
-    text = emit(architecture).replace("is_causal=True", "is_causal=False")
+    text = emit(architecture).replace("is_causal=mask is None", "is_causal=False")
     leaking = compile_source(text, "leaking").Model()
     leaking.load_state_dict(model.state_dict())
     found = Verification("x", None)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from mapper.weights.arrays import raw_bytes
-from mapper.weights.values.values import decode, encode
+from mapper.weights.values.aux_values import decode, encode
 
 
 def through(aux: dict[Any, Any]) -> dict[Any, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -24,7 +24,7 @@ from tests.weights.small_models import read, stored
 BERT = stored(as_data(read("bert"), {}))
 CACHED = stored(as_data(read("gpt2"), {"cache": True}))
 RESNET = stored(as_data(read("resnet"), {}))
-LAYER = "layer/post_norm"
+LAYER = "layer/attention+post_norm_attention+feed_forward+post_norm_feed_forward"
 CODE = "__import__('os').system('touch {marker}')"
 
 
@@ -95,7 +95,6 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
     "a deep body": in_body("x = " + "(" * 5000 + "1" + ")" * 5000),
     "code in an activation": at("activations", "gelu", value=CODE),
     "code in an argument": at("flows", LAYER, "leaves", value={"attention": {"eps": CODE}}),
-    "a power in a shape": at("flows", LAYER, "shapes", value={"norm_attention": ["9 ** 9 ** 9 ** 9"]}),
     "a newline in a fact": at("facts", 0, 0, value="norm.eps\nimport os"),
     "a keyword as a fact": at("facts", 0, 0, value="norm.class"),
     "a role of code": renamed_role,
@@ -147,6 +146,17 @@ def test_a_hostile_architecture_is_a_format_error(
     assert time.process_time() - start < 5
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_power_in_a_shape_is_not_computed() -> None:
+    data = json.loads(json.dumps(BERT).replace("{marker}", "marker"))
+    at("flows", LAYER, "shapes", value={"norm_attention": ["9 ** 9 ** 9 ** 9"]})(data)
+    start = time.process_time()
+    model = module_from(data)
+    assert time.process_time() - start < 5
+    assert {tuple(weight.shape) for name, weight in model.named_parameters() if "LayerNorm" in name} == {
+        (64,)
+    }
 
 
 @pytest.mark.parametrize("value", [None, 3, "text", [], [1], {"operations": []}, True])
@@ -214,7 +224,7 @@ PLACES = {name: places(data)[1:] for name, data in (("bert", BERT), ("gpt2", CAC
 DATA = {"bert": BERT, "gpt2": CACHED, "resnet": RESNET}
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 @given(st.data())
 def test_any_change_is_a_format_error_or_a_module(drawn: st.DataObject) -> None:
     name = drawn.draw(st.sampled_from(sorted(DATA)))

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -81,7 +81,7 @@ def loaded(model: nn.Module, source: Any, **options: Any) -> Any:
             return error
 
 
-QUICK = settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=30)
 
 
 @QUICK

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from mapper.errors import FormatError
-from mapper.weights.stock.building import module_from_stock
+from mapper.weights.stock.described import module_from_stock
 from mapper.weights.stock.layers import stock_data
 from tests.weights.layers import LAYERS, LAZY, NONE, layer
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import mapper
 from mapper.errors import UnsupportedLeaf
-from mapper.weights.values.values import encode
+from mapper.weights.values.aux_values import encode
 from tests.weights.aux_values import nan, same, through
 
 PLAIN = [

@@ -42,7 +42,7 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-QUIET = hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
+QUIET = hypothesis.settings(max_examples=40)
 
 
 @QUIET

@@ -41,7 +41,14 @@ class Case:
         wanted = self.kind.config_class
         named = self.raw.get("model_type")
         found = known[named] if named in known else wanted  # noqa: SIM401  (a lazy mapping without get)
-        return found if issubclass(found, wanted) else wanted
+        return found if issubclass(found, wanted) or self._is_loaded_as(named) else wanted
+
+    def _is_loaded_as(self, model_type: Any) -> bool:
+        """Whether an Auto class makes this case's class of a config of that type, be it another type's class."""
+        from transformers.models.auto import modeling_auto
+
+        tables = (table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES"))
+        return any(self.kind.__name__ in _several(table.get(model_type)) for table in tables)
 
     def config(self, raw: Mapping[str, Any]) -> Any:
         made = self.config_class.from_dict(json.loads(json.dumps(raw)))  # type: ignore[attr-defined]
@@ -81,6 +88,10 @@ class Case:
         if first.numel() > 1 and float(first.std()) < 1e-6:
             raise NoTrial("outputs are constant")
         return found
+
+
+def _several(names: Any) -> tuple[str, ...]:
+    return names if isinstance(names, tuple) else (names,)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

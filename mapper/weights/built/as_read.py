@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Architecture, Origin
 from mapper.checkpoint import Checkpoint
-from mapper.emission.names import rename_table
+from mapper.emission.identifiers import rename_table
 from mapper.errors import FormatError
 from mapper.weights.built.reader import read_data
 
@@ -27,7 +27,9 @@ def as_read(checkpoint: Checkpoint) -> tuple[Checkpoint, Origin]:
     keys = {_renamed(name, words): owner for name, owner in table.items()}
     tensors = {key: checkpoint.tensors[owner] for key, owner in keys.items()}
     read, where = _reader(checkpoint, keys), checkpoint.where
-    named = replace(checkpoint, config=config, tensors=tensors, read=read)
+    adapted = architecture.checkpoint.adapted if architecture else ()
+    notes = [*checkpoint.notes, *map(str, adapted)]
+    named = replace(checkpoint, config=config, tensors=tensors, read=read, adapted=adapted, notes=notes)
     named.where = lambda name: where(keys.get(name, name))
     return named, origin
 

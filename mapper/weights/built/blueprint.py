@@ -13,12 +13,14 @@ from itertools import groupby
 from typing import Any
 
 from mapper.architecture import Architecture, Block, Fact, Leaf, Numbered, Place
-from mapper.emission.memory import with_cache
+from mapper.emission.caching import with_cache
 from mapper.operations import VERSION
 from mapper.rulebook.flows import FlowRule
 
 # Of a flow, what emission reads; each is left out where it is empty.
-FLOW_WORDS = ("takes", "needs", "options", "lends", "parts")
+FLOW_WORDS = {  # and what it was called up to operations of version 1
+    "takes": "takes", "needs": "needs", "options": "options", "reads_elsewhere": "lends", "calls": "parts", "steps": "steps",
+}  # fmt: skip
 FLOW_TABLES = ("shapes", "leaves", "ties")
 
 
@@ -26,7 +28,7 @@ def as_data(architecture: Architecture, options: Mapping[str, bool]) -> dict[str
     """The architecture with the options of `emit` as a JSON value; `mapper.weights.built.reader` reads it back."""
     if options.get("cache"):
         architecture = with_cache(architecture)
-    writer = _Writer()
+    writer = _Writer(dict(architecture.unused))
     flows = {block.flow for block in (architecture.root, *architecture.root.blocks()) if block.flow}
     book, checkpoint = architecture.rulebook, architecture.checkpoint
     data = {
@@ -37,6 +39,7 @@ def as_data(architecture: Architecture, options: Mapping[str, bool]) -> dict[str
         "family": architecture.family,
         "rules": architecture.rules,
         "notes": list(checkpoint.notes),
+        "adapted": [asdict(adapter) for adapter in checkpoint.adapted],
         "findings": architecture.findings,
         "missing": architecture.missing,
         "origin": _origin(architecture),
@@ -73,6 +76,7 @@ def _origin(architecture: Architecture) -> dict[str, Any]:
 class _Writer:
     """Leaves and facts are written once and named by their number: that they are the same ones says something."""
 
+    unused: Mapping[str, str]  # key -> why no forward reads it
     facts: list[Fact] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)  # identity of a fact or a leaf -> its number
     leaves: int = 0
@@ -88,6 +92,7 @@ class _Writer:
             "form": None if leaf.form == "plain" else leaf.form,
             "facts": self.table(leaf.facts),
             "fixed": list(leaf.fixed),
+            "unused": next((self.unused[key] for key in Leaf.keys(leaf) if key in self.unused), None),
         }
         return {key: value for key, value in data.items() if value not in (None, [], {}) or key == "place"}
 

@@ -71,7 +71,7 @@ def _rulebooks() -> Iterator[Any]:
 
 def _checkpoint(model: nn.Module, told: Told) -> Checkpoint:
     """The checkpoint that the model's file was made from: a model may have been cast since."""
-    from mapper.sources.memory import open_tensors
+    from mapper.sources.in_memory import open_tensors
 
     forward: Any = vars(type(model))["forward"]
     words = {new: old for old, new in forward.__globals__.get("RENAMED", {}).items()}

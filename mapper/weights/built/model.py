@@ -36,11 +36,6 @@ def why_not_built(model: nn.Module) -> str:
     return made if isinstance(made, str) else ""
 
 
-def source_from(data: Any) -> str:
-    """The source of an architecture as data. Raises FormatError for data that is broken or hostile."""
-    return _emitted(data).text
-
-
 def module_from(data: Any, tensors: int | None = None) -> nn.Module:
     """The model of an architecture as data, in eval mode on the meta device, with the dtypes it was read with.
 

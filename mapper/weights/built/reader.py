@@ -30,16 +30,17 @@ from mapper.architecture import (
     Origin,
     Place,
 )
-from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.checkpoint import Adapted, Checkpoint, TensorInfo
+from mapper.emission.caching import ANNOTATIONS
 from mapper.emission.constructors import TORCH_DTYPES
-from mapper.emission.memory import ANNOTATIONS
 from mapper.flows.flow import parse_flow
 from mapper.flows.language import parse_expression
 from mapper.operations import OLDEST, VERSION
 from mapper.rulebook.facts import ActivationRule
 from mapper.rulebook.flows import NAME, FlowRule
+from mapper.rulebook.renamed import calls_now
 from mapper.weights.built.blueprint import FLOW_TABLES, FLOW_WORDS
-from mapper.weights.built.checks import (
+from mapper.weights.built.json_values import (
     dotted,
     fail,
     items,
@@ -78,7 +79,13 @@ def read_data(data: Any) -> tuple[Architecture, dict[str, bool]]:
     flows = {name: _flow(name, value) for name, value in table(data.get("flows", {}), "flows").items()}
     reader = _Reader([_fact(item) for item in items(data, "facts")], flows)
     reader.leaves = [reader.leaf(item) for item in items(data, "leaves")]
-    checkpoint = Checkpoint(text(data, "source"), "mapper", reader.tensors(), notes=texts(data, "notes"))
+    checkpoint = Checkpoint(
+        text(data, "source"),
+        "mapper",
+        reader.tensors(),
+        notes=texts(data, "notes"),
+        adapted=tuple(map(_adapted, items(data, "adapted"))),
+    )
     architecture = Architecture(
         checkpoint,
         reader.leaves,
@@ -88,6 +95,7 @@ def read_data(data: Any) -> tuple[Architecture, dict[str, bool]]:
         rules=matching(data, "rules", _DIGEST),
         findings=texts(data, "findings"),
         missing=texts(data, "missing"),
+        unused=reader.reasons(),
         inputs={name: _input(value) for name, value in words_of(data, "inputs").items()},
         rulebook=Resolved(flows, _activations(data)),
         origin=_origin(data),
@@ -97,13 +105,30 @@ def read_data(data: Any) -> tuple[Architecture, dict[str, bool]]:
     return architecture, {name: name in chosen for name in OPTIONS}
 
 
+def _adapted(data: Any) -> Adapted:
+    """An adapter that was added."""
+    said = table(data, "an adapter")
+    rank, alpha = (items(said, key) for key in ("rank", "alpha"))
+    if not all(map(_is_size, (*rank, *alpha))) or not isinstance(said.get("merged"), bool):
+        fail(f"an adapter is {shown(data)}")
+    return Adapted(text(said, "base"), text(said, "adapter"), tuple(rank), tuple(alpha), said["merged"])
+
+
+def _is_size(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and abs(value) <= limits.EXTENT
+
+
 def _check_version(version: Any) -> None:
     if not isinstance(version, int) or isinstance(version, bool):
         fail(f"operations is {shown(version)}, not a version")
     if version > VERSION:
         fail(f"it needs operations of version {version}, and this mapper has {VERSION}; install a newer one")
     if version < OLDEST:
-        fail(f"it needs operations of version {version}, and this mapper has those from {OLDEST} on")
+        fail(
+            f"it needs operations of version {version}, and this mapper has those from {OLDEST} on; "
+            "build the checkpoint and save it anew"
+        )
 
 
 def _fact(data: Any) -> Fact:
@@ -119,7 +144,7 @@ def _flow(name: str, data: Any) -> FlowRule:
     data = table(data, "a flow")
     if not NAME.fullmatch(name):
         fail(f"{shown(name)} is no name of a flow")
-    lists = {key: words(data, key) for key in FLOW_WORDS}
+    lists = {key: words(data, key) or words(data, was) for key, was in FLOW_WORDS.items()}
     shapes, leaves, ties = (
         {dotted(role): value for role, value in table(data.get(key, {}), key).items()} for key in FLOW_TABLES
     )
@@ -131,7 +156,7 @@ def _flow(name: str, data: Any) -> FlowRule:
         shapes={role: tuple(map(str, items({role: value}, role))) for role, value in shapes.items()},
         leaves={role: _arguments(value) for role, value in leaves.items()},
         values={},
-        body=text(data, "body"),
+        body=calls_now(text(data, "body")),
         file=text(data, "file"),
         line=1,
         ties={role: dotted(path) for role, path in ties.items()},
@@ -199,6 +224,9 @@ class _Reader:
     facts: list[Fact]
     flows: Mapping[str, FlowRule]
     leaves: list[Leaf] = field(default_factory=list)
+    unused: list[str] = field(
+        default_factory=list
+    )  # of each leaf: why no forward reads it, "" where one does
     blocks: int = 0
     indices: int = 0  # in all places
 
@@ -214,6 +242,11 @@ class _Reader:
             for name, info in leaf.tensors.items()
         }
 
+    def reasons(self) -> list[tuple[str, str]]:
+        """Of the keys that no forward reads, each with why."""
+        said = zip(self.leaves, self.unused, strict=True)
+        return [(key, why) for leaf, why in said if why for key in Leaf.keys(leaf)]
+
     def leaf(self, data: Any) -> Leaf:
         data = table(data, "a leaf")
         named = table(data.get("tensors"), "tensors").items()
@@ -221,6 +254,7 @@ class _Reader:
         place = self.place(data.get("place"))
         if not tensors or max(map(len, tensors)) > limits.NAME_CHARACTERS:
             fail(f"the leaf at {shown(str(place)[:200])} has no tensors, or names that are too long")
+        self.unused.append(text(data, "unused"))
         return Leaf(
             place,
             one_of(data, "kind", LEAF_KINDS),

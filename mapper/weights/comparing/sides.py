@@ -14,8 +14,8 @@ from mapper.architecture import Origin
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import MapperError, SourceError
 from mapper.sources import open_source
+from mapper.sources.in_memory import config_of
 from mapper.sources.manifest import dtype_name
-from mapper.sources.memory import config_of
 from mapper.sources.shards import check_names
 from mapper.weights.comparing.wrappers import without_wrappers
 
@@ -185,7 +185,7 @@ def _is_described(entry: Any) -> bool:
 def _in_memory(source: Any) -> Side:
     """The arrays of a module or a tree, as a load would take them."""
     from mapper.weights.built.model import architecture_data
-    from mapper.weights.loading.reading import read_source
+    from mapper.weights.loading.flat_table import read_source
     from mapper.weights.modules import unwrapped
 
     found = read_source(source)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from mapper.errors import StructureError
-from mapper.weights.loading.reading import EXTRA, Held, Source
-from mapper.weights.loading.report import LoadReport
+from mapper.weights.loading.flat_table import EXTRA, Held, Source
+from mapper.weights.loading.load_report import LoadReport
 from mapper.weights.modules import States, joined
 
 SHAPING = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mapper.errors import shorten
-from mapper.weights.loading import hints
-from mapper.weights.loading.matching import in_model, in_source
-from mapper.weights.loading.reading import Source
-from mapper.weights.loading.report import LoadReport, Mismatch
+from mapper.weights.loading import remedies
+from mapper.weights.loading.flat_table import Source
+from mapper.weights.loading.load_report import LoadReport, Mismatch
+from mapper.weights.loading.pairing import in_model, in_source
 from mapper.weights.modules import States
 
 LINES = 20  # of one kind; the report has all
@@ -31,7 +31,7 @@ def explain(report: LoadReport, states: States, source: Source, kinds: Sequence[
     if "unexpected" in kinds:
         told = (f"{_path(path)}   only in the source: {_leaf(source, path)}" for path in report.unexpected)
         lines += _counted(told, len(report.unexpected), "only in the source", around, report.unexpected)
-    hint = hints.one_change(report, states, source)
+    hint = remedies.one_change(report, states, source)
     return "\n".join([*lines, *([hint] if hint else [])])
 
 
@@ -44,7 +44,7 @@ def _leaf(source: Source, path: str) -> str:
 
 
 def _mismatch(bad: Mismatch) -> str:
-    hint = "   (transposed?)" if bad.kind == "shape" and hints.is_transposed(bad) else ""
+    hint = "   (transposed?)" if bad.kind == "shape" and remedies.is_transposed(bad) else ""
     return f"{_path(bad.path)}   {bad.kind}: model {bad.expected}, source {bad.found}{hint}"
 
 

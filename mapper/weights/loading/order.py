@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mapper.weights.loading.reading import Source, Stored
+from mapper.weights.loading.flat_table import Source, Stored
 from mapper.weights.modules import States, joined
 
 

@@ -11,11 +11,7 @@ from torch import nn
 
 from mapper.errors import StructureError, listed, shorten
 from mapper.weights.loading import casting as casts
-from mapper.weights.loading.hooks import after, before, give_extra_state
-from mapper.weights.loading.matching import Matcher, Plan
-from mapper.weights.loading.message import explain
-from mapper.weights.loading.order import by_position
-from mapper.weights.loading.reading import (
+from mapper.weights.loading.flat_table import (
     Held,
     Source,
     Stored,
@@ -24,7 +20,11 @@ from mapper.weights.loading.reading import (
     renamed,
     without_wrappers,
 )
-from mapper.weights.loading.report import LoadReport
+from mapper.weights.loading.hooks import after, before, give_extra_state
+from mapper.weights.loading.load_report import LoadReport
+from mapper.weights.loading.message import explain
+from mapper.weights.loading.order import by_position
+from mapper.weights.loading.pairing import Matcher, Plan
 from mapper.weights.loading.writing import write
 from mapper.weights.modules import States, joined, states_of
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from mapper.weights.loading.matching import Plan, Write
-from mapper.weights.loading.reading import Held, Stored
+from mapper.weights.loading.flat_table import Held, Stored
+from mapper.weights.loading.pairing import Plan, Write
 from mapper.weights.modules import State, is_unshaped
 
 SPARE_BYTES = 16_000_000  # old values kept for undoing what cannot fail but for a broken tensor class

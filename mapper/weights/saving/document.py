@@ -14,11 +14,11 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, UnsupportedLeaf, listed, shorten
 from mapper.sources.saved import AUX_PREFIX, FORMAT, RESERVED, VERSION
 from mapper.sources.shards import check_name
-from mapper.weights.loading.reading import EXTRA
+from mapper.weights.loading.flat_table import EXTRA
 from mapper.weights.modules import State, States, states_of
 from mapper.weights.saving.container import check_storable, stored_raw
 from mapper.weights.saving.placement import placements
-from mapper.weights.values.values import decode, encode
+from mapper.weights.values.aux_values import encode
 
 GENERATED, STOCK = "generated", "stock"  # kinds of architecture
 
@@ -60,8 +60,8 @@ def _check_all_registered(path: str, module: nn.Module) -> None:
 def architecture_of(model: nn.Module) -> tuple[dict[str, Any] | None, str | None]:
     """The architecture of a model as data, and its source; (None, None) where it has none."""
     from mapper.weights.built.model import data_and_source
+    from mapper.weights.stock.layer_source import stock_source
     from mapper.weights.stock.layers import stock_data
-    from mapper.weights.stock.source import stock_source
 
     found = data_and_source(model)
     if found is not None:
@@ -170,35 +170,6 @@ def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 # ---- reading
 
 
-def aux_of(checkpoint: Checkpoint) -> dict[Any, Any]:
-    """The `aux` of a save, {} where there is none. Raises FormatError."""
-    document = checkpoint.document or {}
-    return _decoded(checkpoint, document["aux"], AUX_PREFIX) if "aux" in document else {}
-
-
-def extra_state_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What the modules of a save keep beside their tensors, by path."""
-    document = checkpoint.document or {}
-    if "extra_state" not in document:
-        return {}
-    return _decoded(checkpoint, document["extra_state"], f"{AUX_PREFIX}extra.")
-
-
-def _decoded(checkpoint: Checkpoint, structure: Any, prefix: str) -> dict[Any, Any]:
-    if checkpoint.read is None:
-        raise FormatError(
-            f"{checkpoint.source}: its tensors are not here; give the file or the folder itself"
-        )
-    names = [name for name in checkpoint.hidden if name.startswith(prefix)]
-    found = checkpoint.read(names)
-    try:
-        return decode(structure, lambda name: found[prefix + name])
-    except FormatError as error:
-        raise FormatError(f"{checkpoint.source}: {error}") from error
-    except RecursionError as error:
-        raise FormatError(f"{checkpoint.source}: its aux is nested too deeply") from error
-
-
 def model_of(checkpoint: Checkpoint) -> nn.Module | None:
     """The model that the document describes, on the meta device, tied as it was; None without an architecture."""
     document = checkpoint.document or {}
@@ -208,7 +179,7 @@ def model_of(checkpoint: Checkpoint) -> nn.Module | None:
     kind = architecture.get("kind")
     try:
         if kind == STOCK:
-            from mapper.weights.stock.building import module_from_stock
+            from mapper.weights.stock.described import module_from_stock
 
             count = len(checkpoint.tensors) + len(document["tied"]) + len(document["absent"])
             model = module_from_stock(architecture.get("model"), count)

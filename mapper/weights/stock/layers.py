@@ -19,7 +19,7 @@ from torch import nn
 from mapper import limits
 from mapper.errors import FormatError
 from mapper.weights.modules import joined
-from mapper.weights.stock.building import (
+from mapper.weights.stock.described import (
     CONTAINERS,
     INTERNAL,
     Builder,

@@ -10,11 +10,11 @@ from typing import Any, BinaryIO
 
 from mapper._files import whole_file
 from mapper.errors import FormatError, MissingSourceError, StructureError, UnsupportedLeaf, shorten
-from mapper.weights.loading.matching import Plan, Write
-from mapper.weights.loading.reading import Held
+from mapper.weights.loading.flat_table import Held
+from mapper.weights.loading.pairing import Plan, Write
 from mapper.weights.loading.writing import write
-from mapper.weights.trees.fitting import Fitting, told
-from mapper.weights.trees.leaves import LeafWriter, default_load_leaf, default_save_leaf
+from mapper.weights.trees.leaf_bytes import LeafWriter, default_load_leaf, default_save_leaf
+from mapper.weights.trees.matched import Fitting, told
 from mapper.weights.trees.records import Entry, RecordReader, path_text, write_record
 from mapper.weights.trees.walking import Leaf, Walked, walk
 

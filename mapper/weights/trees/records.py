@@ -24,7 +24,7 @@ from mapper.weights.arrays import raw_bytes
 from mapper.weights.saving.container import pieces
 from mapper.weights.saving.headers import PIECE, write_all
 from mapper.weights.trees.containers import Step, step_of
-from mapper.weights.trees.leaves import LeafWriter
+from mapper.weights.trees.leaf_bytes import LeafWriter
 from mapper.weights.values.plain import shorten_json
 
 MAGIC = b"\x93MAPTREE"  # no text begins so

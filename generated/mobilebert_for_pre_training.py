@@ -1,0 +1,350 @@
+"""google/mobilebert-uncased: written by mapper 0.1.0, rules 149af40cf0ac.
+
+Reading: exact (family mobilebert).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    vocab_size: int = 30522  # shape: cls.predictions.bias [30522]
+    embedding_size: int = 128  # shape: mobilebert.embeddings.word_embeddings.weight [30522, 128]
+    hidden_size: int = 512  # shape: cls.seq_relationship.weight [2, 512]
+    positions: int = 512  # shape: mobilebert.embeddings.position_embeddings.weight [512, 512]
+    segments: int = 2  # shape: mobilebert.embeddings.token_type_embeddings.weight [2, 512]
+    head_hidden_size: int = 512  # shape: cls.predictions.transform.dense.weight [512, 512]
+    norm_eps: float = 1e-12  # config: layer_norm_eps
+    rest_size: int = 384  # shape: cls.predictions.dense.weight [384, 30522]
+    narrow_size: int = 128  # shape: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128]
+    heads: int = 4  # config: num_attention_heads
+    # config: mobilebert.encoder.layer.{0..23}.attention.self.query.weight [128, 128] = heads * head_dim
+    head_dim: int = 32
+    # shape: mobilebert.encoder.layer.{0..23}.ffn.{0..2}.intermediate.dense.weight [512, 128]
+    intermediate_size: int = 512
+    layers: int = 24  # name: mobilebert.encoder.layer.*
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    prediction_logits: Tensor
+    seq_relationship_logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
+    """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
+
+
+def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    """The caller's segments, or the first segment everywhere. (B, T)"""
+    return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class Embeddings(nn.Module):
+    """mobilebert.embeddings: token embeddings concatenated with those before and after, a projection,
+    position and segment embeddings, an affine norm (MobileBERT).
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.embedding_transformation = nn.Linear(3 * config.embedding_size, config.hidden_size)
+        self.position_embeddings = nn.Embedding(config.positions, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.segments, config.hidden_size)
+        self.LayerNorm: Any = nn.ParameterDict(
+            {
+                "weight": nn.Parameter(torch.zeros(config.hidden_size)),
+                "bias": nn.Parameter(torch.zeros(config.hidden_size)),
+            }
+        )
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor | None, token_type_ids: Tensor | None
+    ) -> Tensor:
+        x = self.word_embeddings(input_ids)
+        x = self.embedding_transformation(
+            torch.cat((F.pad(x[:, 1:], (0, 0, 0, 1)), x, F.pad(x[:, :-1], (0, 0, 1, 0))), dim=-1)
+        )
+        x = x + self.position_embeddings(position_indices(input_ids, position_ids))
+        x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
+        return x * self.LayerNorm.weight + self.LayerNorm.bias
+
+
+class LmHead(nn.Module):
+    """cls.predictions: language modeling head with a linear layer, an activation and a norm and the narrow
+    token embeddings and further columns (MobileBERT).
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.transform: Any = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.hidden_size, config.head_hidden_size),
+                "LayerNorm": nn.LayerNorm(config.head_hidden_size, eps=config.norm_eps),
+            }
+        )
+        self.dense = nn.Linear(config.vocab_size, config.rest_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, x: Tensor, embedding_weight: Tensor) -> Tensor:
+        x = self.transform.LayerNorm(F.relu(self.transform.dense(x)))
+        return F.linear(x, torch.cat((embedding_weight, self.dense.weight.t()), dim=1), self.bias)
+
+
+class NarrowAttention(nn.Module):
+    """mobilebert.encoder.layer.*.bottleneck.attention, mobilebert.encoder.layer.*.bottleneck.input:
+    bottleneck: linear layer to fewer channels and an affine norm.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.narrow_size)
+        self.LayerNorm: Any = nn.ParameterDict(
+            {
+                "weight": nn.Parameter(torch.zeros(config.narrow_size)),
+                "bias": nn.Parameter(torch.zeros(config.narrow_size)),
+            }
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense(x) * self.LayerNorm.weight + self.LayerNorm.bias
+
+
+class Attention(nn.Module):
+    """mobilebert.encoder.layer.*.attention: self-attention with queries and keys of the bottleneck and
+    values of the full width, then residual and an affine norm (MobileBERT).
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self: Any = nn.ModuleDict(
+            {
+                "query": nn.Linear(config.narrow_size, config.heads * config.head_dim),
+                "key": nn.Linear(config.narrow_size, config.heads * config.head_dim),
+                "value": nn.Linear(config.hidden_size, config.heads * config.head_dim),
+            }
+        )
+        self.output: Any = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.heads * config.head_dim, config.narrow_size),
+                "LayerNorm": nn.ParameterDict(
+                    {
+                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
+                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
+                    }
+                ),
+            }
+        )
+
+    def forward(self, x: Tensor, values: Tensor, residual: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.self.query(x), self.head_dim)
+        k = split_heads(self.self.key(x), self.head_dim)
+        v = split_heads(self.self.value(values), self.head_dim)
+        y = self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)))
+        return (y + residual) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+
+
+class FeedForward(nn.Module):
+    """mobilebert.encoder.layer.*.ffn.*: feed-forward network with its residual, a scale and a shift
+    (MobileBERT).
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.narrow_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.intermediate_size, config.narrow_size),
+                "LayerNorm": nn.ParameterDict(
+                    {
+                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
+                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
+                    }
+                ),
+            }
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (
+            x + self.output.dense(F.relu(self.intermediate.dense(x)))
+        ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+
+
+class Widen(nn.Module):
+    """mobilebert.encoder.layer.*.output.bottleneck: bottleneck: linear layer to more channels, added to
+    the residual, and an affine norm.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.dense = nn.Linear(config.narrow_size, config.hidden_size)
+        self.LayerNorm: Any = nn.ParameterDict(
+            {
+                "weight": nn.Parameter(torch.zeros(config.hidden_size)),
+                "bias": nn.Parameter(torch.zeros(config.hidden_size)),
+            }
+        )
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        return (self.dense(x) + residual) * self.LayerNorm.weight + self.LayerNorm.bias
+
+
+class Layer(nn.Module):
+    """mobilebert.encoder.layer.*: attention and several feed-forwards inside of a bottleneck (MobileBERT)."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.bottleneck: Any = nn.ModuleDict(
+            {"attention": NarrowAttention(config), "input": NarrowAttention(config)}
+        )
+        self.attention = Attention(config)
+        self.ffn = nn.ModuleList(FeedForward(config) for _ in range(3))
+        self.intermediate: Any = nn.ModuleDict(
+            {"dense": nn.Linear(config.narrow_size, config.intermediate_size)}
+        )
+        self.output: Any = nn.ModuleDict(
+            {
+                "dense": nn.Linear(config.intermediate_size, config.narrow_size),
+                "LayerNorm": nn.ParameterDict(
+                    {
+                        "weight": nn.Parameter(torch.zeros(config.narrow_size)),
+                        "bias": nn.Parameter(torch.zeros(config.narrow_size)),
+                    }
+                ),
+                "bottleneck": Widen(config),
+            }
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        y = self.attention(self.bottleneck.attention(x), x, self.bottleneck.input(x), mask)
+        for inner in self.ffn:
+            y = inner(y)
+        return self.output.bottleneck(self.last_feed_forward(y), x)
+
+    def last_feed_forward(self, x: Tensor) -> Tensor:
+        return (
+            x + self.output.dense(F.relu(self.intermediate.dense(x)))
+        ) * self.output.LayerNorm.weight + self.output.LayerNorm.bias
+
+
+class Encoder(nn.Module):
+    """mobilebert: a stack of layers with a padding mask."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder: Any = nn.ModuleDict(
+            {"layer": nn.ModuleList(Layer(config) for _ in range(config.layers))}
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor | None,
+        token_type_ids: Tensor | None,
+        attention_mask: Tensor | None,
+    ) -> Tensor:
+        x = self.embeddings(input_ids, position_ids, token_type_ids)
+        mask = padding_mask(attention_mask)
+        for layer in self.encoder.layer:
+            x = layer(x, mask)
+        return x
+
+
+class Model(nn.Module):
+    """The model with a masked language modeling head."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.mobilebert = Encoder(config)
+        self.cls: Any = nn.ModuleDict(
+            {"seq_relationship": nn.Linear(config.hidden_size, 2), "predictions": LmHead(config)}
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """input_ids (batch, length), attention_mask (batch, length), token_type_ids (batch, length),
+        position_ids (batch, length)
+        """
+        x = self.mobilebert(input_ids, position_ids, token_type_ids, attention_mask)
+        relation = self.cls.seq_relationship(x[:, 0])
+        embedding_weight = self.mobilebert.embeddings.word_embeddings.weight
+        return Output(
+            prediction_logits=self.cls.predictions(x, embedding_weight),
+            seq_relationship_logits=relation,
+            last_hidden_state=x,
+        )
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["MobileBertForPreTraining"], "classifier_activation": false, "embedding_size":
+# 128, "hidden_act": "relu", "hidden_size": 512, "intermediate_size": 512, "layer_norm_eps": 1e-12,
+# "max_position_embeddings": 512, "model_type": "mobilebert", "num_attention_heads": 4, "num_hidden_layers":
+# 24, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed
+# with transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
+# sha256 of all above: 1fd5c1e24e1892e2

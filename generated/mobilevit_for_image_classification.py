@@ -1,0 +1,446 @@
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 149af40cf0ac.
+
+Reading: exact (family mobilevit).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    channels: int = 3  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
+    embedding_size: int = 16  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
+    kernel_size: int = 3  # shape: mobilevit.conv_stem.convolution.weight [16, 3, 3, 3]
+    heads: int = 4  # config: num_attention_heads
+    patch_size: int = 2  # config: patch_size
+    pooled_size: int = 640  # shape: classifier.weight [1000, 640]
+    labels: int = 1000  # shape: classifier.weight [1000, 640]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def fold_patches(sequences: Tensor, x: Tensor, size: int) -> Tensor:
+    """Undoes unfold_patches of an image as large as x.
+
+    sequences (B * size ** 2, patches, C), x (B, _, Y, X) -> (B, C, Y, X)
+    """
+    columns = (x.shape[3] + size - 1) // size
+    y = sequences.unflatten(1, (-1, columns)).unflatten(0, (-1, size, size))  # (B, size, size, n, m, C)
+    y = y.permute(0, 5, 3, 1, 4, 2).flatten(4, 5).flatten(2, 3)
+    return F.interpolate(y, size=(x.shape[2], x.shape[3]), mode="bilinear", align_corners=False)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def unfold_patches(x: Tensor, size: int) -> Tensor:
+    """A sequence of each offset inside of the patches; sides that are no multiple are stretched (MobileViT).
+
+    x (B, C, Y, X), size the side of a patch -> (B * size ** 2, patches, C)
+    """
+    height, width = (side + -side % size for side in x.shape[2:])
+    x = F.interpolate(x, size=(height, width), mode="bilinear", align_corners=False)
+    x = x.unflatten(3, (-1, size)).unflatten(2, (-1, size))  # (B, C, n, size, m, size)
+    return x.permute(0, 3, 5, 2, 4, 1).flatten(3, 4).flatten(0, 2)
+
+
+class Embeddings(nn.Module):
+    """mobilevit.conv_stem: a stem: a convolution of stride two, a norm and an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.convolution = nn.Conv2d(
+            config.channels,
+            config.embedding_size,
+            kernel_size=config.kernel_size,
+            stride=2,
+            padding=config.kernel_size // 2,
+            bias=False,
+        )
+        self.normalization = nn.BatchNorm2d(config.embedding_size)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        return F.silu(self.normalization(self.convolution(pixel_values.type_as(self.convolution.weight))))
+
+
+class Expansion(nn.Module):
+    """mobilevit.encoder.layer.*.layer.*.expand_1x1, mobilevit.encoder.layer.*.layer.*.reduce_1x1 and 6
+    more: convolution and norm.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int):
+        super().__init__()
+        self.convolution = nn.Conv2d(
+            in_channels, out_channels, kernel_size=kernel_size, stride=1, padding=kernel_size // 2, bias=False
+        )
+        self.normalization = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.normalization(self.convolution(x))
+
+
+class Depthwise(nn.Module):
+    """mobilevit.encoder.layer.*.layer.*.conv_3x3, mobilevit.encoder.layer.*.downsampling_layer.conv_3x3:
+    depthwise convolution and norm.
+    """
+
+    def __init__(self, depthwise_channels: int, stride: int):
+        super().__init__()
+        self.convolution = nn.Conv2d(
+            depthwise_channels,
+            depthwise_channels,
+            kernel_size=3,
+            stride=stride,
+            padding=1,
+            groups=depthwise_channels,
+            bias=False,
+        )
+        self.normalization = nn.BatchNorm2d(depthwise_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.normalization(self.convolution(x))
+
+
+class Attention(nn.Module):
+    """mobilevit.encoder.layer.*.transformer.layer.*.attention: self-attention."""
+
+    def __init__(self, config: Config, hidden_size: int, head_dim: int):
+        super().__init__()
+        self.head_dim = head_dim
+        self.attention: Any = nn.ModuleDict(
+            {
+                "query": nn.Linear(hidden_size, config.heads * head_dim),
+                "key": nn.Linear(hidden_size, config.heads * head_dim),
+                "value": nn.Linear(hidden_size, config.heads * head_dim),
+            }
+        )
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(config.heads * head_dim, hidden_size)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = split_heads(self.attention.query(x), self.head_dim)
+        k = split_heads(self.attention.key(x), self.head_dim)
+        v = split_heads(self.attention.value(x), self.head_dim)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.output.dense(merge_heads(y))
+
+
+class Layer(nn.Module):
+    """mobilevit.encoder.layer.*.transformer.layer.*: a layer with pre-norm, attention and a feed-forward
+    network.
+    """
+
+    def __init__(self, config: Config, hidden_size: int, head_dim: int, intermediate_size: int):
+        super().__init__()
+        self.layernorm_before = nn.LayerNorm(hidden_size)
+        self.attention = Attention(config, hidden_size=hidden_size, head_dim=head_dim)
+        self.layernorm_after = nn.LayerNorm(hidden_size)
+        self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.layernorm_before(x))
+        return x + self.feed_forward(self.layernorm_after(x))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.output.dense(F.silu(self.intermediate.dense(x)))
+
+
+class LayerWithDepthwise(nn.Module):
+    """mobilevit.encoder.layer.*.layer.0: inverted bottleneck with a pointwise convolution to more
+    channels, a depthwise convolution and a projection, with a residual where the shapes allow.
+    """
+
+    def __init__(self, input_size: int, out_channels: int, inner_size: int, stride: int, hidden_size: int):
+        super().__init__()
+        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=out_channels, kernel_size=1)
+        self.conv_3x3 = Depthwise(depthwise_channels=inner_size, stride=stride)
+        self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=hidden_size, kernel_size=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expand_1x1(x))
+        return self.reduce_1x1(F.silu(self.conv_3x3(y)))
+
+
+class Layer2(nn.Module):
+    """mobilevit.encoder.layer.1.layer.*: inverted bottleneck with a pointwise convolution to more
+    channels, a depthwise convolution and a projection, with a residual where the shapes allow.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.expand_1x1 = Expansion(in_channels=64, out_channels=256, kernel_size=1)
+        self.conv_3x3 = Depthwise(depthwise_channels=256, stride=1)
+        self.reduce_1x1 = Expansion(in_channels=256, out_channels=64, kernel_size=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expand_1x1(x))
+        y = F.silu(self.conv_3x3(y))
+        return x + self.reduce_1x1(y)
+
+
+class FirstLayer(nn.Module):
+    """mobilevit.encoder.layer.*.downsampling_layer: inverted bottleneck with a pointwise convolution to
+    more channels, a depthwise convolution and a projection, with a residual where the shapes allow.
+    """
+
+    def __init__(self, input_size: int, out_channels: int, inner_size: int, first_layer_hidden_size: int):
+        super().__init__()
+        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=out_channels, kernel_size=1)
+        self.conv_3x3 = Depthwise(depthwise_channels=inner_size, stride=2)
+        self.reduce_1x1 = Expansion(
+            in_channels=inner_size, out_channels=first_layer_hidden_size, kernel_size=1
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expand_1x1(x))
+        return self.reduce_1x1(F.silu(self.conv_3x3(y)))
+
+
+class StageWithNorm(nn.Module):
+    """mobilevit.encoder.layer.*: a stage: convolutions, then transformer layers over unfolded patches
+    (MobileViT).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        input_size: int,
+        out_channels: int,
+        inner_size: int,
+        first_layer_hidden_size: int,
+        in_channels: int,
+        convolution_1_out_channels: int,
+        convolution_in_channels: int,
+        hidden_size: int,
+        head_dim: int,
+        intermediate_size: int,
+        layers: int,
+        convolution_2_in_channels: int,
+        convolution_3_in_channels: int,
+    ):
+        super().__init__()
+        self.patch_size = config.patch_size
+        self.downsampling_layer = FirstLayer(
+            input_size=input_size,
+            out_channels=out_channels,
+            inner_size=inner_size,
+            first_layer_hidden_size=first_layer_hidden_size,
+        )
+        self.conv_kxk = Expansion(
+            in_channels=in_channels, out_channels=convolution_1_out_channels, kernel_size=3
+        )
+        self.conv_1x1: Any = nn.ModuleDict(
+            {"convolution": nn.Conv2d(convolution_in_channels, hidden_size, kernel_size=1, bias=False)}
+        )
+        self.transformer: Any = nn.ModuleDict(
+            {
+                "layer": nn.ModuleList(
+                    Layer(
+                        config,
+                        hidden_size=hidden_size,
+                        head_dim=head_dim,
+                        intermediate_size=intermediate_size,
+                    )
+                    for _ in range(layers)
+                )
+            }
+        )
+        self.layernorm = nn.LayerNorm(hidden_size)
+        self.conv_projection = Expansion(
+            in_channels=convolution_2_in_channels, out_channels=convolution_1_out_channels, kernel_size=1
+        )
+        self.fusion = Expansion(
+            in_channels=convolution_3_in_channels, out_channels=convolution_1_out_channels, kernel_size=3
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.downsampling_layer(x)
+        y = unfold_patches(self.conv_1x1.convolution(F.silu(self.conv_kxk(x))), self.patch_size)
+        for layer in self.transformer.layer:
+            y = layer(y)
+        y = fold_patches(self.layernorm(y), x, self.patch_size)
+        y = F.silu(self.conv_projection(y))
+        return F.silu(self.fusion(torch.cat((x, y), dim=1)))
+
+
+class Stage(nn.Module):
+    """mobilevit.encoder.layer.0: a stage: layers in sequence, after downsampling where there is any."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.ModuleList(
+            LayerWithDepthwise(input_size=16, out_channels=64, inner_size=64, stride=1, hidden_size=32)
+            for _ in range(1)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layer:
+            x = layer(x)
+        return x
+
+
+class Stage2(nn.Module):
+    """mobilevit.encoder.layer.1: a stage: layers in sequence, after downsampling where there is any."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.ModuleList(
+            [
+                LayerWithDepthwise(input_size=32, out_channels=128, inner_size=128, stride=2, hidden_size=64),
+                *(Layer2() for _ in range(2)),
+            ]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layer:
+            x = layer(x)
+        return x
+
+
+class StagedEncoder(nn.Module):
+    """mobilevit: an image through stages, each coarser than the one before with a last convolution and
+    pooling.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.conv_stem = Embeddings(config)
+        self.encoder: Any = nn.ModuleDict(
+            {
+                "layer": nn.ModuleList(
+                    [
+                        Stage(),
+                        Stage2(),
+                        StageWithNorm(
+                            config,
+                            input_size=64,
+                            out_channels=256,
+                            inner_size=256,
+                            first_layer_hidden_size=96,
+                            in_channels=96,
+                            convolution_1_out_channels=96,
+                            convolution_in_channels=96,
+                            hidden_size=144,
+                            head_dim=36,
+                            intermediate_size=288,
+                            layers=2,
+                            convolution_2_in_channels=144,
+                            convolution_3_in_channels=192,
+                        ),
+                        StageWithNorm(
+                            config,
+                            input_size=96,
+                            out_channels=384,
+                            inner_size=384,
+                            first_layer_hidden_size=128,
+                            in_channels=128,
+                            convolution_1_out_channels=128,
+                            convolution_in_channels=128,
+                            hidden_size=192,
+                            head_dim=48,
+                            intermediate_size=384,
+                            layers=4,
+                            convolution_2_in_channels=192,
+                            convolution_3_in_channels=256,
+                        ),
+                        StageWithNorm(
+                            config,
+                            input_size=128,
+                            out_channels=512,
+                            inner_size=512,
+                            first_layer_hidden_size=160,
+                            in_channels=160,
+                            convolution_1_out_channels=160,
+                            convolution_in_channels=160,
+                            hidden_size=240,
+                            head_dim=60,
+                            intermediate_size=480,
+                            layers=3,
+                            convolution_2_in_channels=240,
+                            convolution_3_in_channels=320,
+                        ),
+                    ]
+                )
+            }
+        )
+        self.conv_1x1_exp = Expansion(in_channels=160, out_channels=640, kernel_size=1)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.conv_stem(pixel_values)
+        for stage in self.encoder.layer:
+            x = stage(x)
+        x = F.silu(self.conv_1x1_exp(x))
+        return x, x.mean(dim=(-2, -1))
+
+
+class Model(nn.Module):
+    """The model with an image classification head."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.mobilevit = StagedEncoder(config)
+        self.classifier = nn.Linear(config.pooled_size, config.labels)
+
+    def forward(self, pixel_values: Tensor) -> Output:
+        """pixel_values (batch, channels, height, width)"""
+        x, pooled = self.mobilevit(pixel_values)
+        return Output(logits=self.classifier(pooled), last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["MobileViTForImageClassification"], "hidden_act": "silu", "layer_norm_eps":
+# 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
+# true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
+# not from the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 7642dc6d1f4a975f

@@ -1,0 +1,302 @@
+"""`mapper rules check`: schema, flows under all their guards, examples, and which examples a rule would steal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mapper.authoring.expectations import read_example
+from mapper.errors import MapperError, RuleError, shorten
+from mapper.rulebook.dropout import KIND as DROPOUT
+from mapper.rulebook.dropout import check_dropout
+from mapper.rulebook.examples import (
+    FAMILIES,
+    FOLDER,
+    OF,
+    Example,
+    header,
+    is_near_miss,
+    lone_files,
+    path_beside,
+)
+from mapper.rulebook.families import Family
+from mapper.rulebook.family_file import read_family
+from mapper.rulebook.flows import continued
+from mapper.rulebook.namings import KIND, NAMING, naming_documents, read_naming
+from mapper.rulebook.pages import page_of, pairs
+from mapper.rulebook.strict import Document, load_yaml
+from mapper.rulebook.trees import TREE, read_tree
+from mapper.rulebook.vocabulary import read_vocabulary
+
+if TYPE_CHECKING:
+    from mapper.architecture import Architecture
+    from mapper.inference.names import Names
+    from mapper.rulebook.rulebook import Rulebook
+
+_KINDS = {
+    "family": "families",
+    "flow": "flows",
+    "block": "flows",
+    "vocabulary": "vocabulary",
+    DROPOUT: DROPOUT,
+    NAMING: KIND,
+    TREE: KIND,
+}
+
+
+@dataclass
+class FileCheck:
+    """What was found in one rule file."""
+
+    file: str
+    kind: str  # "families", "examples", "flows", "vocabulary", "dropout" or "namings"
+    name: str
+    problems: list[str] = field(default_factory=list)
+    examples: int = 0
+    combinations: int = 0  # of a flow's guards
+    runs: int = 0  # examples whose model was built and run
+
+
+def check_rules(
+    rulebook: Rulebook, files: Iterable[Path] = (), run: bool = False, folders: Iterable[str | Path] = ()
+) -> list[FileCheck]:
+    """Check these rule files, and those of these folders, beside the rest of the rule set; or every file of it.
+
+    Of files that are named it is also said which examples of others they would take. `run` also builds the model of
+    every example that has a flow, and runs it: that needs torch.
+    """
+    chosen = [_document(Path(file), rulebook) for file in files]
+    named = {document.path.resolve() for _, document in chosen}
+    chosen += [
+        (kind, document)
+        for kind in rulebook.kinds
+        for document in rulebook.documents(kind)
+        if document.path.resolve() not in named and _is_in(document.path, folders)
+    ]
+    documents = chosen or [
+        (kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)
+    ]
+    checker = _Checker(rulebook, bool(chosen), run)
+    found = [checker.file(kind, document) for kind, document in documents]
+    lone = [] if chosen else lone_files(rulebook.folders)
+    return found + [FileCheck(label, FOLDER, "", [f"{label}:1: no family beside it"]) for label in lone]
+
+
+def _is_in(path: Path, folders: Iterable[str | Path]) -> bool:
+    return any(path.resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
+
+
+def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
+    """The file's document in the rule set; a file from elsewhere is added to it."""
+    for kind in rulebook.kinds:
+        for document in rulebook.documents(kind):
+            if document.path.resolve() == path.resolve():
+                return kind, document
+    document = load_yaml(path)
+    if isinstance(document.data, dict) and OF in document.data:
+        return FAMILIES, _family_of(document, rulebook)
+    kinds = [kind for key, kind in _KINDS.items() if isinstance(document.data, dict) and key in document.data]
+    if not kinds:
+        raise RuleError(f"{document.label}:1: no rule file: it starts with none of {', '.join(_KINDS)}")
+    if kinds[0] in rulebook.kinds:
+        rulebook.add(kinds[0], document)
+    return kinds[0], document
+
+
+def _family_of(examples: Document, rulebook: Rulebook) -> Document:
+    """The family's document beside which a file of examples stands."""
+    for document in rulebook.documents(FAMILIES):
+        other = path_beside(document.path)
+        if other and other.resolve() == examples.path.resolve():
+            return document
+    raise RuleError(f"{examples.label}:1: no family beside it: the folder {FAMILIES!r} has no such file")
+
+
+def check_naming(document: Document) -> tuple[int, list[str]]:
+    """The number of examples of a naming file, and which of them are not as it says."""
+    from mapper.sources.renaming import example_name
+    from mapper.sources.trees import SLASH, torch_name
+
+    if TREE in document.data:
+        tree = read_tree(document)
+        examples = [
+            (name, torch_name(tree, name.split(SLASH)), wanted)
+            for example in tree.examples
+            for name, wanted in example.get("names", {}).items()
+        ]
+    else:
+        naming = read_naming(document, naming_documents())
+        examples = [
+            (name, example_name(naming, name), wanted)
+            for example in naming.examples
+            for name, wanted in example.get("names", {}).items()
+        ]
+    problems = [
+        f"{document.label}: {shorten(name)} becomes {shorten(found)}, and the example says {shorten(str(wanted))}"
+        for name, found, wanted in examples
+        if found != wanted
+    ]
+    if not examples and (
+        TREE in document.data or naming.architectures
+    ):  # what others extend has none of its own
+        problems = [f"{document.label}: no example"]
+    return len(examples), problems
+
+
+class _Checker:
+    """Checks files of one rule set; what concerns all of them is found out once."""
+
+    def __init__(self, rulebook: Rulebook, alone: bool, run: bool):
+        self.rulebook, self.alone, self.run = rulebook, alone, run
+
+    def file(self, kind: str, document: Document) -> FileCheck:
+        data = document.data if isinstance(document.data, dict) else {}
+        key = next(key for key, its in _KINDS.items() if its == kind and (key in data or kind != KIND))
+        found = FileCheck(document.label, kind, str(data.get(key, "")))
+        try:
+            if kind == "families":
+                self.family(document, found)
+            elif kind == "flows":
+                self.flow(document, found)
+            elif kind == DROPOUT:
+                found.problems += check_dropout(document, self.rulebook)
+            elif kind == KIND:
+                found.examples, found.problems = check_naming(document)
+            else:
+                read_vocabulary(document)
+                rules = self.rulebook
+                _ = (
+                    rules.vocabulary,
+                    rules.config_vocabulary,
+                    rules.inputs,
+                    rules.activations,
+                    rules.composites,
+                )
+        except MapperError as error:
+            found.problems.append(error.in_command())
+        return found
+
+    def flow(self, document: Document, found: FileCheck) -> None:
+        from mapper.flows.arithmetic import parse_rule
+        from mapper.flows.combinations import check_context, check_flow
+
+        page = page_of(document)
+        spines = self.rulebook.flows.pages(page.topic) if page.slots or page.more else []
+        spines = [
+            spine for spine in spines if page.more or (spine.base and spine.base.file == document.label)
+        ]
+        page = replace(page, slots=page.slots or page.more)
+        flows = [continued(rule, self.rulebook.flows) for rule in page.flows]
+        for rule in (*flows, *page.steps, *([page.base] if page.base else [])):
+            for extents in rule.shapes.values():
+                for text in extents:
+                    if text not in ("...", "_"):  # extents left open
+                        parse_rule(text, rule.file, rule.line)
+        for rule in (*flows, *chain.from_iterable(map(pairs, spines))):
+            found.combinations += check_flow(rule)
+            check_context(rule, self.known_names)
+
+    def family(self, document: Document, found: FileCheck) -> None:
+        read_family(document)
+        family = next(family for family in self.rulebook.families if family.file == document.label)
+        found.examples += len(family.examples)
+        found.problems += _family_problems(family, self.rulebook)
+        for example in family.examples:
+            architecture, differences = read_example(example, family, self.rulebook)
+            found.problems += [
+                f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences
+            ]
+            if self.run and architecture and not differences and not is_near_miss(example):
+                found.problems += _run(example, architecture, found)
+        if self.alone:
+            found.problems += self.stolen(family)
+
+    @cached_property
+    def known_names(self) -> set[str]:
+        """What a flow may read that it does not bind itself."""
+        from mapper.flows.cached import MADE
+        from mapper.flows.combinations import bound_names
+
+        return bound_names(self.rulebook.flows.everything()) | set(self.rulebook.inputs) | MADE
+
+    @cached_property
+    def headers(self) -> list[tuple[Family, Example, Names, str | None]]:
+        """Every example that is to match, its names and its model_type."""
+        from mapper.inference.names import Names
+        from mapper.naming.tree import grow
+
+        every = [(family, example) for family in self.rulebook.families for example in family.examples]
+        matching = [(*item, header(item[1])) for item in every if not is_near_miss(item[1])]
+        return [
+            (family, example, Names(grow(read.tensors)), (read.config or {}).get("model_type"))
+            for family, example, read in matching
+        ]
+
+    def stolen(self, family: Family) -> Iterator[str]:
+        """Examples of other families that would now be read as this one: of no others is the family looked for."""
+        from mapper.inference.matching import is_recognised
+
+        for other, example, names, model_type in self.headers:
+            if other.name == family.name or not is_recognised(family, names):
+                continue
+            match = _matching(names, model_type, self.rulebook)
+            if isinstance(match, MapperError):
+                yield f"{example.file}:{example.line}: example {example.name!r}: {match}"
+            elif match == family.name:
+                yield f"{family.file}:{family.line}: steals example {example.name!r} of {other.file}"
+
+
+def _matching(names: Names, model_type: str | None, rulebook: Rulebook) -> str | MapperError | None:
+    """The name of the family whose names these are."""
+    from mapper.inference.matching import match_family
+
+    try:
+        match = match_family(rulebook.family_entries, names, model_type)
+    except MapperError as error:
+        return error
+    return match.family.name if match else None
+
+
+def _run(example: Example, architecture: Architecture, found: FileCheck) -> Iterator[str]:
+    """What stops the model of an example, random weights in it, on made-up inputs."""
+    from mapper._trial import run_header
+
+    if architecture.reading == "skeleton" or architecture.missing:
+        return
+    try:
+        run_header(architecture)
+        found.runs += 1
+    except MapperError as error:
+        yield f"{example.file}:{example.line}: example {example.name!r}: {error.in_command()}"
+
+
+def _unknown_types(family: Family, rulebook: Rulebook) -> list[str]:
+    """Model types with a row in a family that nobody lists, and no example has for itself or for a tower."""
+    known = {word for other in rulebook.family_entries for word in other.model_types}
+    for config in (example.config for example in family.examples if family.types and example.config):
+        parts = (part for part in (config, *config.values()) if isinstance(part, dict))
+        known |= {str(part.get("model_type")) for part in parts}
+    return [word for word in family.types if word not in known]
+
+
+def _family_problems(family: Family, rulebook: Rulebook) -> Iterator[str]:
+    from mapper.inference.computed import sources
+
+    where = f"{family.file}:{family.line}:"
+    if not any(not is_near_miss(example) for example in family.examples):
+        yield f"{where} no example that matches"
+    if not any(is_near_miss(example) for example in family.examples):
+        yield f"{where} no near miss: an example with expect {{match: false}}"
+    for word in _unknown_types(family, rulebook):
+        yield f"{where} types: no family lists the model type {word!r}, and no example names it"
+    for key, names in family.flows.items():
+        for name in names:
+            if name not in rulebook.flows:
+                yield f"{where} flows.{key}: there is no flow {name!r}"
+    for rules in family.facts.values():
+        for rule in rules:
+            sources(rule)  # raises RuleError for what is not arithmetic

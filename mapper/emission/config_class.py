@@ -1,0 +1,122 @@
+"""The one dataclass of sizes: which facts become its fields, under which names, with which evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.architecture import Architecture, Block, Fact
+
+# Facts of these blocks go by their last word, as in any model's configuration; others keep their block: norm_eps, rotary_base.
+_PLAIN_BLOCKS = (
+    "attention", "feed_forward", "moe", "state_space", "convolution", "embedding", "tower", "layer", "root", "head",
+)  # fmt: skip
+
+
+def symbol_name(fact: str) -> str:
+    """The identifier for a fact: `attention.heads` is `heads`, `norm.eps` is `norm_eps`."""
+    block, _, rest = fact.partition(".")
+    return (rest if rest and block in _PLAIN_BLOCKS else fact).replace(".", "_")
+
+
+@dataclass
+class Sizes:
+    """Fields of the Config class: those asked for, in order."""
+
+    by_fact: dict[tuple[str, str], str] = field(default_factory=dict)  # (fact, tower) -> field
+    facts: dict[str, Fact] = field(default_factory=dict)  # field -> the fact that it shows
+    used: dict[str, Fact] = field(default_factory=dict)
+    towers: frozenset[str] = frozenset()  # roles of the blocks right below the root
+
+    def field(self, fact: Fact, tower: str) -> str | None:
+        """The field that holds this fact, or None where it varies within its tower."""
+        name = self.by_fact.get(placed(fact.name, tower, self.towers)) or self._elsewhere(fact)
+        if name is None or self.facts[name].value != fact.value:
+            return None
+        self.used.setdefault(name, self.facts[name])
+        return name
+
+    def _elsewhere(self, fact: Fact) -> str | None:
+        """The one field that another tower has for the same fact: a class above the towers builds their layers."""
+        names = {
+            name
+            for (known, _), name in self.by_fact.items()
+            if known == fact.name and self.facts[name].value == fact.value
+        }
+        return names.pop() if len(names) == 1 else None
+
+
+def collect_sizes(architecture: Architecture) -> Sizes:
+    """A field for every number that is one and the same in its whole tower."""
+    seen: dict[str, dict[str, list[Fact]]] = {}
+    roles = architecture.root.roles
+    sizes = Sizes(towers=frozenset(role for role, item in roles.items() if isinstance(item, Block)))
+    _collect(architecture.root, "", seen, sizes.towers)
+    for name, towers in seen.items():
+        constant = {
+            tower: facts[0]
+            for tower, facts in towers.items()
+            if all(fact.value == facts[0].value for fact in facts)
+        }
+        shared = (
+            len(constant) == len(towers) and len({_frozen(fact.value) for fact in constant.values()}) == 1
+        )
+        for tower, fact in constant.items():
+            symbol = symbol_name(name)
+            _add(
+                sizes, symbol if shared or not tower or len(towers) == 1 else f"{tower}_{symbol}", fact, tower
+            )
+    return sizes
+
+
+def _add(sizes: Sizes, name: str, fact: Fact, tower: str) -> None:
+    while name in sizes.facts and not _is_same(sizes.facts[name], fact, sizes.towers):
+        name = (
+            f"{fact.name.partition('.')[0]}_{name}"
+            if not name.startswith(fact.name.partition(".")[0])
+            else f"{name}_"
+        )
+    sizes.facts.setdefault(name, fact)
+    sizes.by_fact[placed(fact.name, tower, sizes.towers)] = name
+
+
+def _is_same(one: Fact, other: Fact, towers: frozenset[str]) -> bool:
+    """Whether one field can hold both: equal values of one fact, maybe of two towers."""
+    names = {placed(fact.name, "", towers)[0] for fact in (one, other)}
+    return len(names) == 1 and _frozen(one.value) == _frozen(other.value)
+
+
+def placed(name: str, tower: str, towers: frozenset[str]) -> tuple[str, str]:
+    """A fact's own name and its tower: the root's flow may write `vision.hidden_size` for a size of one of its towers."""
+    first, _, rest = name.partition(".")
+    return (rest, first) if rest and first in towers else (name, tower)
+
+
+def _collect(
+    block: Block, tower: str, seen: dict[str, dict[str, list[Fact]]], towers: frozenset[str]
+) -> None:
+    def note(facts: Mapping[str, Fact]) -> None:
+        for fact in facts.values():
+            if is_size(fact.value):
+                name, where = placed(fact.name, tower, towers)
+                seen.setdefault(name, {}).setdefault(where, []).append(fact)
+
+    note(block.facts)
+    for value in block.roles.values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Block):
+                _collect(item, tower or item.role, seen, towers)
+            else:
+                note(item.facts)
+
+
+def is_size(value: Any) -> bool:
+    """Whether a fact's value is a number or a list of plain values; words and truth values are resolved in the text."""
+    if isinstance(value, (list, tuple)):
+        return all(isinstance(item, (int, float, str, bool, type(None))) for item in value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

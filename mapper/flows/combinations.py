@@ -1,0 +1,198 @@
+"""A flow under every combination of its guards: does it specialise, use what it names, and call only what there is?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from mapper.errors import FlowError
+from mapper.flows.flow import Flow, known_names, parse_flow
+from mapper.flows.guards import OPTION, ROLE, fact_name, parts, question
+from mapper.flows.language import dotted, targets
+from mapper.flows.retired import not_callable
+from mapper.flows.specialise import specialise
+from mapper.flows.walk import bindings, nodes
+from mapper.operations.registry import operation_names, operation_signature
+from mapper.rulebook.flows import FlowRule
+
+MAX_GUARDS = 6  # more is two flows: 2 ** 6 combinations are still read by a person
+_OTHER = "\0other"  # a value that equals no literal
+
+
+@dataclass
+class Guards:
+    """What the guards of a flow ask: roles, options, and facts with the values they are compared with."""
+
+    roles: dict[str, None] = field(default_factory=dict)
+    options: dict[str, None] = field(default_factory=dict)
+    facts: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.roles) + len(self.options) + len(self.facts)
+
+
+def guards_of(flow: Flow) -> Guards:
+    """Every question that the flow's guards ask."""
+    found = Guards()
+    for statement in flow.statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.If):
+                _collect(node.test, found)
+    return found
+
+
+def _collect(guard: ast.expr, found: Guards) -> None:
+    for node in parts(guard):
+        kind, name = question(node)
+        if kind == ROLE:
+            found.roles[name] = None
+        elif kind == OPTION:
+            found.options[name] = None
+        elif isinstance(node, ast.Compare):
+            other = node.comparators[0]
+            value = other.value if isinstance(other, ast.Constant) else 1
+            found.facts.setdefault(name, [_OTHER]).append(value)
+            if value == 1 and not isinstance(other, ast.Constant):
+                found.facts.setdefault(fact_name(other), [1])
+        else:
+            found.facts.setdefault(name, [False]).append(1)
+
+
+def combinations(flow: Flow) -> Iterator[tuple[dict[str, bool], dict[str, bool], dict[str, Any]]]:
+    """Every answer to the guards: roles present, options chosen, values of facts."""
+    guards = guards_of(flow)
+    choices: list[list[Any]] = [[False, True]] * (len(guards.roles) + len(guards.options))
+    choices += [list(dict.fromkeys(values)) for values in guards.facts.values()]
+    for answer in product(*choices):
+        roles = dict(zip(guards.roles, answer, strict=False))
+        options = dict(zip(guards.options, answer[len(roles) :], strict=False))
+        facts = dict(zip(guards.facts, answer[len(roles) + len(options) :], strict=False))
+        if not _contradicts(roles):
+            yield roles, options, facts
+
+
+def _contradicts(roles: Mapping[str, bool]) -> bool:
+    """`has(a.b)` without `has(a)` cannot be."""
+    return any(there and roles.get(name.partition(".")[0]) is False for name, there in roles.items())
+
+
+def check_flow(rule: FlowRule) -> int:
+    """Checks one flow under all combinations of its guards; returns how many there were. Raises FlowError."""
+    flow = parse_flow(rule)
+    if len(guards_of(flow)) > MAX_GUARDS:
+        raise FlowError(
+            f"{rule.file}:{rule.line}: {rule.name} has {len(guards_of(flow))} guards; at most {MAX_GUARDS}, make it two flows"
+        )
+    _check_calls(flow)
+    _check_declared(rule)
+    used: set[str] = set()
+    bound = frozenset(bindings(flow.statements))  # any of them may be context of a block below
+    count = 0
+    for roles, options, facts in combinations(flow):
+        statements = specialise(flow, lambda role: roles.get(role, True), _lookup(facts), bound, options)  # noqa: B023
+        _check_end(rule, statements)
+        here = {
+            node.id for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name)
+        }
+        _check_roles(rule, here, roles)
+        used |= here
+        count += 1
+    spared = {*rule.reads_elsewhere, *rule.ignored}
+    unused = [role for role in rule.roles if role not in used and role not in spared]
+    if unused:
+        raise FlowError(f"{rule.file}:{rule.line}: {rule.name} names role {unused[0]!r} and never uses it")
+    return count
+
+
+def _lookup(facts: Mapping[str, Any]) -> Any:
+    def value(name: str) -> Any:
+        return facts.get(name, 1)
+
+    return value
+
+
+def _check_end(rule: FlowRule, statements: list[ast.stmt]) -> None:
+    if not statements or not isinstance(statements[-1], ast.Return):
+        raise FlowError(
+            f"{rule.file}:{rule.line}: {rule.name} does not end in return under every combination of its guards"
+        )
+    end = statements[-1].value
+    is_output = isinstance(end, ast.Call) and dotted(end.func) == "output" and "output" not in rule.roles
+    if (rule.topic == "root") != is_output:
+        raise FlowError(f"{rule.file}:{rule.line}: a root ends in output(...), and nothing else does")
+
+
+def _check_roles(rule: FlowRule, names: set[str], roles: Mapping[str, bool]) -> None:
+    """Every needed role is used always; an optional one is only used behind has(role)."""
+    for role in rule.needs:
+        if role not in names:
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} needs role {role!r} but does not use it under every combination"
+            )
+    for role in rule.options:
+        if role in names and roles.get(role) is not True:
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} uses the option {role!r} without has({role})"
+            )
+
+
+def _check_declared(rule: FlowRule) -> None:
+    """Shapes and arguments are those of roles that the flow has, its own or of the flow that it comes after."""
+    for role in (*rule.shapes, *rule.leaves):
+        if role.partition(".")[0] not in rule.roles:
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} has no role {role!r}, whose shape it declares"
+            )
+
+
+def _check_calls(flow: Flow) -> None:
+    """Every call is of a role, a loop variable over one, an operation with as many arguments as it takes, or torch."""
+    loops = {
+        name for node in nodes(flow.statements) if isinstance(node, ast.For) for name in targets(node.target)
+    }
+    for node in nodes(flow.statements):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            if name not in flow.roles | loops | known_names():
+                raise FlowError(f"{_where(flow, node)}: {not_callable(name, flow.rule.name)}")
+            if name in operation_names() and name not in flow.roles:
+                _check_arguments(flow, node, name)
+
+
+def _check_arguments(flow: Flow, node: ast.Call, name: str) -> None:
+    signature = operation_signature(name)
+    given = len(node.args) + len(node.keywords)
+    unknown = [keyword.arg for keyword in node.keywords if keyword.arg not in signature.parameters]
+    if unknown or not signature.required <= given <= len(signature.parameters):
+        wanted = ", ".join(signature.parameters)
+        raise FlowError(
+            f"{_where(flow, node)}: {name}({wanted}) is called with {given} arguments{f' and {unknown[0]!r}' if unknown else ''}"
+        )
+
+
+def _where(flow: Flow, node: ast.expr | ast.stmt) -> str:
+    return f"{flow.rule.file}:{flow.rule.line + node.lineno - 1}"
+
+
+def bound_names(flows: Iterable[FlowRule]) -> set[str]:
+    """Names that some flow hands to those below it."""
+    bound: set[str] = set()
+    for flow in map(parse_flow, flows):
+        bound.update(flow.rule.takes)
+        bound.update(bindings(flow.statements))
+        calls = (node for node in nodes(flow.statements) if isinstance(node, ast.Call))
+        bound.update(str(keyword.arg) for call in calls for keyword in call.keywords)
+    return bound
+
+
+def check_context(rule: FlowRule, known: Container[str]) -> None:
+    """Every free name of a flow is bound by some flow above it, or is a public input. Raises FlowError."""
+    flow = parse_flow(rule)
+    for name in flow.free_names:
+        if name not in known:
+            raise FlowError(
+                f"{rule.file}:{rule.line}: {rule.name} reads {name!r}, which no flow binds and no input is"
+            )

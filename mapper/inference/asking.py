@@ -1,0 +1,136 @@
+"""What is asked of whoever knows a model: each fact once for each part, under a name that reaches all who lack it, and no others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mapper.architecture import Place, Question
+from mapper.inference.scopes import Scope, list_totals, starred
+
+if TYPE_CHECKING:
+    from mapper.inference.facts import Facts
+
+
+@dataclass
+class _Open:
+    """A fact that some blocks lack, with one answer for all of them."""
+
+    fact: str
+    part: str
+    scopes: list[Scope] = field(default_factory=list)
+    among: dict[str, Any] = field(default_factory=dict)  # what it could be, by how it is written
+    is_complete: bool = True  # whether nothing else would do
+
+    def shares(self, candidates: Iterable[str]) -> bool:
+        """Whether one answer may do for a block that could have these, too."""
+        among = self.among.keys()
+        return not among or not candidates or not among.isdisjoint(candidates)
+
+
+class Asked:
+    """The facts that nobody knows: the blocks that lack each, and what it could be."""
+
+    def __init__(self, root: Scope, facts: Facts):
+        self.facts, self.totals = facts, list_totals(root)
+        self._open: list[_Open] = []
+
+    def add(self, scope: Scope, fact: str, candidates: Iterable[Any], is_complete: bool = True) -> None:
+        """Note a fact that a block lacks; blocks of a part are asked together where one value would do for all."""
+        part, among = part_of(scope), {_written(value): value for value in candidates}
+        alike = (one for one in self._open if (one.fact, one.part) == (fact, part) and one.shares(among))
+        one = next(alike, None)
+        if one is None:
+            one = _Open(fact, part)
+            self._open.append(one)
+        one.scopes.append(scope)
+        one.among |= among
+        one.is_complete &= is_complete
+
+    def questions(self) -> list[Question]:
+        """One for each fact and part, in the order in which they were asked; several where no name reaches all."""
+        return [question for one in self._open for question in self._asked(one)]
+
+    def _asked(self, one: _Open) -> Iterator[Question]:
+        others = self._others(one)
+        at = _reach(one.part, one.scopes, others)
+        groups: dict[str, list[Scope]] = {}
+        for scope in one.scopes:
+            role = scope.words[-1] if scope.words and at is None else ""
+            groups.setdefault(role, []).append(scope)
+        for scopes in groups.values():
+            named = _reach(one.part, scopes, others) if at is None else at
+            place = starred(scopes[0].block.home, self.totals)
+            yield Question(one.fact, place, _candidates(one), one.part if named is None else named)
+
+    def _others(self, one: _Open) -> list[Scope]:
+        """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part."""
+        lacking = set(map(id, one.scopes))
+        knowing = [scope for scope, name, _ in self.facts.used.values() if name == one.fact]
+        apart = [other for other in self._open if other.fact == one.fact and other is not one]
+        others = (*knowing, *(scope for other in apart for scope in other.scopes))
+        return [scope for scope in others if id(scope) not in lacking and one.part in ("", part_of(scope))]
+
+
+def _reach(part: str, scopes: Sequence[Scope], others: Sequence[Scope]) -> str | None:
+    """What to narrow an answer to: the part, or less of it where other blocks of it know the fact; None: nothing does."""
+    return next((at for at in _places(part, scopes) if _tells(at, scopes, others)), None)
+
+
+def _candidates(one: _Open) -> tuple[Any, ...]:
+    """What a fact could be; nothing, where only one of many values is known to occur."""
+    values = tuple(one.among.values())
+    return values if one.is_complete or len(values) > 1 else ()
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, default=str)  # true is not 1
+
+
+def part_of(scope: Scope) -> str:
+    """What `--set` narrows a fact of a block to: its tower, if that has a name."""
+    tower = scope.tower.block.role if scope.tower else "tower"
+    return "" if tower == "tower" else tower
+
+
+def _tells(at: str, scopes: Iterable[Scope], others: Iterable[Scope]) -> bool:
+    """Whether an answer for a place is heard by the first, and by none of the second."""
+    return all(_hears(scope, at) for scope in scopes) and not any(_hears(scope, at) for scope in others)
+
+
+def _hears(scope: Scope, at: str) -> bool:
+    return not at or scope.matches(at)
+
+
+def _places(part: str, scopes: Sequence[Scope]) -> Iterator[str]:
+    """Names for where some blocks stand, the widest first: the part, their roles, their folders."""
+    yield part
+    words = scopes[0].words
+    for count in range(1, len(words) + 1):
+        if all(scope.words[-count:] == words[-count:] for scope in scopes):
+            yield ".".join(words[-count:])
+    homes = [scope.block.home for scope in scopes]
+    for shared in (_joined([_element(home) for home in homes]), _joined(homes)):
+        if shared:
+            yield str(shared)
+
+
+def _element(home: Place) -> Place:
+    """The element of the innermost list that a folder is in."""
+    last = max((at for at, word in enumerate(home) if isinstance(word, tuple)), default=len(home) - 1)
+    return Place(home[: last + 1])
+
+
+def _joined(homes: Sequence[Place]) -> Place | None:
+    """The one folder that stands for all of these, which differ in the numbers of their last list alone."""
+    last = max((at for at, word in enumerate(homes[0]) if isinstance(word, tuple)), default=None)
+    if last is None:
+        return homes[0] if len(set(homes)) == 1 else None
+    around = {(home[:last], home[last + 1 :]) for home in homes}
+    if len(around) > 1:
+        return None
+    parts = [home[last] for home in homes]
+    numbers = sorted({index for part in parts if isinstance(part, tuple) for index in part})
+    return Place((*homes[0][:last], tuple(numbers), *homes[0][last + 1 :]))

@@ -1,0 +1,224 @@
+"""Facts into blocks and leaves, and the list of them for the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mapper.architecture import EVIDENCE, Fact, Leaf
+from mapper.errors import ArchitectureError, shorten
+from mapper.flows.flow import Flow
+from mapper.inference.asking import Asked
+from mapper.inference.evidence import Known
+from mapper.inference.facts import Facts
+from mapper.inference.requirements import Needs
+from mapper.inference.scopes import TOWER_LISTS, Scope, leaf_scope, list_totals, starred
+from mapper.inference.select import rivals
+from mapper.inference.sizes import Sizes
+from mapper.inference.twins import KIND, OFFSET, SCALED, Twins
+from mapper.rulebook.declared import FLOW, declared, is_nullable
+
+if TYPE_CHECKING:
+    from mapper.rulebook.flows import FlowRule
+    from mapper.rulebook.rulebook import Rulebook
+
+_LEAF_FACTS = {
+    "Norm": ("eps", "groups"),
+    "Conv": ("stride", "padding", "dilation", "groups"),
+    "Transpose": ("output_padding",),
+}
+_REQUIRED = ("norm.eps",)
+_PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
+
+
+class Filler:
+    """Puts facts where flows read them; gathers what is unknown."""
+
+    def __init__(
+        self, root: Scope, facts: Facts, rulebook: Rulebook, asked: Asked, twins: Twins | None = None
+    ):
+        self.facts, self.rulebook, self.asked, self.twins = facts, rulebook, asked, twins
+        self.totals = list_totals(root)
+        self.unusable: dict[str, None] = {}  # what no rule can do with a value
+        self.lost: list[Fact] = []
+
+    def block(self, scope: Scope, flow: Flow, needs: Needs, sizes: Sizes | None) -> None:
+        """Give a block every fact and size symbol that its flow uses, its leaves their constructor arguments."""
+        candidates = sizes.unknown() if sizes else {}
+        symbols = list(sizes.names) if sizes else []
+        counted = [name for name in TOWER_LISTS if name in scope.solved]  # how many there are is a size, too
+        for name in dict.fromkeys((*symbols, *needs.facts, *counted)):
+            full = self.facts.full_name(scope, name)
+            known = self.facts.get(scope, full)
+            if known is None and name in symbols and full not in candidates:
+                continue  # follows from what is asked for
+            if known is None:
+                doubt = self.facts.doubt(scope, full)
+                among = candidates.get(full) or (doubt.among if doubt else ()) or flow.rule.values.get(name)
+                self.ask(scope, full, among or self.candidates(scope, full), is_complete=bool(among))
+            elif not self.is_open(scope, full, known):
+                scope.block.facts[name] = self.settle(scope, full, known)
+                self.share(scope, name, full, known)
+        self.forks(scope, flow.rule)
+        for name in flow.rule.when:  # what chose the flow is part of the reading
+            full = self.facts.full_name(scope, name)
+            known = self.facts.get(scope, full)
+            if known is not None and not self.is_open(scope, full, known):
+                self.settle(scope, full, known)
+        self.leaves(scope)
+        for inner in scope.children:
+            if inner.block.flow is None and inner.block.role in flow.reached:
+                self.leaves(inner)
+
+    def share(self, scope: Scope, name: str, full: str, known: Known) -> None:
+        """A size that is another by a rule is no size of its own: without shared heads, `kv_heads` are the `heads`."""
+        other = self.facts.same_as(scope, full)
+        same = self.facts.get(scope, other) if other else None
+        if same is not None and not same.problem and same.value == known.value:
+            scope.block.facts[name] = self.settle(scope, other, same)
+
+    def forks(self, scope: Scope, chosen: FlowRule | None) -> None:
+        """Ask for what would have chosen another flow: facts in which listed types differ, and those in doubt."""
+        for name, values in (self.twins.forks(scope, chosen) if self.twins else {}).items():
+            known = self.facts.get(scope, name)
+            if known is None:
+                self.ask(scope, name, values)
+            else:
+                self.is_open(scope, name, known)
+        if chosen is None or self.facts.families.speak_for(scope):
+            return
+        for faults in rivals(scope, chosen, self.rulebook.flows, self.facts):
+            doubts = [(fault.name, self.facts.doubt(scope, fault.name)) for fault in faults]
+            if all(doubt for _, doubt in doubts):
+                for name, doubt in doubts:
+                    self.ask(scope, name, doubt.among if doubt else ())
+
+    def leaves(self, scope: Scope) -> None:
+        for value in scope.block.roles.values():
+            for leaf in value if isinstance(value, list) else [value]:
+                if isinstance(leaf, Leaf):
+                    self.leaf(scope, leaf)
+
+    def settle(self, scope: Scope, name: str, known: Known) -> Fact:
+        if known.problem:
+            at = starred(scope.block.home, self.totals)
+            raise ArchitectureError(known.problem, fact=name, at=at)
+        if self.facts.types.get(name) == "activation" and known.value not in self.rulebook.activations:
+            text = f"{name} is {shorten(str(known.value))} ({known.source}), which vocabulary/activations.yaml does not have"
+            self.unusable[text] = None
+        self.facts.use(scope, name, known)
+        return known.fact(name, starred(scope.block.home, self.totals))
+
+    def candidates(self, scope: Scope, name: str) -> list[Any]:
+        """What listed types of the same names say of a fact that nothing here says."""
+        return self.twins.differ(scope, name, None) if self.twins else []
+
+    def is_open(self, scope: Scope, name: str, known: Known, leaf: Leaf | None = None) -> bool:
+        """Whether listed types of the same names differ in a fact that nothing here shows; then it is asked for."""
+        values = self.twins.differ(scope, name, known, leaf) if self.twins else []
+        if values:
+            self.facts.ask(scope, name)
+            self.ask(scope, name, values)
+        return bool(values)
+
+    def ask(self, scope: Scope, name: str, candidates: Iterable[Any], is_complete: bool = True) -> None:
+        """Note an unknown fact, with what it could be."""
+        is_word = self.facts.types.get(name) == "text"
+        may_be_none = is_word or is_nullable(self.rulebook, name)
+        among = tuple(value for value in candidates if value is not None or may_be_none)
+        if name == FLOW and len(among) < 2:
+            return  # what comes near is said anyway
+        if len(among) < 2:  # what one flow takes alone, or one listed type has, is no choice
+            among = (*among, *(value for value in self.all_values(name) if value not in among))
+        self.asked.add(scope, name, among, is_complete)
+
+    def all_values(self, name: str) -> tuple[Any, ...]:
+        """All that a fact may be, where that is a closed list."""
+        kind = self.facts.types.get(name)
+        if kind == "activation":
+            return tuple(self.rulebook.activations)
+        return (
+            (True, False)
+            if kind == "flag"
+            else tuple(declared(self.rulebook, name))
+            if kind == "text"
+            else ()
+        )
+
+    def leaf(self, scope: Scope, leaf: Leaf) -> None:
+        inner = leaf_scope(scope, leaf)
+        if leaf.kind in SCALED:
+            self.kind(inner, leaf)
+        for part, arguments in _LEAF_FACTS.items():
+            if part not in leaf.kind:
+                continue
+            for argument in arguments:
+                name = f"{_PREFIXES[part]}.{argument}"
+                known = self.facts.get(inner, name) if name in self.facts.types else None
+                if known is not None and not self.is_open(inner, name, known):
+                    leaf.facts[argument] = self.settle(inner, name, known)
+                elif known is None and name in _REQUIRED:
+                    self.ask(inner, name, self.candidates(inner, name), is_complete=False)
+        if leaf.kind in SCALED and leaf.form == "plain":
+            self.form(inner, leaf)
+
+    def kind(self, scope: Scope, leaf: Leaf) -> None:
+        """Which norm it is, where its tensors do not show it and no family says what its names mean."""
+        known = self.facts.get(scope, KIND)
+        if known:
+            leaf.kind = self.settle(scope, KIND, known).value
+        elif self.twins and (values := self.twins.kinds(scope, leaf)):
+            self.ask(scope, KIND, values)
+
+    def form(self, scope: Scope, leaf: Leaf) -> None:
+        """Whether a norm scales by 1 + weight, where no family says what its names mean."""
+        known, doubt = self.facts.get(scope, OFFSET), self.facts.doubt(scope, OFFSET)
+        plain = known or Known(False, "default", "as stored")
+        if known is None and doubt is not None:
+            self.ask(scope, OFFSET, doubt.among)
+        elif (
+            not self.is_open(scope, OFFSET, plain, leaf) and known and self.settle(scope, OFFSET, known).value
+        ):
+            leaf.form = "offset"
+
+    def findings(self) -> list[str]:
+        """Fields of the config that speak of the same fact and disagree."""
+        found: dict[str, None] = {}
+        for scope, name, known in self.facts.used.values():
+            if known.evidence == "config":
+                for other in self.facts.from_config(scope, name):
+                    if other.evidence == "config" and not other.problem and other.value != known.value:
+                        found[
+                            f"config {known.source} says {name} is {known.value!r}, config {other.source} says {other.value!r}"
+                        ] = None
+        return list(found)
+
+    def report(self) -> list[Fact]:
+        """Every fact once for each tower and value, with the scope that it holds in."""
+        groups: dict[tuple[str, int, str], list[tuple[Scope, Known]]] = {}
+        for scope, name, known in self.facts.used.values():
+            key = (name, id(scope.tower), json.dumps(known.value, default=str))
+            groups.setdefault(key, []).append((scope, known))
+        facts = []
+        for (name, _, _), members in groups.items():
+            scope, known = min(members, key=lambda member: EVIDENCE.index(member[1].evidence))
+            at = _common([starred(inner.block.home, self.totals) for inner, _ in members])
+            won = known.fact(name, at)
+            facts.append(won)
+            others = (other.fact(name, at) for other in self.facts.chain(scope, name, at).considered)
+            self.lost += [replace(other, against=won.value) for other in others if other != won]
+        return facts
+
+
+def _common(places: list[str]) -> str:
+    """The lowest scope around all of these."""
+    shared = places[0].split(".")
+    for place in places[1:]:
+        words = place.split(".")
+        length = 0
+        while length < min(len(shared), len(words)) and shared[length] == words[length]:
+            length += 1
+        shared = shared[:length]
+    return ".".join(shared) or "*"

@@ -1,0 +1,363 @@
+"""What a checkpoint lacks: tensors that its other layers have, and names that every checkpoint of a family has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from mapper.architecture import Block, Leaf, Place
+from mapper.errors import listed, shorten
+from mapper.inference.matching import AnyFamily
+from mapper.inference.names import EITHER, Names, ends, words_of
+from mapper.inference.scopes import Scope
+from mapper.naming.vocabulary import in_region, pattern_words
+from mapper.rulebook.complete import lacking, spelled
+from mapper.rulebook.families import Family
+from mapper.rulebook.pages import EMPTY
+from mapper.rulebook.vocabulary import Region
+
+
+class Gap(str):
+    """A line about tensors that are not there, or make no sense, with their names."""
+
+    tensors: tuple[str, ...] = ()
+
+
+def tensors_of(line: str) -> tuple[str, ...]:
+    """The tensors that a line is about; none where it is about something else."""
+    return line.tensors if isinstance(line, Gap) else ()
+
+
+def _gap(place: Place, names: Iterable[str], line: str) -> Gap:
+    """A line about some tensors of a module in every layer that it stands for."""
+    gap = Gap(line)
+    gap.tensors = tuple(f"{path}.{name}" if name else path for path in place.expand() for name in names)
+    return gap
+
+
+def _missing(place: Place, name: str, why: str) -> Gap:
+    return _gap(place, [name], f"{place}.{name} is missing: {why}")
+
+
+_BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d")
+_PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
+_TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
+
+
+def lacking_names(family: Family, names: Names, model_type: str | None) -> list[str]:
+    """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
+    wanted = [*family.requires, *family.requires_of.get(model_type or "", ())]
+    for pattern, others in (*family.implies.items(), *family.implies_of.get(model_type or "", {}).items()):
+        wanted += others if names.has(pattern) else ()
+    lacking = [pattern for pattern in wanted if not names.has(pattern)]
+    return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
+
+
+def lacking_of_examples(
+    family: Family, names: Names, model_type: str | None, without: Iterable[str], elsewhere: Iterable[Region]
+) -> list[str]:
+    """A line for what every complete example of a family has and the checkpoint has not.
+
+    What `without` says may be missing; what is `elsewhere` is of towers that other families read.
+    """
+    if model_type not in family.complete.types:
+        return []
+    optional, others = [pattern_words(pattern) for pattern in without], list(elsewhere)
+    missed = [
+        path
+        for path in lacking(family.complete, names.tensors(), family.recognise)
+        if not any(_is_of(path, words) for words in optional)
+        and not any(in_region(region, path) for region in others)
+    ]
+    if not missed:
+        return []
+    return [
+        f"the checkpoint has no {listed(list(dict.fromkeys(map(spelled, missed))))}, which every {family.name} has"
+    ]
+
+
+def _is_of(path: Sequence[Any], optional: Sequence[str]) -> bool:
+    """Whether a path, which may be a folder, is what a pattern means."""
+    return any(ends(path, optional[: len(optional) - more]) for more in range(min(2, len(optional))))
+
+
+def may_lack(
+    family: Family, config: Mapping[str, Any], model_type: str | None, common: Iterable[str]
+) -> list[str]:
+    """Patterns of what need not be there: what a field of the config says is not, what may be left out, what nobody reads."""
+    decided = unpromised(family, config, model_type)
+    either = (
+        part
+        for pattern in (*decided, *family.optional, *family.unused, *common)
+        for part in pattern.split(EITHER)
+    )
+    return list(either)
+
+
+def lacking_kept_roles(family: Family, every: Iterable[Scope]) -> list[str]:
+    """A line for each role that every block of that name has in a family, and one here has not."""
+    lines = []
+    for scope in every:
+        for path in family.requires_roles:
+            block, _, role = path.rpartition(".")
+            if scope.block.role == block and role not in scope.block.roles:
+                where = f" at '{scope.block.home}'" if scope.block.home else ""
+                lines.append(f"{block}{where} has no {role}, which every {family.name} has")
+    return lines
+
+
+def unread_names(family: Family, idle: Iterable[Leaf]) -> list[str]:
+    """A line for each leaf without a use under a name that every checkpoint of a family has: its shapes make no sense."""
+    patterns = [
+        pattern_words(either)
+        for pattern in (*family.requires, *family.recognise)
+        for either in pattern.split(EITHER)
+    ]
+    lines: list[str] = []
+    for leaf in idle:
+        words = words_of(leaf.place)
+        if any(ends(path, pattern) for path in (words, words[:-1]) for pattern in patterns):
+            shapes = ", ".join(f"{name} {list(info.shape)}".strip() for name, info in leaf.tensors.items())
+            lines.append(
+                _gap(
+                    leaf.place,
+                    leaf.tensors,
+                    f"{leaf.place} is read by no flow, though every {family.name} needs it: it is {shapes}",
+                )
+            )
+    return lines
+
+
+def broken_promises(
+    family: Family, config: Mapping[str, Any], names: Names, model_type: str | None = None
+) -> tuple[list[str], list[str]]:
+    """Lines for tensors that a field of the config says are there and are not, and for those that it says are not."""
+    lacking, extra = [], []
+    for field, patterns in {**family.present_if, **family.present_if_of.get(model_type or "", {})}.items():
+        said = _said(config, field)
+        if not isinstance(said, (bool, int, float, str, list)):
+            continue
+        promised = _asks(said)
+        for pattern in patterns:
+            if promised and not names.has(pattern):
+                lacking.append(f"the checkpoint has no {pattern!r}, though config {field} is {_shown(said)}")
+            if not promised and names.has(pattern):
+                extra.append(f"the checkpoint has {pattern!r}, though config {field} is {_shown(said)}")
+    return lacking, extra
+
+
+def _said(config: Mapping[str, Any], field: str) -> object:
+    """What a config says of a field; of `field=word` whether that is its value, or among its values."""
+    name, _, word = field.partition("=")
+    value = _value(config, name)
+    if not word or value is None:
+        return value
+    return word in value if isinstance(value, list) else word == value
+
+
+def _value(config: Mapping[str, Any], field: str) -> object:
+    """The value of a field (`part.field`: of one inside of a part), or of the one config inside that has it."""
+    folder, _, last = field.rpartition(".")
+    if folder:
+        part = config.get(folder)
+        return part.get(last) if isinstance(part, Mapping) else None
+    inner = [part[field] for part in config.values() if isinstance(part, Mapping) and field in part]
+    return config.get(field, inner[0] if len(inner) == 1 else None)
+
+
+def _asks(said: object) -> bool:
+    """Whether a field asks for what it present_if: anywhere, where it has a value for each stage."""
+    return any(map(_asks, said)) if isinstance(said, list) else said not in (False, 0, "", "none")
+
+
+def unpromised(family: Family, config: Mapping[str, Any], model_type: str | None = None) -> list[str]:
+    """Patterns of what a field of the config says that is not there."""
+    every = {**family.present_if, **family.present_if_of.get(model_type or "", {})}
+    said = {field: _said(config, field) for field in every}
+    silent = [field for field, value in said.items() if value is not None and not _asks(value)]
+    return [pattern for field in silent for pattern in every[field]]
+
+
+def deciding(family: Family, model_type: str | None) -> dict[str, list[str]]:
+    """Pattern -> the fields of the config of which one must ask for it, of a family's type."""
+    found: dict[str, list[str]] = {}
+    for field, patterns in {**family.present_if, **family.present_if_of.get(model_type or "", {})}.items():
+        for pattern in patterns:
+            found.setdefault(pattern, []).append(field)
+    return found
+
+
+def asks_for(config: Mapping[str, Any], field: str) -> bool:
+    """Whether a field of a config is there and asks for what it decides."""
+    said = _said(config, field)
+    return said is not None and _asks(said)
+
+
+def _shown(value: bool | float | str | list[Any]) -> str:
+    return shorten(value) if isinstance(value, str) else str(value).lower()
+
+
+def lacking_biases(family: Family, leaves: Iterable[Leaf], settled: Iterable[str] = ()) -> list[str]:
+    """A line for each map and norm without a bias, where the family gives every one of them a bias.
+
+    `settled` are patterns of biases of which a field of the config says whether they are there.
+    """
+    if family.unbiased is None:
+        return []
+    said = [pattern.removesuffix(".bias") for pattern in settled if pattern.endswith(".bias")]
+    without = [pattern_words(pattern) for pattern in (*family.unbiased, *said)]
+    return [
+        _missing(leaf.place, "bias", f"every {family.name} has it")
+        for leaf in leaves
+        if leaf.role is not None
+        and leaf.kind in _BIASED
+        and {"bias", "beta"}.isdisjoint(leaf.tensors)
+        and not any(ends(words_of(leaf.place), words) for words in without)
+    ]
+
+
+def has_no_biases(leaves: Iterable[Leaf]) -> bool:
+    """Whether no map and no norm has a bias: another architecture than one whose all have, and no incomplete file."""
+    return all({"bias", "beta"}.isdisjoint(leaf.tensors) for leaf in leaves if leaf.kind in _BIASED)
+
+
+def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
+    """A line for each module that lacks a tensor which the same module of another layer has."""
+    leaves = list(leaves)
+    beside = _stand_beside(leaves)
+    alike: dict[tuple[str, ...], list[Leaf]] = {}
+    for leaf in leaves:
+        if "" not in leaf.tensors and leaf.place and isinstance(leaf.place[-1], str):
+            alike.setdefault(tuple(part if isinstance(part, str) else "*" for part in leaf.place), []).append(
+                leaf
+            )
+    uneven = [line for group in alike.values() if len(group) > 1 for line in _unequal(group, beside)]
+    return uneven + [line for group in alike.values() for leaf in group for line in _halves(leaf)]
+
+
+def _halves(leaf: Leaf) -> Iterator[str]:
+    """What a norm has of a pair without the other."""
+    for pair in _PAIRS if leaf.kind == "BatchNorm" else ():
+        there = [name for name in pair if name in leaf.tensors]
+        if len(there) == 1:
+            (lacking,) = set(pair) - set(there)
+            yield _missing(leaf.place, lacking, f"it has {there[0]}")
+    if "beta" in leaf.tensors and "gamma" not in leaf.tensors:
+        yield _missing(leaf.place, "gamma", "it has beta")
+
+
+def _unequal(group: list[Leaf], beside: Mapping[Place, set[str]]) -> Iterator[str]:
+    for name in _TENSORS:
+        having = [leaf for leaf in group if name in leaf.tensors]
+        for leaf in group if having else ():
+            if name in leaf.tensors or not any(other in leaf.tensors for other in _TENSORS):
+                continue
+            alike = (other for other in having if not _are_apart(leaf.place, other.place, beside))
+            if (other := next(alike, None)) is not None:
+                yield _missing(leaf.place, name, f"{other.place} has one")
+
+
+def _are_apart(one: Place, other: Place, beside: Mapping[Place, set[str]]) -> bool:
+    """Whether modules are of blocks of two kinds: beside each stands what the other has not."""
+    mine, theirs = beside[Place(one[:-1])], beside[Place(other[:-1])]
+    return bool(mine - theirs) and bool(theirs - mine)
+
+
+def _stand_beside(leaves: Iterable[Leaf]) -> dict[Place, set[str]]:
+    """Folder -> the names in it."""
+    found: dict[Place, set[str]] = {}
+    for leaf in leaves:
+        for at in range(len(leaf.place)):
+            found.setdefault(Place(leaf.place[:at]), set()).add(str(leaf.place[at]))
+    return found
+
+
+def lacking_elements(folder: str, indices: Iterable[int]) -> list[str]:
+    """A line for the numbers that a list of layers leaves out."""
+    present = set(indices)
+    last = max(present, default=-1)
+    if last + 1 == len(present):
+        return []
+    first = next(at for at in range(last) if at not in present)
+    count = last + 1 - len(present)
+    more = f" and {count - 1:,} more are" if count > 1 else " is"
+    return [f"{folder}.{first}{more} missing: the list goes on to {last}"]
+
+
+def lacking_recognition(families: Iterable[AnyFamily], names: Names, model_type: str | None) -> str:
+    """What a checkpoint lacks of the family that lists its model_type, where it has the greater part of it; else ""."""
+    for family in families:
+        if model_type in family.model_types:
+            shapes = family.recognise_shapes
+            lacking = [pattern for pattern in family.recognise if not names.has(pattern, shapes.get(pattern))]
+            if 0 < len(lacking) <= len(family.recognise) / 2:
+                return f"the checkpoint has no {listed(lacking)}, which every {family.name} has"
+    return ""
+
+
+def lacking_roles(scope: Scope, every: Iterable[Scope]) -> list[str]:
+    """A line for what an element of a list has not, and another element with a flow has."""
+    for other in every:
+        if (
+            other is not scope
+            and other.words == scope.words
+            and other.block.flow
+            and other.parent is not None
+        ):
+            for role, value in other.block.roles.items():
+                if role not in scope.block.roles and _has_leaves(value):  # parts of a flow have none
+                    place = _first_leaf(value)
+                    return [f"{role} is missing at '{scope.block.home}': '{other.block.home}' has {place}"]
+    return []
+
+
+def differing_roles(every: Iterable[Scope], varies: Iterable[str]) -> list[str]:
+    """A line for roles that one element of a list has and another, with the same flow, has not."""
+    seen: dict[tuple[object, ...], Scope] = {}
+    found: dict[str, None] = {}
+    for scope in every:
+        if scope.block.flow is None or not any(outer.block.indices is not None for outer in scope.up()):
+            continue
+        first = seen.setdefault((scope.words, scope.block.flow), scope)
+        for role in set(first.block.roles) ^ set(scope.block.roles):
+            if role not in varies:
+                has, lacks = (first, scope) if role in first.block.roles else (scope, first)
+                found[f"{role} stands at '{has.block.home}' and not at '{lacks.block.home}'"] = None
+    return sorted(found)
+
+
+def lacking_sublayers(every: Iterable[Scope], varies: Iterable[str]) -> Iterator[str]:
+    """A line for what fills a slot in one element of a list and nothing does in another that has nothing instead."""
+    seen: dict[tuple[object, ...], Scope] = {}
+    for scope in every:
+        if scope.block.indices is None or not scope.block.slots:
+            continue
+        first = seen.setdefault((scope.words, scope.topic), scope)
+        ours, theirs = _filled(scope), _filled(first)
+        for slot in dict.fromkeys((*theirs, *ours)):
+            has, lacks = (first, scope) if slot in theirs else (scope, first)
+            if (slot in theirs) is not (slot in ours) and _lacks(lacks, has, {*varies}):
+                step = (theirs if slot in theirs else ours)[slot]
+                yield f"{step} stands at '{has.block.home}' and not at '{lacks.block.home}'"
+
+
+def _lacks(scope: Scope, other: Scope, varies: set[str]) -> bool:
+    """Whether an element has less than another, and not parts of another kind: experts for a feed-forward, say."""
+    more = other.block.roles.keys() - scope.block.roles.keys()
+    return bool(more) and not more & varies and not scope.block.roles.keys() - other.block.roles.keys()
+
+
+def _filled(scope: Scope) -> dict[str, str]:
+    """The slots of a block's flow that are not left out, each with its step."""
+    # A row may leave a slot out for its own reason, with a step such as `empty_attention`.
+    return {item.slot: item.step for item in scope.block.slots if not item.step.startswith(EMPTY)}
+
+
+def _has_leaves(value: Leaf | Block | list[Block] | list[Leaf]) -> bool:
+    item = value[0] if isinstance(value, list) else value
+    return isinstance(item, Leaf) or next(item.leaves(), None) is not None
+
+
+def _first_leaf(value: Leaf | Block | list[Block] | list[Leaf]) -> Place:
+    item = value[0] if isinstance(value, list) else value
+    return next(item.leaves()).place if isinstance(item, Block) else item.place

@@ -1,0 +1,200 @@
+"""Which steps of a spine a block takes: each slot is filled on its own by the step that fits best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mapper.architecture import Filled
+from mapper.errors import listed
+from mapper.flows.references import has_role
+from mapper.inference.facts import Facts
+from mapper.inference.misfits import (
+    LACKS,
+    OTHER,
+    UNKNOWN,
+    Misfit,
+    condition_faults,
+    has_its_ranks,
+    lacking,
+    misfits,
+    untaken,
+    untied,
+)
+from mapper.inference.scopes import Scope
+from mapper.rulebook.flows import FlowRule
+from mapper.rulebook.index import FlowTable
+from mapper.rulebook.pages import Page, Slot, assemble, left_out, step_name
+
+_TRIED = 3  # steps of a slot that none fits, which come nearest
+
+
+@dataclass
+class Composed:
+    """The flow that a block's steps make, or what came near to one."""
+
+    flow: FlowRule | None = None
+    near: list[FlowRule] = field(default_factory=list)
+    tied: str = ""  # the steps of one slot that fit equally
+    slots: list[Filled] = field(default_factory=list)
+
+
+def compose(
+    scope: Scope,
+    pages: Sequence[Page],
+    flows: FlowTable,
+    facts: Facts,
+    assumed: Mapping[str, Any] | None = None,
+) -> Composed:
+    """The flow of a block's spine; of several spines that of the one that fits.
+
+    `assumed` are values of facts that nobody knows.
+    """
+    filled = [page for page in pages if all(slot.steps for slot in page.slots)]
+    made = [_composed(scope, page, flows, facts, assumed or {}) for page in filled]
+    fitting = [one for one in made if one.flow or one.tied]
+    if len(fitting) > 1:
+        return Composed(tied=listed([one.flow.name for one in fitting if one.flow] or [fitting[0].tied]))
+    return fitting[0] if fitting else Composed(near=_nearest(scope, made) if made else [])
+
+
+def _nearest(scope: Scope, made: Sequence[Composed]) -> list[FlowRule]:
+    """What came near in the spines that leave the fewest roles of a block unread."""
+
+    def spare(one: Composed) -> int:
+        return min(len(scope.block.roles.keys() - {*rule.roles, *rule.ignored}) for rule in one.near)
+
+    least = min(map(spare, made))
+    return [rule for one in made if spare(one) == least for rule in one.near]
+
+
+def _composed(
+    scope: Scope, page: Page, flows: FlowTable, facts: Facts, assumed: Mapping[str, Any]
+) -> Composed:
+    """The flow of one spine."""
+    claimed: set[str] = set()
+    ways: dict[str, list[FlowRule]] = {}  # for each slot its step, or those that come near
+    first: dict[str, FlowRule] = {}
+    filled: dict[str, Filled] = {}
+    tied = ""
+    ties: dict[str, str] = {}
+    for slot in page.centres_first():
+        if left_out(slot, first):
+            continue
+        ways[slot.name], equal, weaker = _fill(scope, _tied(slot, ties), claimed, facts, assumed)
+        tied = tied or equal
+        first[slot.name] = ways[slot.name][0]
+        ties |= first[slot.name].ties
+        filled[slot.name] = Filled(slot.name, step_name(first[slot.name]), tuple(map(step_name, weaker)))
+        claimed |= {*first[slot.name].roles, *first[slot.name].ignored} & scope.block.roles.keys()
+    whole = assemble(page, page.in_order(first))
+    if all(len(steps) == 1 for steps in ways.values()):
+        fits = bool(whole.steps) and not any(misfits(scope, whole, facts, tuple(assumed)))
+        fits = fits and _give_one_value_each(first.values())
+        found = flows[whole.name] if fits and not tied else None
+        slots = [filled[slot.name] for slot in page.slots if slot.name in filled] if found else []
+        return Composed(found, [] if fits else [whole], tied if fits else "", slots)
+    others = [{**first, name: step} for name, steps in ways.items() for step in steps[1:]]
+    tried = [whole, *(assemble(page, page.in_order(steps)) for steps in others)]
+    near = [rule for rule in tried if all(rule.when.values())] or [whole]
+    if not assumed and not any(_answerable(scope, rule, facts) for rule in near):
+        near = [*_by_answers(scope, page, flows, facts, tried), *near]
+    return Composed(near=list({rule.name: rule for rule in near}.values()))
+
+
+def _tied(slot: Slot, ties: Mapping[str, str]) -> Slot:
+    """A slot whose steps know what earlier ones say of the roles that they need: a head is tied to what stands before it."""
+
+    def told(step: FlowRule) -> FlowRule:
+        more = {role: path for role, path in ties.items() if role in step.needs and role not in step.ties}
+        return replace(step, ties={**step.ties, **more}) if more else step
+
+    return replace(slot, steps=tuple(map(told, slot.steps))) if ties else slot
+
+
+def _give_one_value_each(steps: Iterable[FlowRule]) -> bool:
+    """Whether no two steps say otherwise of one output: a pooler's vector is not the first position's, too."""
+    given = {pair for step in steps for pair in step.outputs.items()}
+    return len(given) == len({name for name, _ in given})
+
+
+def _answerable(scope: Scope, rule: FlowRule, facts: Facts) -> bool:
+    """Whether nothing but answers keeps a flow from fitting."""
+    return all(fault.kind == UNKNOWN for fault in misfits(scope, rule, facts))
+
+
+def _by_answers(
+    scope: Scope, page: Page, flows: FlowTable, facts: Facts, tried: Sequence[FlowRule]
+) -> list[FlowRule]:
+    """The flows that each answer leads to, where one fact chooses the steps of several slots at once."""
+    faults = [fault for rule in tried for fault in condition_faults(scope, rule, facts)]
+    unknown = dict.fromkeys(fault.name for fault in faults if fault.kind == UNKNOWN)
+    answers = [{name: value} for name in unknown for value in page.allowed(name)]
+    made = [_composed(scope, page, flows, facts, answer) for answer in answers]
+    found = [rule for one in made for rule in ([one.flow] if one.flow else one.near)]
+    return list({rule.name: rule for rule in found if _answerable(scope, rule, facts)}.values())
+
+
+def _fill(
+    scope: Scope, slot: Slot, claimed: set[str], facts: Facts, assumed: Mapping[str, Any]
+) -> tuple[list[FlowRule], str, list[FlowRule]]:
+    """The step of a slot, those that fit equally, and the weaker ones that fit.
+
+    Where none fits, or an unknown fact could speak for a stronger one, those that come near.
+    """
+    faults = {step.name: _decisive(_faults(scope, step, claimed, facts, assumed)) for step in slot.steps}
+    fitting = [step for step in slot.steps if not faults[step.name]]
+    fitting = [step for step in fitting if has_its_ranks(scope, step)] or fitting
+    strongest = max((_strength(scope, step) for step in fitting), default=(-1, -1))
+    open_steps = [
+        step
+        for step in slot.steps
+        if _strength(scope, step) > strongest
+        and faults[step.name]
+        and all(fault.kind == UNKNOWN for fault in faults[step.name])
+    ]
+    best = [step for step in fitting if _strength(scope, step) == strongest]
+    if best and not open_steps:
+        weaker = [step for step in fitting if step not in best]
+        return best[:1], listed([step.name for step in best]) if len(best) > 1 else "", weaker
+    near = sorted(slot.steps, key=lambda step: _distance([*_faults(scope, step, claimed, facts, assumed)]))
+    return (near[:_TRIED] if len(near) > 1 else near * 2), "", []
+
+
+def _strength(scope: Scope, step: FlowRule) -> tuple[int, int]:
+    """The step that claims more roles wins, then the one with more conditions; what is tied has no tensors to claim."""
+    roles = (*step.stored, *(role for role in step.needs if role in step.ties and role in scope.block.roles))
+    return len(roles) + len(step.beside), len(step.when)
+
+
+def _faults(
+    scope: Scope, step: FlowRule, claimed: set[str], facts: Facts, assumed: Mapping[str, Any]
+) -> Iterator[Misfit]:
+    """Why a step does not fit; roles first, as these are known without looking anything up."""
+    lacks = [Misfit(LACKS, role) for role in step.beside if not has_role(scope.block, role)]
+    lacks += lacking(scope, step, scope.block.roles.keys() - claimed)
+    lacks += [
+        Misfit(OTHER, name) for name, value in assumed.items() if value not in step.when.get(name, (value,))
+    ]
+    if lacks:
+        yield from lacks
+        return
+    yield from condition_faults(scope, step, facts, tuple(assumed))
+    yield from untaken(scope, step, facts)
+    yield from untied(scope, step, facts)
+
+
+def _decisive(faults: Iterable[Misfit]) -> list[Misfit]:
+    """The faults up to the first that no answer removes: further facts are not looked up."""
+    found: list[Misfit] = []
+    for fault in faults:
+        found.append(fault)
+        if fault.kind != UNKNOWN:
+            break
+    return found
+
+
+def _distance(faults: Sequence[Misfit]) -> tuple[int, int, int]:
+    roles = sum(fault.kind == LACKS for fault in faults)
+    return roles, sum(fault.kind != UNKNOWN for fault in faults) - roles, len(faults)

@@ -1,0 +1,222 @@
+"""What contradicts: config against shapes and names, blocks against each other, fields that no rule read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mapper.architecture import Block, Leaf, Place
+from mapper.errors import ArchitectureError, listed, shorten
+from mapper.flows import arithmetic
+from mapper.inference.config import Config
+from mapper.inference.evidence import Known
+from mapper.inference.facts import Facts
+from mapper.inference.families import Families
+from mapper.inference.roots import task_of_config
+from mapper.inference.scopes import TOWER_LISTS, Scope
+from mapper.naming.members import misfit
+from mapper.rulebook.facts import FactRule
+
+_BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
+_BACKBONE = "features"  # the task of a class whose outputs are maps of stages
+_SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
+
+
+def check_config(facts: Facts) -> None:
+    """ArchitectureError where a field of the config says something else than the checkpoint shows."""
+    for scope, name, known in list(facts.used.values()):
+        _check(facts, scope, name, known)
+    for scope in {id(scope): scope for scope, _, _ in facts.used.values()}.values():
+        _check_lists(facts, scope)
+    for scope in _towers(facts):
+        for role in TOWER_LISTS:
+            if counted := scope.solved.get(role):
+                facts.use(scope, role, counted)
+                _check(facts, scope, role, counted)
+
+
+def _check_lists(facts: Facts, scope: Scope) -> None:
+    """ArchitectureError where a list lacks elements that a shape or a field counts: rows of a router, say."""
+    for role, value in scope.block.roles.items():
+        elements = [item for item in value if isinstance(item, Block)] if isinstance(value, list) else []
+        counted = facts.get(scope, facts.full_name(scope, role)) if elements else None
+        if counted is None or counted.evidence == "name" or not isinstance(counted.value, int):
+            continue
+        there = {index for item in elements for index in item.indices or ()}
+        if len(there) != counted.value:
+            place = Place(elements[0].home[:-1])
+            lacking = sorted(set(range(counted.value)) - there)
+            lacks = f": {place} lacks {listed([str(index) for index in lacking])}" if lacking else ""
+            raise ArchitectureError(
+                f"{role} is {counted.value} ({counted.source}), but the names show {len(there)}{lacks}",
+                fact=facts.full_name(scope, role),
+                at=str(scope.block.home),
+            )
+
+
+def _towers(facts: Facts) -> list[Scope]:
+    found = {id(scope.tower): scope.tower for scope, _, _ in facts.used.values() if scope.tower}
+    return list(found.values())
+
+
+def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
+    one_stage = scope.index_of("stages") is not None  # a field with one value is about all of them together
+    for said in facts.from_config(scope, name, listed_only=one_stage):
+        if said.evidence == "default":
+            continue  # not said here; what stands in its place is checked by `left_out`
+        if said.problem:
+            raise ArchitectureError(said.problem, fact=name, at=str(scope.block.home))
+        if (known.evidence in _SHOWN or known.shown) and said.value != known.value:
+            shown = (
+                f"the names show {known.value}"
+                if known.evidence == "name"
+                else f"the checkpoint shows {known.value}"
+            )
+            raise ArchitectureError(
+                f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})",
+                fact=facts.full_name(scope, name),
+                at=str(scope.block.home),
+                candidates=[known.value],
+            )
+
+
+def left_out(facts: Facts) -> list[str]:
+    """Findings for counts that the config leaves out, where its type's default asks for more layers or fewer."""
+    found: dict[str, None] = {}
+    for scope in _towers(facts):
+        for role in TOWER_LISTS:
+            counted = scope.solved.get(role)
+            said = next(facts.from_config(scope, role), None) if counted else None
+            if counted and said and said.evidence == "default" and said.value != counted.value:
+                found[f"config {said.source}, {said.value}; the names show {counted.value} {role}"] = None
+    return list(found)
+
+
+def untaken_stages(facts: Facts) -> list[str]:
+    """Lines for a backbone of which the config takes other stages than its last, where no rule reads which."""
+    return [
+        f"config {name} is {shorten(str(taken))}, but what is read is the last of {count} stages"
+        for scope in _towers(facts)
+        if (counted := scope.solved.get("stages"))
+        for count in [counted.value]
+        for part in facts.config.parts(scope.tower_name)
+        for field, last in (("out_indices", count), ("out_features", f"stage{count}"))
+        for name, taken in [(f"{part}.{field}", facts.config.part(part).get(field))]
+        if name not in facts.config.read and isinstance(taken, list) and taken[-1:] not in ([], [last], [-1])
+    ]
+
+
+def given_stages(facts: Facts) -> list[str]:
+    """Findings for a backbone that stands alone: its class gives the maps of some stages, which no flow here does."""
+    task = task_of_config(facts.config)
+    if task is None or task.value != _BACKBONE:
+        return []
+    said = {field: facts.config.part("").get(field) for field in ("out_features", "out_indices")}
+    return [
+        f"config {field} is {shorten(str(taken))}: its class gives the maps of these stages, what is read the last state"
+        for field, taken in said.items()
+        if isinstance(taken, list) and taken
+    ]
+
+
+def check_bounds(facts: Facts) -> None:
+    """ArchitectureError where a fact lies beyond what another one allows: more chosen experts than there are."""
+    for scope, name, known in list(facts.used.values()):
+        for rule in facts.every_rule(scope, name):
+            if rule.when and not facts.holds(rule, scope):
+                continue
+            for bound in _BOUNDS:
+                text = getattr(rule, bound)
+                limit = _limit(facts, scope, rule, text) if text and known.value is not None else None
+                told = _beyond(bound, known.value, limit) if limit is not None else ""
+                if told:
+                    raise ArchitectureError(
+                        f"{name} is {shorten(str(known.value))} ({known.source}), {told} {text} = {limit}",
+                        fact=name,
+                        at=str(scope.block.home),
+                    )
+
+
+def _limit(facts: Facts, scope: Scope, rule: FactRule, text: str) -> Any:
+    """What the bound is here; None where a fact in it is unknown."""
+    node = arithmetic.parse_rule(text, rule.file, rule.line)
+    values = {}
+    for name in arithmetic.names(node):
+        known = facts.get(scope, facts.full_name(scope, name))
+        if known is None or known.value is None:
+            return None
+        values[name] = known.value
+    return arithmetic.evaluate(node, values)
+
+
+def _beyond(bound: str, value: Any, limit: Any) -> str:
+    """How a value passes a bound; "" if it does not."""
+    if isinstance(value, list):
+        return _list_beyond(bound, value, limit)
+    if bound == "divides":
+        return "which does not divide" if limit % value else ""
+    return "more than" if value > limit else ""
+
+
+def _list_beyond(bound: str, value: list[Any], limit: Any) -> str:
+    """The same for a list, whose bound is on its length, its total or each of its entries."""
+    if bound == "length":
+        return f"{len(value)} entries where there must be" if len(value) != limit else ""
+    if not all(isinstance(item, (int, float)) for item in value):
+        return "not numbers up to"
+    if bound == "total":
+        return f"{sum(value)} in all where there must be" if sum(value) != limit else ""
+    return "with an entry beyond" if value and max(value) > limit else ""
+
+
+def check_widths(root: Scope) -> None:
+    """ArchitectureError where the blocks of one stack have different sizes for what they pass on."""
+    seen: dict[tuple[int, str], Known] = {}
+    for scope in (root, *root.below()):
+        stack = next(
+            (outer for outer in scope.up() if outer is outer.tower or outer.block.role.startswith("stages")),
+            None,
+        )
+        for name, known in scope.solved.items():
+            if "." in name or known.evidence != "shape" or stack is None:
+                continue
+            first = seen.setdefault((id(stack), name), known)
+            if first.value != known.value:
+                raise ArchitectureError(
+                    f"{name} is {first.value} in {first.source}, but {known.value} in {known.source}",
+                    fact=name,
+                    at=str(scope.block.home),
+                )
+
+
+def check_modules(leaves: Iterable[Leaf]) -> None:
+    """ArchitectureError where the tensors of one module contradict each other: a bias of another length."""
+    for leaf in leaves:
+        told = misfit(leaf.kind, leaf.tensors) if leaf.role is not None else ""
+        if told:
+            raise ArchitectureError(f"{leaf.place}.{told}", tensors=leaf.keys())
+
+
+def harmful_fields(facts: Facts) -> list[str]:
+    """What no flow does though the config asks for it: fields that change nothing with other values than theirs.
+
+    Of a type that no family lists, also fields that nobody read and that some computation must need.
+    """
+    config, families = facts.config, facts.families
+    ignored = families.ignored()
+    fields = config.harmful(ignored)
+    if not families.are_vouched_for:
+        towers = _towers(facts)
+        layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
+        said = {item.name: item.value for item in facts.given}
+        fields += [*config.telling(ignored, layers - {1}, towers, said), *config.disputed()]
+    return [f"config {shorten(field)} asks for what no flow here does" for field in fields]
+
+
+def unread_fields(config: Config, families: Families) -> list[str]:
+    """A finding for the fields that no rule read and none ignores."""
+    fields = config.unread(families.ignored())
+    if not fields:
+        return []
+    what = "field is" if len(fields) == 1 else "fields are"
+    return [f"config {what} read by no rule: {listed(fields)}"]

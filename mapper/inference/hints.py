@@ -1,0 +1,125 @@
+"""What a user said: `--set [AT:]FACT=V` and `hints={"[AT:]FACT": V}`."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from mapper.errors import HintError, shorten
+from mapper.inference.scopes import Scope, every_place
+from mapper.rulebook.declared import FLOW, declared, is_nullable
+from mapper.rulebook.facts import TYPE
+from mapper.rulebook.renamed import fact_now, value_now
+from mapper.rulebook.values import parsed, shown
+
+if TYPE_CHECKING:
+    from mapper.rulebook.rulebook import Rulebook
+
+_NAMES = (TYPE, FLOW, "task")  # of what there must be one
+_NULL = ("null", "None")
+_NAMED = 24  # values of a fact, in a message
+
+
+@dataclass(frozen=True)
+class Given:
+    """One hint; `at` is empty where it holds everywhere."""
+
+    name: str
+    at: str
+    value: Any
+    source: str  # as it was written
+    note: str = ""  # what is called otherwise now
+
+    @property
+    def key(self) -> str:
+        """Its name, with the scope."""
+        return f"{self.at}:{self.name}" if self.at else self.name
+
+
+def read_hints(
+    hints: Mapping[str, Any] | None, types: Mapping[str, str], rulebook: Rulebook | None = None
+) -> list[Given]:
+    """The hints, checked against the known facts, their types and values; those with a scope first. Raises HintError."""
+    if hints is not None and not isinstance(hints, Mapping):
+        raise HintError(
+            f"hints are facts by name, as in {{'attention.heads': 12}}, not {type(hints).__name__}"
+        )
+    given = [_hint(key, value, types, rulebook) for key, value in (hints or {}).items()]
+    return sorted(given, key=lambda item: not item.at)
+
+
+def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | None) -> Given:
+    if not isinstance(key, str):
+        raise HintError(f"a hint is named by text, not {shorten(str(key))}")
+    at, _, said = key.rpartition(":")
+    name = fact_now(said, types)
+    now = value_now(name, value)
+    note = _note(said, name, value, now)
+    shown_as, said_value = f"--set {key}", value
+    key, value = f"{at}:{name}" if at else name, now
+    if name not in types:
+        close = get_close_matches(name, types, n=1)
+        advice = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else f"known facts: {', '.join(sorted(types)[:12])} and more"
+        )
+        raise HintError(f"there is no fact {shorten(name)}; {advice}", fact=name, at=at, candidates=close)
+    text = str(said_value)
+    written = text if text.isprintable() and len(text) <= 80 else shorten(text)
+    is_word = (
+        types[name] == "text" and name not in _NAMES
+    )  # a fact may be none of the words that rules have for it
+    if rulebook and (value is None or value in _NULL) and (is_word or is_nullable(rulebook, name)):
+        return Given(name, at, None, f"{shown_as}={written}", note)
+    try:
+        found = parsed(value, types[name])
+    except ValueError as error:
+        raise HintError(f"--set {key}: {error}", fact=name, at=at) from None
+    if rulebook:
+        check_declared(key, found, types[name], rulebook)
+    return Given(name, at, found, f"{shown_as}={written}", note)
+
+
+def _note(said: str, name: str, value: Any, now: Any) -> str:
+    """What of a hint was called otherwise, and what it is called."""
+    pairs = ((said, name), (str(value), str(now)))
+    changed = [f"{old} is called {new} now" for old, new in pairs if old != new]
+    return ", and ".join(changed)
+
+
+def check_declared(key: str, value: Any, kind: str, rulebook: Rulebook) -> None:
+    """HintError for a word that no rule knows: what is chosen from a list is one of it."""
+    name = key.rpartition(":")[2]
+    known = list(rulebook.activations) if kind == "activation" else []
+    if kind == "text":
+        known = declared(rulebook, name)
+    if name == FLOW and rulebook.flows.get(str(value)) is not None:  # put together from steps
+        return
+    if known and value not in known:
+        words = [word if isinstance(word, str) else shown(word) for word in known]
+        close = get_close_matches(str(value), words, n=1)
+        advice = f"did you mean {close[0]!r}? " if close else ""
+        more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+        raise HintError(
+            f"--set {key}: {shorten(str(value))} is no value of {name}; {advice}allowed: {', '.join(words[:_NAMED])}{more}",
+            fact=name,
+            at=key.rpartition(":")[0],
+            candidates=known,
+        )
+
+
+def check_scopes(given: Iterable[Given], root: Scope, parts: Container[str] = ()) -> None:
+    """HintError for a hint whose scope names no part of the checkpoint, nor one of `parts`, which flows add."""
+    every = [root, *root.below()]
+    for item in given:
+        is_part = item.at.rpartition(".")[2] in parts
+        if item.at and not is_part and not any(scope.matches(item.at) for scope in every_place(root)):
+            words = sorted({word for scope in every for word in scope.words})
+            raise HintError(
+                f"--set {item.at}:{item.name}: no part is called {shorten(item.at)}; parts: {', '.join(words[:12])}",
+                fact=item.name,
+                at=item.at,
+            )

@@ -1,0 +1,73 @@
+"""Which facts a flow needs for one block: guards decide what the rest of its body reads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mapper.flows.flow import Flow, facts_in
+from mapper.flows.guards import Answers, Unknown, holds
+from mapper.flows.language import dotted
+
+Has = Callable[[str], bool]
+Lookup = Callable[[str], Any]  # raises KeyError for what is unknown
+
+
+class Needs:
+    """Facts in order of first use; an unknown one in a guard makes both of its branches needed."""
+
+    def __init__(self, flow: Flow, has: Has, lookup: Lookup):
+        self.lookup = lookup
+        self.answers = Answers(has, self._fact, lambda name: None)  # an option may be chosen or not
+        self.facts: dict[str, None] = {}
+        self.bare: set[str] = (
+            set()
+        )  # names that stand alone, not before a dot: what is called or passed on whole
+        self._block(flow.statements)
+        self.facts.update(dict.fromkeys(sorted(flow.leaf_facts)))
+        needed = flow.rule.needs
+        if any(has(other) and (has(role) or role in needed) for role, other in flow.rule.ties.items()):
+            self.facts["head.tied"] = None
+
+    def _block(self, statements: Iterable[ast.stmt]) -> bool:
+        """Reads statements up to a return that is surely reached; whether there was one."""
+        for node in statements:
+            if isinstance(node, ast.If):
+                if self._guarded(node):
+                    return True
+            elif isinstance(node, ast.For):
+                self._read(node.iter)
+                self._block(node.body)
+            else:
+                self._read(node)
+                if isinstance(node, ast.Return):
+                    return True
+        return False
+
+    def _guarded(self, node: ast.If) -> bool:
+        held = holds(node.test, self.answers)
+        ends = [self._block(node.body)] if held is not False else []
+        ends += [self._block(node.orelse)] if held is not True else []
+        return all(ends)
+
+    def _fact(self, name: str) -> Any:
+        self.facts[name] = None
+        try:
+            return self.lookup(name)
+        except KeyError:
+            raise Unknown from None
+
+    def _read(self, node: ast.AST) -> None:
+        self.facts.update(dict.fromkeys(facts_in(node)))
+        for child in ast.walk(node):
+            if isinstance(child, ast.Call) and dotted(child.func) == "activation":
+                self.facts["activation"] = None
+        self._bare(node)
+
+    def _bare(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name):
+            self.bare.add(node.id)
+        elif not (isinstance(node, ast.Attribute) and dotted(node)):
+            for child in ast.iter_child_nodes(node):
+                self._bare(child)

@@ -1,0 +1,54 @@
+"""Texts and images of pages: each word with the patch that it stands on (UDOP, paper 2212.02623)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def join_page(
+    words: Tensor, patches: Tensor, bbox: Tensor, attention_mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Words with the patches that they stand on, then the patches where no word is; where all of them are.
+
+    Words without a place (all four numbers 0, or 1) have no patch; zeros follow the last patch, hidden if
+    there is a mask. words (B, T, W), patches (B, N * N, W), bbox (B, T, 4), left, top, right, bottom as
+    shares of the page, attention_mask (B, T) or None
+    -> (B, T + N * N, W), (B, T + N * N, 4) float64, (B, T + N * N) or None
+    """
+    side = math.isqrt(patches.shape[1])
+    middle = ((bbox[..., :2] + bbox[..., 2:]) / 2.0 * side).floor().long().clamp(0, side - 1)
+    place = middle[..., 0] + middle[..., 1] * side
+    bbox = bbox.double()  # cells and distances are cut from numbers of this size
+    mean = bbox.mean(dim=-1, keepdim=True)
+    nowhere = (mean == 0) | (mean == 1)
+    below = patches.gather(1, place[..., None].expand(-1, -1, patches.shape[-1]))
+    free = torch.ones_like(patches[..., 0], dtype=torch.bool).scatter(1, place, False)
+    order = (~free).long().argsort(dim=1, stable=True)[..., None]  # those without a word first
+    free = free.gather(1, order[..., 0])
+    rest = patches.gather(1, order.expand_as(patches)) * free[..., None].to(patches.dtype)
+    boxes = patch_boxes(patches, side)[order[..., 0]] * free[..., None]
+    if attention_mask is not None:
+        attention_mask = torch.cat((attention_mask, free.to(attention_mask.dtype)), dim=1)
+    states = torch.cat((words + below.masked_fill(nowhere, 0.0), rest), dim=1)
+    return states, torch.cat((bbox, boxes), dim=1), attention_mask
+
+
+def patch_boxes(x: Tensor, side: int) -> Tensor:
+    """Left, top, right and bottom of each patch of a square page as shares of it. -> (N * N, 4) float64"""
+    edges = torch.arange(side + 1, dtype=torch.float32, device=x.device) / side
+    down, across = (
+        part.flatten() for part in torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    )
+    return torch.stack((edges[across], edges[down], edges[across + 1], edges[down + 1]), dim=-1).double()
+
+
+def page_distances(boxes: Tensor, side: int) -> Tensor:
+    """How far, in hundredths of the page, the middle of a key's box is from a query's.
+
+    side 0 across, 1 down; boxes (B, T, 4) -> (B, T, T) int64, queries down
+    """
+    middle = boxes[..., [side, side + 2]].mean(dim=-1)
+    return ((middle[:, None, :] - middle[:, :, None]).float() * 100).long()

@@ -1,0 +1,161 @@
+"""What every checkpoint of a family has, as its complete examples show it: no file of rules repeats it.
+
+A folder has in every checkpoint what it has wherever it stands in the examples of its family. Of the family's own folder
+no example shows what is always at its top, and what stands outside of it (heads) may be another's: there a module has
+the tensors that it has in the examples.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from mapper.naming.words import is_index, normal
+
+Words = tuple["str | tuple[int, ...]", ...]  # of a path; a number, or those of equal layers, is a tuple
+Folders = dict[str, list[str]]  # folder -> what is in each such folder
+ROOT, NUMBER, EITHER = "{root}", "{n}", " | "
+_SAME = {"gamma": "weight", "beta": "bias"}  # what norms of old call them
+_OTHER_FORMS = ("weight_g", "weight_v", "parametrizations", "original_weight")  # of a weight
+_WEIGHTS = ("weight", "qweight", "parametrizations", "packed")  # beginnings of what stands for a weight
+
+
+_FEW = 2  # complete examples: one alone does not show what may be missing
+
+
+class Made(NamedTuple):
+    """What examples of some model types have in common."""
+
+    inside: Folders
+    outside: Folders
+    types: list[str]
+
+
+def made_of(examples: Iterable[tuple[str, Iterable[str]]], recognise: Sequence[str]) -> Made:
+    """What is in each folder, of the model type and the names of all tensors of some checkpoints."""
+    sides = _Folders(), _Folders()
+    every = list(examples)
+    if len(every) < _FEW:
+        return Made({}, {}, [])
+    for _, names in every:
+        for side, paths in zip(sides, parted([words_of(name) for name in names], recognise), strict=True):
+            side.add(paths)
+    inside, outside = sides
+    types = sorted({model_type for model_type, _ in every})
+    return Made(inside.shared(), outside.shared(only_tensors=True), types)
+
+
+def words_of(name: str) -> Words:
+    """The words of a tensor's name."""
+    return tuple((int(word),) if is_index(word) else normal(word) for word in name.split("."))
+
+
+def parted(paths: Sequence[Words], recognise: Sequence[str]) -> tuple[list[Words], list[Words]]:
+    """The paths in the folder where the names of a family stand, below it, and all others."""
+    home = _home(paths, recognise)
+    inside = [path[len(home) :] for path in paths if path[: len(home)] == home]
+    return inside, [path for path in paths if path[: len(home)] != home]
+
+
+def _home(paths: Sequence[Words], recognise: Sequence[str]) -> Words:
+    """The folder below which all stand that have the names by which a family is recognised."""
+    wanted = [
+        tuple(map(_plain, either.split(".")[1:]))
+        for pattern in recognise
+        for either in pattern.split(EITHER)
+        if either.startswith(f"{ROOT}.")
+    ]
+    home: Words | None = None
+    for folder in {folder for path in paths for pattern in wanted for folder in _before(path, pattern)}:
+        home = folder if home is None else home[: _common(home, folder)]
+    return home or ()
+
+
+def _plain(word: str) -> str:
+    return word if word == NUMBER else normal(word)
+
+
+def _before(path: Words, pattern: tuple[str, ...]) -> Iterator[Words]:
+    """The folders in which the names of a pattern stand on a path, without lists."""
+    for end in range(len(pattern), len(path) + 1):
+        start = end - len(pattern)
+        if all(map(_fits, path[start:end], pattern)):
+            at = next((at for at, word in enumerate(path[:start]) if isinstance(word, tuple)), None)
+            yield path[:start] if at is None else path[: max(at - 1, 0)]
+
+
+def _fits(word: str | tuple[int, ...], wanted: str) -> bool:
+    if isinstance(word, tuple):
+        return wanted == NUMBER or (wanted.isdigit() and int(wanted) in word)
+    return wanted == word
+
+
+def _common(one: Words, other: Words) -> int:
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
+
+
+class _Folders:
+    """What folders have, over all places where each stands."""
+
+    def __init__(self) -> None:
+        self.places: Counter[str] = Counter()  # folder -> in how many places it stands
+        self.having: dict[str, Counter[str]] = {}  # folder -> word -> in how many of these it is
+        self.tensors: set[tuple[str, str]] = set()  # folder and word of each tensor
+
+    def add(self, paths: Sequence[Words]) -> None:
+        for folder, inner in _inner(paths).items():
+            name = spelled(folder)
+            self.places[name] += 1
+            self.having.setdefault(name, Counter()).update(inner)
+        last = ((path[:-1], path[-1]) for path in paths)
+        self.tensors |= {
+            (spelled(folder), _SAME.get(word, word)) for folder, word in last if isinstance(word, str)
+        }
+
+    def shared(self, only_tensors: bool = False) -> Folders:
+        """What is in every place of a folder, but for the top: whether there is a pooling shows no example."""
+        found: Folders = {}
+        for folder, places in self.places.items():
+            always = [word for word, times in self.having[folder].items() if folder and times == places]
+            kept = [
+                word
+                for word in always
+                if word not in _OTHER_FORMS and not (only_tensors and (folder, word) not in self.tensors)
+            ]
+            if kept:
+                found[folder] = kept
+        return found
+
+
+def _inner(paths: Iterable[Words]) -> dict[Words, set[str]]:
+    """Folder -> the words in it; numbers are none."""
+    found: dict[Words, set[str]] = {}
+    for path in paths:
+        for at, word in enumerate(path):
+            own = found.setdefault(path[:at], set())
+            if isinstance(word, str):
+                own.add(_SAME.get(word, word))
+    return found
+
+
+def spelled(words: Words) -> str:
+    """A path as a pattern: every number is `{n}`."""
+    return ".".join(word if isinstance(word, str) else NUMBER for word in words)
+
+
+def lacking(made: Made, paths: Sequence[Words], recognise: Sequence[str]) -> Iterator[Words]:
+    """The paths of what is not there though it is in the examples."""
+    home = _home(paths, recognise)
+    for side, (wanted, own) in enumerate(zip(made[:2], parted(paths, recognise), strict=True)):
+        for folder, inner in _inner(own).items():
+            has_weight = any(word.startswith(_WEIGHTS) for word in inner)
+            own_words = wanted.get(spelled(folder), ())
+            if side and inner.isdisjoint(own_words):
+                continue  # a head of another kind under the same name
+            for word in own_words:
+                if word not in inner and not (word == "weight" and has_weight):
+                    yield (*(() if side else home), *folder, word)

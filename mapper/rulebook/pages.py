@@ -1,0 +1,449 @@
+"""Pages of flows: all that is known of one kind of block, in one file.
+
+A page has whole flows (`flows:`), a spine, or both. The spine is a row of slots in the order of the data; each slot is
+filled by one of its steps, on its own, and the steps that were taken make one ordinary flow: `assemble`. Slots that
+stand around several others alike (norms and sums around each sub-layer) are written once: `rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mapper.errors import RuleError
+from mapper.rulebook.fields import Fields, Lines
+from mapper.rulebook.flows import (
+    TOPICS_WITHOUT_INPUT,
+    FlowRule,
+    continued,
+    read_flow,
+    read_rule,
+    read_shapes,
+)
+
+if TYPE_CHECKING:
+    from mapper.rulebook.strict import Document
+
+EMPTY = "empty"  # the step by which a slot is left out, where its conditions hold
+PLAIN = "plain"  # the step that is usual: what a flow is called does not mention it
+SLOT = "SLOT"  # in the slots of `rows`: the one that they stand around
+JOINED = "+"  # between the names of the steps of a flow
+
+_TABLES = ("when", "values", "leaves", "ties", "ignored", "inputs")
+_PATHS = ("prefer_if", "without")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place of a spine, and the steps that may fill it."""
+
+    name: str
+    steps: tuple[
+        FlowRule, ...
+    ]  # a step is a part of a flow: its body may be empty, and returns in the last slot
+    around: str = ""  # the slot without which this one is left out too
+
+    @property
+    def unnamed(self) -> FlowRule | None:
+        """The step that is meant where a flow's name has none of this slot."""
+        return next((step for step in self.steps if step.is_unnamed), None)
+
+
+@dataclass(frozen=True)
+class Page:
+    """What one file says of a kind of block."""
+
+    topic: str
+    flows: tuple[FlowRule, ...]  # written out
+    slots: tuple[Slot, ...] = ()
+    base: FlowRule | None = (
+        None  # what every flow of the spine has: its words, parameters, conditions, usual shapes
+    )
+
+    more: tuple[Slot, ...] = ()
+    """Steps for slots of the spine of this topic that stands on another page."""
+    outputs: tuple[str, ...] = ()
+    """What its flows may return, in this order; steps say what each is."""
+
+    @property
+    def also_for(self) -> tuple[str, ...]:
+        """Other roles whose blocks take the flows of its spine."""
+        return self.base.also_for if self.base else ()
+
+    @property
+    def steps(self) -> Iterator[FlowRule]:
+        return (step for slot in self.slots for step in slot.steps)
+
+    def where(self, keeps: Callable[[FlowRule], bool]) -> Page:
+        """The page with these of its steps."""
+        slots = (replace(slot, steps=tuple(filter(keeps, slot.steps))) for slot in self.slots)
+        return replace(self, slots=tuple(slots))
+
+    def allowed(self, fact: str) -> list[Any]:
+        """The values of a fact with which some step may be taken."""
+        return list(dict.fromkeys(value for step in self.steps for value in step.when.get(fact, ())))
+
+    def in_order(self, taken: Mapping[str, FlowRule]) -> list[FlowRule]:
+        """Steps by the slots that they fill, in the order of the spine."""
+        return [taken[slot.name] for slot in self.slots if slot.name in taken]
+
+    def centres_first(self) -> list[Slot]:
+        """The slots in the order in which they are filled: those that others stand around decide whether these are there."""
+        return sorted(self.slots, key=lambda slot: bool(slot.around))
+
+    def fills(self, page: Page, pages: Sequence[Page]) -> bool:
+        """Whether its steps are for the spine of a page: it has all these slots, or no spine of the topic has."""
+        wanted = {slot.name for slot in self.more}
+        spines = [one for one in pages if one.slots and one.topic == self.topic]
+        having = [one for one in spines if wanted <= {slot.name for slot in one.slots}]
+        return bool(wanted) and page in (having or spines)
+
+    def flow(self, name: str) -> FlowRule:
+        """The flow of this name that is written out here."""
+        return next(rule for rule in self.flows if rule.name == name)
+
+    def facts(self) -> list[str]:
+        """The facts by which steps are chosen, or of which they take some values."""
+        rules = [*self.steps, *([self.base] if self.base else [])]
+        return list(dict.fromkeys(name for rule in rules for name in (*rule.when, *rule.values)))
+
+
+def _named(steps: Iterable[FlowRule]) -> list[FlowRule]:
+    """The steps that a flow is called by: all but those that are just left out, and the usual ones."""
+    return [step for step in steps if not step.is_unnamed]
+
+
+def _is_empty(step: FlowRule) -> bool:
+    return step.is_unnamed and not step.body
+
+
+def step_name(step: FlowRule) -> str:
+    """The name of a step on its page."""
+    return step.name.partition("/")[2]
+
+
+def left_out(slot: Slot, taken: Mapping[str, FlowRule]) -> bool:
+    """Whether a slot stands around one that was left empty."""
+    return slot.around in taken and _is_empty(taken[slot.around])
+
+
+def named(page: Page, name: str) -> FlowRule | None:
+    """The flow that is called by its steps, those left out that are empty; None where none is so called."""
+    wanted = {f"{page.topic}/{word}" for word in name.partition("/")[2].split(JOINED)}
+    taken: dict[str, FlowRule] = {}
+    for slot in page.centres_first():
+        if left_out(slot, taken):
+            continue
+        step = next((step for step in slot.steps if step.name in wanted), slot.unnamed)
+        if step is None:
+            return None
+        taken[slot.name] = step
+    complete = wanted == {step.name for step in _named(taken.values())}
+    return assemble(page, page.in_order(taken)) if complete else None
+
+
+def assemble(page: Page, steps: Sequence[FlowRule]) -> FlowRule:
+    """The flow that steps make, one for each slot of a page that is not left out, in their order."""
+    base = page.base
+    assert base is not None
+    names = tuple(map(step_name, _named(steps)))
+    needs = _union(step.needs for step in steps)
+    words: dict[str, Any] = {
+        "needs": needs,
+        "options": tuple(role for role in _union(step.options for step in steps) if role not in needs),
+        "reads_elsewhere": _union([base.reads_elsewhere, *(step.reads_elsewhere for step in steps)]),
+        "calls": _union(step.calls for step in steps),
+    }
+    used = {role for roles in words.values() for role in roles}
+    tables: dict[str, Any] = {key: _merged(key, [base, *steps]) for key in _TABLES}
+    tables |= {key: _union(getattr(step, key) for step in steps) for key in _PATHS}
+    by_itself = {role for step in steps for role in step.options if role in step.ignored}
+    tables["ignored"] = {
+        role: why for role, why in tables["ignored"].items() if role in by_itself or role not in used
+    }
+    shapes = {**base.shapes, **_merged("shapes", steps)}
+    return replace(
+        base,
+        name=f"{page.topic}/{JOINED.join(names)}",
+        doc=_doc(base.doc, [step.doc for step in steps if step.doc]),
+        shapes={role: extents for role, extents in shapes.items() if role.partition(".")[0] in used},
+        body="".join(f"{step.body.rstrip()}\n" for step in steps if step.body) + _returned(page, steps),
+        steps=names,
+        **words,
+        **tables,
+    )
+
+
+def _returned(page: Page, steps: Sequence[FlowRule]) -> str:
+    """The last statement, where the page says in which order its flows return what steps give."""
+    given = _merged("outputs", steps)
+    pairs = [f"{name}={given[name]}" for name in page.outputs if name in given]
+    return f"return output({', '.join(pairs)})\n" if page.outputs else ""
+
+
+def _doc(base: str, words: Sequence[str]) -> str:
+    """`self-attention with a causal mask, grouped queries and rotary embeddings`."""
+    words = list(dict.fromkeys(words))
+    return f"{base} with {', '.join(words[:-1])}{' and ' if words[1:] else ''}{words[-1]}" if words else base
+
+
+def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for group in groups for word in group))
+
+
+def _merged(key: str, rules: Iterable[FlowRule]) -> dict[str, Any]:
+    """The tables of several rules as one; of what two say of a fact, the values that both allow."""
+    merged: dict[str, Any] = {}
+    for rule in rules:
+        for name, value in getattr(rule, key).items():
+            both = key in ("when", "values") and name in merged
+            merged[name] = tuple(item for item in merged[name] if item in value) if both else value
+    return merged
+
+
+def page_of(document: Document) -> Page:
+    """What a rule file says."""
+    return read_page(document.data, document.label, lambda keys: document.line(*keys))
+
+
+def read_flows(pages: Sequence[Page]) -> dict[str, FlowRule]:
+    """Every flow that is written out by name, in the order of the files. Raises RuleError where two have one name."""
+    flows: dict[str, FlowRule] = {}
+    for rule in (rule for page in pages for rule in page.flows):
+        if rule.name in flows:
+            raise RuleError(
+                f"{rule.file}:{rule.line}: the flow {rule.name!r} is already in {flows[rule.name].file}"
+            )
+        flows[rule.name] = rule
+    _check_ends([page for page in pages if page.slots])
+    return {name: continued(rule, flows) for name, rule in flows.items()}
+
+
+def _check_ends(pages: Sequence[Page]) -> None:
+    """Flows of several spines of one topic have different names: no step of their last slots is called alike."""
+    ends: dict[str, str] = {}
+    for page in pages:
+        for step in page.slots[-1].steps:
+            if step.name in ends:
+                raise RuleError(
+                    f"{step.file}:{step.line}: a spine in {ends[step.name]} ends in {step.name!r} too: call it otherwise"
+                )
+            ends[step.name] = step.file
+
+
+def whole(pages: Sequence[Page]) -> Page:
+    """The page of a spine, the first, with the steps for it that stand on others. Raises RuleError."""
+    page, more = pages[0], [slot for other in pages[1:] for slot in other.more]
+    for slot in more:
+        if slot.name not in [known.name for known in page.slots]:
+            step = slot.steps[0]
+            raise RuleError(f"{step.file}:{step.line}: the spine of {page.topic!r} has no slot {slot.name!r}")
+    filled = tuple(
+        replace(slot, steps=sum((other.steps for other in more if other.name == slot.name), slot.steps))
+        for slot in page.slots
+    )
+    made = replace(page, slots=filled)
+    _check_names(made)
+    _check_shapes(made)
+    _check_end(made)
+    return made
+
+
+def read_page(data: Any, file: str, lines: Lines) -> Page:
+    """The flows of one file; raises RuleError with file and line."""
+    if isinstance(data, dict) and "block" not in data:
+        rule = read_flow(data, file, lines)
+        return Page(rule.topic, (rule,))
+    fields = Fields(data, file, lines)
+    topic = fields.text("block")
+    spine = fields.words("spine")
+    takes = fields.words("takes", () if topic in TOPICS_WITHOUT_INPUT else ("x",))
+    flows = tuple(_inner(fields, topic, takes, "flows", name) for name in fields.mapping("flows"))
+    base = _base(fields, topic, takes) if spine else None
+    slots = _slots(fields, topic, takes, spine)
+    more = tuple(_slot(fields, topic, takes, name, "") for name in fields.words("fills"))
+    outputs = fields.words("outputs")
+    fields.text("doc", "")
+    fields.done()
+    made = Page(topic, flows, slots, base, more, outputs)
+    return whole([made]) if base else made
+
+
+def _base(fields: Fields, topic: str, takes: tuple[str, ...]) -> FlowRule:
+    return FlowRule(
+        name=f"{topic}/{EMPTY}",
+        doc=fields.text("doc"),
+        takes=takes,
+        needs=(),
+        options=(),
+        when=fields.choices("when"),
+        shapes=read_shapes(fields),
+        leaves={},
+        values=fields.choices("values"),
+        body="",
+        file=fields.file,
+        line=fields.line("spine"),
+        ignored={role: str(why) for role, why in fields.mapping("ignored").items()},
+        reads_elsewhere=fields.words("reads_elsewhere"),
+        also_for=fields.words("also_for"),
+    )
+
+
+def _slots(fields: Fields, topic: str, takes: tuple[str, ...], spine: Sequence[str]) -> tuple[Slot, ...]:
+    """The slots of a spine; a row of them for each that `rows` are of."""
+    rows = fields.inner(fields.mapping("rows"), "rows")
+    centres, row = rows.words("of"), rows.words("slots")
+    rows.done()
+    if set(centres) - set(spine) or bool(centres) != (SLOT in row):
+        fields.fail(f"rows are of slots in the spine, and have {SLOT} where these stand", "rows")
+    slots: list[Slot] = []
+    for name in spine:
+        for one in row if name in centres else (name,):
+            around = name if name in centres and one != SLOT else ""
+            key = name if one == SLOT else one
+            slots.append(_slot(fields, topic, takes, key, around))
+    return tuple(slots)
+
+
+def _slot(fields: Fields, topic: str, takes: tuple[str, ...], key: str, around: str) -> Slot:
+    steps = tuple(_inner(fields, topic, takes, key, name, around) for name in fields.mapping(key))
+    if not steps:
+        fields.fail(f"the slot {key!r} of the spine has no steps", "spine")
+    if len([step for step in steps if step.is_unnamed]) > 1:
+        fields.fail(f"a slot has one step at most that is {EMPTY} or {PLAIN}", key)
+    return Slot(f"{key}_{around}" if around else key, steps, around)
+
+
+def _inner(
+    fields: Fields, topic: str, takes: tuple[str, ...], key: str, name: str, around: str = ""
+) -> FlowRule:
+    """A flow of the table `flows:`, or a step of a slot; it takes what its page says, unless it says otherwise."""
+    table = fields.mapping(key)[name]
+    given = _renamed(table if isinstance(table, dict) else {}, around)
+    is_step = key != "flows"
+    lacking: dict[str, Any] = {"takes": list(takes)}
+    if is_step:
+        lacking |= {"doc": "", "forward": ""}
+    called = "_".join(word for word in (name, key if name == PLAIN else "", around) if word)
+    called = called if is_step else name
+    rule = read_rule(fields.inner({**lacking, **given}, key, name), f"{topic}/{called}", is_step)
+    return replace(rule, is_unnamed=is_step and name in (EMPTY, PLAIN))
+
+
+def _renamed(data: Any, slot: str) -> Any:
+    """What a step of a row says, with the name of the slot that the row stands around."""
+    if isinstance(data, dict):
+        return {_renamed(key, slot): _renamed(value, slot) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_renamed(item, slot) for item in data]
+    return data.replace(SLOT, slot) if slot and isinstance(data, str) else data
+
+
+def _check_names(page: Page) -> None:
+    seen: set[str] = set()
+    for step in _named(page.steps):
+        if step.name in seen:
+            raise RuleError(f"{step.file}:{step.line}: two steps are called {step.name!r}")
+        seen.add(step.name)
+
+
+def _check_shapes(page: Page) -> None:
+    """What a step says of a role that another step reads is of one that some step does."""
+    roles = {role for step in page.steps for role in step.roles}
+    for step in page.steps:
+        for role in step.shapes:
+            if role.partition(".")[0] not in roles:
+                where = f"{step.file}:{step.line}: {step.name}"
+                raise RuleError(f"{where} says the shape of {role!r}, which no step of the page reads")
+
+
+def _check_end(page: Page) -> None:
+    """What is returned is said by the steps of the last slot, or by the order of the outputs."""
+    last = page.slots[-1].steps if not page.outputs else ()
+    for step in last:
+        if "return" not in step.body:
+            raise RuleError(f"{step.file}:{step.line}: the last slot returns, and {step.name} does not")
+    for step in page.steps:
+        for name in step.outputs:
+            if name not in page.outputs:
+                where = f"{step.file}:{step.line}: {step.name}"
+                raise RuleError(f"{where} gives {name!r}, which is not among the outputs")
+
+
+def pairs(page: Page) -> Iterator[FlowRule]:
+    """Flows of a spine in which every two steps that can stand together do so at least once."""
+    open_pairs = {
+        (one.name, other.name)
+        for at, slot in enumerate(page.slots)
+        for one in slot.steps
+        for later in page.slots[at + 1 :]
+        for other in later.steps
+        if _together([one, other])
+    }
+    while open_pairs:
+        first = min(open_pairs)
+        steps = _around(page, first, open_pairs)
+        covered = {(one.name, other.name) for at, one in enumerate(steps) for other in steps[at + 1 :]}
+        open_pairs -= {first, *covered}
+        if steps and _complete(steps):
+            yield assemble(page, steps)
+
+
+def _around(page: Page, pair: tuple[str, str], wanted: set[tuple[str, str]]) -> list[FlowRule]:
+    """A step for each slot, two of which are given; the others are those that make most of the pairs that are wanted."""
+    given = {
+        slot.name: step
+        for slot in page.slots
+        for step in slot.steps
+        if step.name in pair and not _is_empty(step)
+    }
+    there = {slot.around for slot in page.slots if slot.name in given}
+    taken: dict[str, FlowRule] = {}
+    for slot in page.centres_first():
+        if left_out(slot, taken):
+            continue
+        chosen = [*taken.values(), *given.values()]
+        fitting = [
+            step
+            for step in slot.steps
+            if _together([*chosen, step]) and not (_is_empty(step) and slot.name in there)
+        ]
+        if slot.name not in given and not fitting:
+            return []
+        taken[slot.name] = given.get(slot.name) or max(fitting, key=lambda step: _worth(step, chosen, wanted))
+    return page.in_order(taken)
+
+
+def _worth(step: FlowRule, chosen: Sequence[FlowRule], wanted: set[tuple[str, str]]) -> tuple[int, int, int]:
+    """How well a step goes with those that are chosen: what it reads that they stand beside, and what it stands beside."""
+    there = {role for one in chosen for role in one.needs}
+    asked = {role for one in chosen for role in _beside(one)} - there
+    lacking = sum(role not in there for role in _beside(step))
+    return len(asked.intersection(step.needs)), -lacking, sum(_key(step, one) in wanted for one in chosen)
+
+
+def _key(one: FlowRule, other: FlowRule) -> tuple[str, str]:
+    return one.name, other.name
+
+
+def _together(steps: Sequence[FlowRule]) -> bool:
+    """Whether steps can be of one flow: no role is claimed twice, and their conditions allow a value."""
+    claimed = [role for step in dict.fromkeys(step.name for step in steps) for role in _needs(steps, step)]
+    when = _merged("when", steps)
+    return len(claimed) == len(set(claimed)) and all(when.values())
+
+
+def _needs(steps: Sequence[FlowRule], name: str) -> tuple[str, ...]:
+    return next(step.needs for step in steps if step.name == name)
+
+
+def _complete(steps: Sequence[FlowRule]) -> bool:
+    """Whether what stands beside a step is read by another."""
+    there = {role for step in steps for role in step.needs}
+    return all(role in there for step in steps for role in _beside(step))
+
+
+def _beside(step: FlowRule) -> list[str]:
+    """The roles of the block itself that stand beside a step, of `tower.embeddings.token` the tower."""
+    return [path.partition(".")[0] for path in step.beside]

@@ -1,0 +1,94 @@
+"""What rules call things is in the glossary: doc lines, names of facts, of operations and of topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mapper.operations import operation_names
+from mapper.rulebook.rulebook import Rulebook
+
+TOP = Path(__file__).resolve().parents[2]
+GLOSSARY = (TOP / "docs" / "glossary.md").read_text(encoding="utf-8")
+TERMS = re.findall(r"(?m)^- \*\*(.+?)\*\*: \S", GLOSSARY)
+PLAIN = set(re.search(r"(?ms)^## Plain words.*?\n\n(.*?)\n\n", GLOSSARY)[1].replace("\n", " ").split(", "))  # type: ignore[index]
+
+# Words of an older dialect, for which the field has others (the end of the glossary).
+NOT_USED = re.compile(
+    r"\b(turned|turns|sees|seen|visible|heard|hears|told|elected|weighed|weighs|probed|forgotten|bend|letters?|tubes?|"
+    r"funnels|lent|lends|waves|placed|counted from where|summary|think|says? of|looks? for|behind)\b"
+)
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+SINGLE = {word for term in TERMS for word in words(term)}
+
+
+def is_said(name: str) -> bool:
+    """Whether a word is one of the glossary's, in any ending, or a plain one."""
+    known = name in SINGLE or name in PLAIN or name.isdigit()
+    return known or any(len(word) > 3 and name.startswith(word.rstrip("es")) for word in SINGLE)
+
+
+def has_term(doc: str) -> bool:
+    said = f" {' '.join(words(doc))}"
+    return any(f" {' '.join(words(term))}" in said for part in TERMS for term in part.split(", "))
+
+
+def docs() -> Iterator[tuple[str, str]]:
+    """Every doc line of flows, steps, pages and facts, by where it stands."""
+    for path in sorted((TOP / "rules").rglob("*.yaml")):
+        where = path.relative_to(TOP / "rules").as_posix()
+        if where.startswith("flows/"):
+            data = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+            yield from below(data, where)
+    rulebook = Rulebook()
+    vocabulary = rulebook.config_vocabulary
+    for table in (vocabulary.facts, vocabulary.unlisted, *(family.own_facts for family in rulebook.families)):
+        for name, rules in table.items():
+            yield from ((name, rule.doc) for rule in rules if rule.doc)
+
+
+def below(data: Any, where: str) -> Iterator[tuple[str, str]]:
+    if isinstance(data, dict):
+        if isinstance(data.get("doc"), str):
+            yield where, data["doc"]
+        for key, value in data.items():
+            yield from below(value, f"{where} {key}")
+
+
+def names() -> Iterator[str]:
+    vocabulary = Rulebook().config_vocabulary
+    yield from vocabulary.facts
+    yield from operation_names()
+    yield from {rule.topic for rule in Rulebook().flows.everything()}
+
+
+def test_the_glossary_is_in_order_and_says_each_once():
+    folded = [re.sub(r"[^a-z0-9]", "", term.lower()) for term in TERMS]
+    assert folded == sorted(set(folded))
+
+
+def test_doc_lines_are_in_the_words_of_the_glossary():
+    lacking = [f"{where}: {doc}" for where, doc in docs() if not has_term(doc)]
+    assert not lacking, f"{len(lacking)} without a term of docs/glossary.md: {lacking[:10]}"
+
+
+def test_doc_lines_have_no_words_of_the_older_dialect():
+    said = [f"{where}: {doc}" for where, doc in docs() if NOT_USED.search(doc)]
+    assert not said, f"{len(said)}: {said[:10]}"
+
+
+@pytest.mark.parametrize("name", sorted(set(names())))
+def test_names_are_made_of_words_of_the_glossary(name):
+    unknown = [word for word in re.split(r"[._]", name.lower()) if not is_said(word)]
+    assert not unknown, f"{name}: {unknown}: put them into docs/glossary.md, or take its words"
+    assert not NOT_USED.search(re.sub(r"[._]", " ", name))

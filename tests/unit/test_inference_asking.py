@@ -1,0 +1,233 @@
+"""What is asked of an unlisted type is all that its listed twins differ in; each question can be answered, for those alone whom it is about."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mapper.architecture import Architecture, Leaf
+from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.emission import emit
+from mapper.errors import HintError
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from mapper.rulebook.rulebook import Rulebook
+
+ROOT = Path(__file__).resolve().parents[2]
+RULEBOOK = Rulebook()
+UNHEARD = "unheard_of"
+
+
+def _tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("renamed", ROOT / "tools" / "renamed.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["renamed"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+renamed = _tool()
+
+
+def example(model_type: str) -> Checkpoint:
+    """The first complete example of a listed type."""
+    every = (header(item) for family in RULEBOOK.families for item in family.examples if item.config)
+    return next(item for item in every if item.config and item.config.get("model_type") == model_type)
+
+
+def read(checkpoint: Checkpoint, hints: dict[str, Any] | None = None, **config: Any) -> Architecture:
+    changed = {"pad_token_id": 0, **(checkpoint.config or {}), "model_type": UNHEARD, **config}
+    return infer(Checkpoint("x", "manifest", checkpoint.tensors, changed), RULEBOOK, hints=hints)
+
+
+def asked(architecture: Architecture) -> dict[str, tuple[Any, ...]]:
+    return {question.name: question.candidates for question in architecture.questions}
+
+
+def gist(architecture: Architecture) -> tuple[list[Any], list[Any], list[Any]]:
+    """Flows, leaves and what flows read: what a model is made of."""
+    blocks = [architecture.root, *architecture.root.blocks()]
+    flows = sorted((str(block.home), block.role, str(block.flow)) for block in blocks)
+    facts = sorted(
+        (str(block.home), block.role, name, repr(fact.value))
+        for block in blocks
+        for name, fact in block.facts.items()
+    )
+    leaves = sorted((str(leaf.place), leaf.kind, leaf.form, _values(leaf)) for leaf in architecture.leaves)
+    return flows, facts, leaves
+
+
+def _values(leaf: Leaf) -> str:
+    return repr(sorted((name, fact.value) for name, fact in leaf.facts.items()))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "fact"),
+    [
+        ("speech_to_text", "encoder:input.kind"),  # chooses another tower
+        ("dpr", "pooling"),  # chooses another root
+        ("segformer", None),  # strides differ from stage to stage
+        ("exaone4", "attention.norms"),
+        ("nemotron", "norm.offset"),
+        ("imagegpt", "norm.kind"),  # a kind that a family gives to names
+        ("mobilevit", None),  # norms behind convolutions, before attention
+        ("gpt_neo", "attention.layer_types"),  # which a field of the config says in words of its own
+        ("aya_vision", "projector.norm:norm.eps"),  # of one norm, and the towers know theirs
+        ("dab-detr", "backbone:pooling"),  # which only the whole has otherwise
+    ],
+)
+def test_answers_in_truth_give_the_reading_of_the_listed_type(model_type: str, fact: str | None) -> None:
+    made = renamed.renamed(example(model_type), RULEBOOK)
+    assert made.listed.reading == "exact"
+    assert made.first.questions and (fact is None or fact in asked(made.first))
+    assert (made.error, made.told.missing) == ("", [])
+    (flows, facts, leaves), (own_flows, own_facts, own_leaves) = gist(made.told), gist(made.listed)
+    assert (flows, leaves) == (own_flows, own_leaves)
+    assert set(own_facts) <= set(facts)
+
+
+def test_a_field_that_some_listed_type_does_not_obey_is_asked_for() -> None:
+    checkpoint = example("aya_vision")
+    text = {**(checkpoint.config or {})["text_config"], "logit_scale": 0.25}
+    questions = asked(read(checkpoint, text_config=text))
+    assert set(questions["head.scale"]) == {0.25, 1.0}
+
+
+def test_a_number_that_a_user_repeats_is_known_unless_two_fields_have_it() -> None:
+    answers = {name: values[0] for name, values in asked(read(example("llama"))).items()}
+    answers["embedding.scale"] = None  # asked for with the activation
+    assert read(example("llama"), {**answers, "norm.eps": 3e-4}, odd_eps=3e-4).missing == []
+    one, two = (
+        read(example("llama"), {**answers, "norm.eps": 3e-4}, **fields).missing
+        for fields in ({"odd_eps": 2e-4}, {"odd_eps": 3e-4, "even_eps": 3e-4})
+    )
+    assert len(one) == 1 and "odd_eps" in one[0]
+    assert len(two) == 2
+
+
+def test_heads_of_another_task_than_the_config_says_are_asked_for() -> None:
+    whole = example("imagegpt")
+    tensors = {name: info for name, info in whole.tensors.items() if name != "lm_head.weight"}
+    tensors["score.weight"] = TensorInfo((2, tensors["transformer.ln_f.weight"].shape[0]), "F32")
+    checkpoint = Checkpoint("x", "manifest", tensors, whole.config)
+    said = {"architectures": ["ImageGPTForImageClassification"]}
+    questions = asked(read(checkpoint, **said))
+    assert "head.pooling" in questions
+    told = read(
+        checkpoint, {"head.pooling": "mean", "norm.kind": "RMSNorm", "task": "image_classification"}, **said
+    )
+    assert told.missing == [] and str(told.root.flow) != "root/token_classification"
+
+
+def test_a_map_beside_other_tensors_in_its_folder_is_computed_with_its_own() -> None:
+    checkpoint = example("axk1")
+    first = read(checkpoint)
+    answers = {name: values[0] for name, values in asked(first).items() if values}
+    text = emit(read(checkpoint, answers))
+    assert "F.linear(x, self.gate.weight)" in text and "self.gate(x)" not in text
+
+
+def test_an_answer_that_another_one_settles_is_taken() -> None:
+    made = renamed.renamed(example("xglm"), RULEBOOK)
+    assert {"rotary", "attention.rotary"} <= asked(made.first).keys()
+    assert (made.hints["rotary"], made.error, made.told.missing) == (False, "", [])
+
+
+def with_norms(word: str) -> Checkpoint:
+    """A llama whose queries and keys have norms."""
+    whole = example("llama")
+    tensors = dict(whole.tensors)
+    layers = {name.partition(".self_attn.")[0] for name in tensors if ".self_attn." in name}
+    width = tensors["model.layers.0.self_attn.q_proj.weight"].shape[0]
+    heads = 4
+    for layer in layers:
+        for part in ("query", "key"):
+            tensors[f"{layer}.self_attn.{part}_{word}.weight"] = TensorInfo((width // heads,), "F32")
+    said = {"num_attention_heads": heads, "rope_theta": 10000.0, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
+    said |= {"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False}
+    return Checkpoint("x", "manifest", tensors, {**(whole.config or {}), **said})
+
+
+def test_a_doubt_that_would_choose_another_flow_is_asked_and_its_answer_chooses_it() -> None:
+    checkpoint = with_norms("layernorm")
+    questions = asked(read(checkpoint))
+    assert {"before_rotary", "after_rotary"} <= set(questions["attention.norms"])
+    answers = {name: values[0] for name, values in questions.items() if values}
+    for order in ("first", "last"):
+        told = read(checkpoint, {**answers, "attention.norms": order})
+        flows = [str(block.flow) for block in told.root.blocks() if block.role == "attention"]
+        assert flows and all(("norms_last" in flow) is (order == "last") for flow in flows)
+
+
+def test_fields_that_listed_types_obey_and_others_do_not_are_asked_for() -> None:
+    checkpoint = example("parakeet_rnnt")
+    config = {"hidden_act": "relu", "encoder_config": {"hidden_act": "silu"}}
+    assert asked(read(checkpoint, **config))["feed_forward.activation"] == ("relu", "silu")
+    agreeing = {"hidden_act": "silu", "encoder_config": {"hidden_act": "silu"}}
+    assert "feed_forward.activation" not in asked(read(checkpoint, **agreeing))
+
+
+def test_a_question_about_one_layer_is_named_by_it_and_leaves_the_others_as_they_are() -> None:
+    checkpoint = example("exaone4")
+    kinds = {"layer_types": ["sliding_attention", "full_attention"] * 2, "rope_theta": 10000.0}
+    first = read(checkpoint, **kinds)
+    (name,) = [name for name in asked(first) if name.endswith("attention.rotary")]
+    assert name == "model.layers.{1,3}:attention.rotary"
+    told = read(checkpoint, {name: False, "attention.norms": "before_rotary"}, **kinds)
+    values = {fact.value for fact in told.facts if fact.name == "attention.rotary"}
+    assert values == {True, False} and told.missing == []
+
+
+def test_the_layers_that_a_hint_names_by_number_are_told_apart() -> None:
+    whole = example("llama")
+    hint = {"model.layers.{1}:feed_forward.activation": "relu", "model_type": "llama"}
+    told = read(whole, hint)
+    assert {(fact.at, fact.value) for fact in told.facts if fact.name == "feed_forward.activation"} == {
+        ("model.layers.0", "silu"),
+        ("model.layers.1", "relu"),
+    }
+
+
+def test_a_line_to_copy_keeps_braces_from_the_shell() -> None:
+    from mapper.architecture import Question
+
+    question = Question("attention.rotary", "model.layers.{1,3}", (), "model.layers.{1,3}")
+    assert question.set == "--set 'model.layers.{1,3}:attention.rotary=VALUE'"
+    assert Question("attention.heads", "*").set == "--set attention.heads=VALUE"
+
+
+def test_no_question_has_one_answer_of_an_open_list() -> None:
+    stages = asked(read(example("segformer")))
+    assert all(values == () for name, values in stages.items() if name.endswith("patches.stride"))
+    assert (
+        len([name for name in stages if name.endswith("patches.stride")]) > 1
+    )  # each with an answer of its own
+
+
+def test_the_flow_may_be_said_and_must_fit() -> None:
+    checkpoint = example("llama")
+    pre, post = "pre_norm_attention+attention+pre_norm_feed_forward+feed_forward", "two_streams"
+    told = read(checkpoint, {"model_type": "llama", "layers:flow": f"layer/{pre}"})
+    assert told.unheard == {} and f"layer/{pre}" in {block.flow for block in told.root.blocks()}
+    with pytest.raises(HintError, match=f"layer/{post}"):
+        read(checkpoint, {"model_type": "llama", "layers:flow": f"layer/{post}"})
+
+
+def test_a_norm_without_a_bias_is_of_the_kind_that_is_said() -> None:
+    told = read(example("llama"), {"norm.kind": "LayerNorm", "model_type": "llama"})
+    kinds = {leaf.kind for leaf in told.leaves if leaf.kind.endswith("Norm")}
+    assert kinds == {"LayerNorm"}
+
+
+def test_a_field_that_only_some_types_compute_with_is_not_passed_over() -> None:
+    checkpoint = example("mixtral")
+    assert read(checkpoint, router_jitter_noise=0.0).missing == []
+    (refused,) = read(checkpoint, router_jitter_noise=0.01).missing
+    assert "router_jitter_noise = 0.01" in refused
+    assert read(checkpoint, {"model_type": "mixtral"}, router_jitter_noise=0.01).missing == []

@@ -1,0 +1,31 @@
+"""Words and patches of a page."""
+
+from __future__ import annotations
+
+import torch
+
+from mapper.operations import layout
+
+
+def test_words_have_their_patch_and_patches_without_a_word_follow():
+    words, patches = torch.zeros(1, 3, 1), torch.tensor([1.0, 2.0, 3.0, 4.0])[None, :, None]
+    boxes = torch.tensor([[[0.6, 0.1, 0.8, 0.2], [0.0, 0.0, 0.0, 0.0], [0.5, 0.0, 1.0, 0.4]]])
+    states, places, seen = layout.join_page(words, patches, boxes, torch.tensor([[1, 1, 0]]))
+    assert states.flatten().tolist() == [
+        2,
+        0,
+        2,
+        3,
+        4,
+        0,
+        0,
+    ]  # the second stands nowhere, in the first patch's place
+    assert seen.tolist() == [[1, 1, 0, 1, 1, 0, 0]]
+    assert places[0, 3:].tolist() == [[0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
+    assert layout.join_page(words, patches, boxes, None)[2] is None
+
+
+def test_distances_are_key_minus_query():
+    boxes = torch.tensor([[[0.0, 0.0, 0.5, 0.25], [0.5, 0.5, 1.0, 0.75]]])
+    assert layout.page_distances(boxes, 0).tolist() == [[[0, 50], [-50, 0]]]
+    assert layout.page_distances(boxes, 1).tolist() == [[[0, 50], [-50, 0]]]

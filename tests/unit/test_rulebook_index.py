@@ -1,0 +1,79 @@
+"""What rules are found by says of each just what its file says, and reading those alone gives what reading all gives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mapper.errors import MapperError
+from mapper.inference import infer
+from mapper.report import Report
+from mapper.rulebook.examples import Example, header
+from mapper.rulebook.index import Flows
+from mapper.rulebook.rulebook import Rulebook
+
+LAZY = Rulebook()
+EXAMPLES = [family.examples[0] for family in LAZY.families if family.examples][::16]
+
+
+FAMILIES = LAZY.families
+
+
+class Whole(Rulebook):
+    """Has read every family before it looks for one."""
+
+    family_entries = FAMILIES  # type: ignore[assignment]
+
+
+def test_an_entry_says_what_its_family_says() -> None:
+    for entry, family in zip(LAZY.family_entries, FAMILIES, strict=True):
+        assert entry.name == family.name
+        assert tuple(entry.model_types) == family.model_types
+        assert (entry.signs.recognise, entry.signs.absent) == (family.recognise, family.absent)
+        assert {key: tuple(value) for key, value in entry.signs.shapes.items()} == family.recognise_shapes
+        assert (entry.by_type_only, tuple(entry.towers)) == (family.by_type_only, tuple(family.towers))
+
+
+def test_an_entry_of_a_flow_says_what_it_has_a_use_for() -> None:
+    for name, rule in LAZY.flows.items():
+        entry = LAZY.flows.entries[name]
+        assert {*entry.needs, *entry.uses} == {*rule.roles, *rule.ignored}
+        assert (rule.name, tuple(entry.needs), tuple(entry.without)) == (name, rule.stored, rule.without)
+        assert entry.by_name_only == rule.by_name_only
+        assert {fact: tuple(allowed) for fact, allowed in entry.when.items()} == rule.when
+        assert entry.values == list(rule.values)
+
+
+def read(example: Example, rulebook: Rulebook, typed: bool) -> object:
+    checkpoint = header(example)
+    if not typed and checkpoint.config:
+        checkpoint = replace(checkpoint, config={**checkpoint.config, "model_type": "listed_by_nobody"})
+    try:
+        return json.loads(Report(infer(checkpoint, rulebook)).to_json())
+    except MapperError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("typed", [True, False], ids=["listed", "unlisted"])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.file.rpartition("/")[2])
+def test_what_is_found_is_what_a_look_at_every_rule_finds(
+    example: Example, typed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = read(example, Rulebook(), typed)
+    for among in ("with_use_for", "where"):
+        monkeypatch.setattr(Flows, among, lambda flows, by: flows)
+    assert read(example, Whole(), typed) == found
+
+
+def test_a_reading_decodes_few_of_the_files() -> None:
+    rulebook = Rulebook()
+    (example,) = next(entry for entry in FAMILIES if entry.name == "llama").examples[:1]
+    assert infer(header(example), rulebook).family == "llama"
+    decoded = {
+        kind: [at for at, document in shelf._read.items() if "data" in vars(document)]
+        for kind, shelf in rulebook.shelves.items()
+    }
+    assert len(decoded["families"]) == 1
+    assert len(decoded["flows"]) < len(rulebook.flows) / 10
