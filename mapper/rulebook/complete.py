@@ -123,7 +123,7 @@ class _Folders:
             always = [word for word, times in self.having[folder].items() if folder and times == places]
             kept = [
                 word
-                for word in always
+                for word in sorted(always)  # the same rules give the same bytes in every process
                 if word not in _OTHER_FORMS and not (only_tensors and (folder, word) not in self.tensors)
             ]
             if kept:
