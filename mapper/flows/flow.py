@@ -71,7 +71,8 @@ class Flow:
 
 def parse_flow(rule: FlowRule) -> Flow:
     """The flow of a rule. Raises FlowError with file and line."""
-    roles = (*rule.roles, *rule.beside)
+    beside = (path.partition(".")[0] for path in rule.beside)  # of `tower.embeddings.token` the tower
+    roles = (*rule.roles, *beside)
     return Flow(rule, tuple(parse_body(rule.body, rule.file, rule.line, roles)))
 
 
