@@ -182,7 +182,7 @@ class _Checker:
 
     def flow(self, document: Document, found: FileCheck) -> None:
         from mapper.flows.arithmetic import parse_rule
-        from mapper.flows.combinations import check_context, check_flow
+        from mapper.flows.combinations import check_context, check_flow, check_length
 
         page = page_of(document)
         spines = self.rulebook.flows.pages(page.topic) if page.slots or page.more else []
@@ -196,6 +196,7 @@ class _Checker:
                 for text in extents:
                     if text not in ("...", "_"):  # extents left open
                         parse_rule(text, rule.file, rule.line)
+            check_length(rule)
         for rule in (*flows, *chain.from_iterable(map(pairs, spines))):
             found.combinations += check_flow(rule)
             check_context(rule, self.known_names)

@@ -18,7 +18,7 @@ from mapper.flows.walk import bindings, nodes
 from mapper.operations.registry import operation_names, operation_signature
 from mapper.rulebook.flows import FlowRule
 
-MAX_GUARDS = 6  # more is two flows: 2 ** 6 combinations are still read by a person
+MAX_GUARDS = 6  # of a flow or of a step: 2 ** 6 combinations are still read by a person
 _OTHER = "\0other"  # a value that equals no literal
 
 
@@ -79,13 +79,18 @@ def _contradicts(roles: Mapping[str, bool]) -> bool:
     return any(there and roles.get(name.partition(".")[0]) is False for name, there in roles.items())
 
 
+def check_length(rule: FlowRule) -> None:
+    """Checks that a flow or a step has no more guards than a person reads. Raises FlowError."""
+    count = len(guards_of(parse_flow(rule)))
+    if count > MAX_GUARDS:
+        raise FlowError(
+            f"{rule.file}:{rule.line}: {rule.name} has {count} guards; at most {MAX_GUARDS}, make it two"
+        )
+
+
 def check_flow(rule: FlowRule) -> int:
     """Checks one flow under all combinations of its guards; returns how many there were. Raises FlowError."""
     flow = parse_flow(rule)
-    if len(guards_of(flow)) > MAX_GUARDS:
-        raise FlowError(
-            f"{rule.file}:{rule.line}: {rule.name} has {len(guards_of(flow))} guards; at most {MAX_GUARDS}, make it two flows"
-        )
     _check_calls(flow)
     _check_declared(rule)
     used: set[str] = set()

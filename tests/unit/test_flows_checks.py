@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from mapper.errors import FlowError
-from mapper.flows.combinations import MAX_GUARDS, bound_names, check_context, check_flow, combinations
+from mapper.flows.combinations import (
+    MAX_GUARDS,
+    bound_names,
+    check_context,
+    check_flow,
+    check_length,
+    combinations,
+)
 from mapper.flows.flow import parse_flow
 from tests.flow_rules import flow_rule
 
@@ -39,7 +46,8 @@ def test_a_role_within_an_absent_role_is_no_combination() -> None:
 
 def test_more_guards_than_a_person_reads_are_refused() -> None:
     guards = "".join(f"if fact.f{at}:\n  x = up(x)\n" for at in range(MAX_GUARDS + 1))
-    fails("has 7 guards; at most 6, make it two flows", f"{guards}return up(x)", needs=("up",))
+    with pytest.raises(FlowError, match="has 7 guards; at most 6, make it two"):
+        check_length(flow_rule(f"{guards}return up(x)", needs=("up",)))
 
 
 def test_an_unknown_callable_is_refused_with_its_line() -> None:
