@@ -165,12 +165,14 @@ def outcome(path: Path, architecture: Architecture | None, error: str) -> tuple[
         model = build_architecture(architecture)
     except mapper.MapperError as refusal:
         return "refused", "; ".join(architecture.missing[:2]) or str(refusal)
+    except Exception as stumble:  # as below: what is read completely is built
+        return "stumbles", f"{type(stumble).__name__}: {stumble}"
     inputs, wanted = (load_file(path / f"{name}.safetensors") for name in ("inputs", "outputs"))
     torch.manual_seed(0)
     try:
         with torch.no_grad():
             made = model(**inputs)
-    except Exception as stumble:  # a model may stumble over anything: that is what is asked
+    except Exception as stumble:  # a model may stumble over anything: that is what is found out
         return "stumbles", f"{type(stumble).__name__}: {stumble}"
     trouble = next(differences(made, wanted), "")
     return ("wrong" if trouble else "equal"), trouble

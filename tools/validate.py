@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from mapper import __version__  # noqa: E402
-from mapper.architecture import Architecture  # noqa: E402
+from mapper.architecture import Architecture, Fact  # noqa: E402
 from mapper.catalogue import find, names  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.emission import emit  # noqa: E402
@@ -174,9 +174,15 @@ def describe(name: str, architecture: Architecture | str, record: dict[str, Any]
         "reading": architecture.reading, "why": "; ".join([*architecture.missing, *architecture.findings][:1]),
         "tensors": len(checkpoint.tensors), "mapped": len(checkpoint.tensors) - len(architecture.unmapped),
         "lines": emit(architecture).count("\n") if runs(architecture) else None, "worst": max(worst, default=None),
-        "defaults": ", ".join(dict.fromkeys(f.name for f in architecture.facts if f.evidence == "default")) or "-",
+        "defaults": ", ".join(dict.fromkeys(f.name for f in architecture.facts if is_assumed(f))) or "-",
         "traces": traces(record["tracing"].get(architecture.family)), "made": evidence(checkpoint),
     }  # fmt: skip
+
+
+def is_assumed(fact: Fact) -> bool:
+    """Whether a default says that something is there; that it is not (none, false, a factor of 1) is hardly news."""
+    is_there = fact.value is True or fact.value not in (None, False, 0, 1)
+    return fact.evidence == "default" and is_there
 
 
 def compared(architecture: Architecture, record: dict[str, Any]) -> list[float]:

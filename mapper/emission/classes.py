@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mapper.architecture import Block, Fact, Leaf, Numbered, Place
 from mapper.emission.constructors import Constructor, Setting, setting, shared_facts
@@ -45,7 +45,10 @@ class Classes:
             for role, value in piece.block.roles.items():
                 for item in value if isinstance(value, list) else [value]:
                     if isinstance(item, Leaf):
-                        self.settings.setdefault(id(item), setting(item, role, piece.block, piece.flow))
+                        said = setting(item, role, piece.block, piece.flow)
+                        if id(item) in self.unread:  # nothing runs it, and so nothing is known of how
+                            said = replace(said, arguments=None)
+                        self.settings.setdefault(id(item), said)
                     elif isinstance(item.indices, Numbered):
                         continue  # folders with names: no list counts them
                     elif isinstance(value, list) and role in piece.block.facts:

@@ -26,7 +26,7 @@ from mapper.emission.train import told
 from mapper.emission.types import Types, main_dtype
 from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow
-from mapper.flows.program import Program, link
+from mapper.flows.program import Program, link, read_items
 from mapper.operations.registry import operation_names, operation_source, operations_needed
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
@@ -80,7 +80,7 @@ def _unread(architecture: Architecture, program: Program | None) -> dict[int, st
     """The leaves that no forward reads, each with why it is in the checkpoint, if that is known."""
     if program is None:
         return {}
-    used = {identity for piece in program.pieces.values() for identity in piece.used}
+    used = read_items(program)
     reasons = dict(architecture.unused)
     return {
         id(leaf): next((reasons[key] for key in Leaf.keys(leaf) if key in reasons), "no forward reads it")

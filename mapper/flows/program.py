@@ -308,6 +308,22 @@ def _takes_none(node: ast.Call, name: str) -> int:
 
 
 def unused_leaves(program: Program) -> list[Leaf]:
-    """Leaves with a role that no statement of the program refers to."""
-    used = {identity for piece in program.pieces.values() for identity in piece.used}
+    """Leaves with a role that no statement which runs refers to."""
+    used = read_items(program)
     return [leaf for leaf in program.root.block.leaves() if id(leaf) not in used]
+
+
+def read_items(program: Program) -> set[int]:
+    """The identities of the leaves and blocks that statements which run refer to."""
+    return {identity for piece in _reached(program) for identity in piece.used}
+
+
+def _reached(program: Program) -> list[Piece]:
+    """The pieces that run: a block whose flow nobody calls computes nothing."""
+    found = {id(program.root.block): program.root}
+    ahead = [program.root]
+    while ahead:
+        keys = [key for key in ahead.pop().used if key in program.pieces and key not in found]
+        found |= {key: program.pieces[key] for key in keys}
+        ahead += [program.pieces[key] for key in keys]
+    return list(found.values())
