@@ -16,6 +16,7 @@ from mapper.inference.config import Config, Found
 from mapper.inference.evidence import Chain, Known, weakest
 from mapper.inference.families import TYPE
 from mapper.inference.hints import Given
+from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.scopes import Scope, leaves_at
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import UNSET, FactRule, fact_type
@@ -208,6 +209,8 @@ class Facts:
             return False
         if not all(_holds(scope, path, kind) for path, kind in rule.holds.items()):
             return False
+        if not all(_is_as_long(scope, path, other) for path, other in rule.as_long.items()):
+            return False
         if rule.tower and not _tower_fits(rule.tower, scope):
             return False
         for name, allowed in rule.when.items():
@@ -270,7 +273,8 @@ class Facts:
         )  # what a tower holds says nothing about another
         for rule in rules:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
-                yield Known(rule.value, "name", _named(rule), rule=rule.place, by=rule)
+                evidence = "shape" if rule.as_long else "name"
+                yield Known(rule.value, evidence, _named(rule), rule=rule.place, by=rule)
         for rule in rules:
             if rule.value is not UNSET and not rule.by_names:
                 yield Known(rule.value, "rule", _origin(rule), rule=rule.place, by=rule)
@@ -373,6 +377,12 @@ def _holds(scope: Scope, path: str, kind: str) -> bool:
     return False
 
 
+def _is_as_long(scope: Scope, path: str, other: str) -> bool:
+    """Whether the weight of one role has as many rows as that of another, in the block itself."""
+    lengths = [{weight_shape(leaf)[:1] for leaf in leaves_at(scope.block, role)} for role in (path, other)]
+    return lengths[0] == lengths[1] and len(lengths[0]) == 1
+
+
 def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
     for prefix in (block.role, block.kind):
         if f"{prefix}.{name}" in declared:
@@ -414,7 +424,9 @@ def _mapped(rule: FactRule, value: Any) -> Any:
 def _named(rule: FactRule) -> str:
     kinds = (f"{role} is a {kind}" for role, kind in rule.holds.items())
     roles = (f"{'has' if there else 'no'} {path}" for path, there in rule.tower.items())
-    words = chain((f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks), kinds, roles)
+    lengths = (f"{role} is as long as {other}" for role, other in rule.as_long.items())
+    has, lacks = (f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks)
+    words = chain(has, lacks, kinds, roles, lengths)
     return ", ".join(words)
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from mapper.flows.references import has_role
 from mapper.inference.facts import Facts
+from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.scopes import Scope, is_part, leaves_at
-from mapper.inference.sizes import weight_shape
 from mapper.rulebook.flows import FlowRule, aligned
 
 LACKS, SPARE, UNKNOWN, OTHER, TAKES = "lacks", "spare", "unknown", "other", "takes"

@@ -10,22 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mapper.architecture import Leaf
-from mapper.checkpoint import TensorInfo
 from mapper.errors import ArchitectureError, HintError
 from mapper.flows import arithmetic
 from mapper.inference.evidence import Known, weakest
 from mapper.inference.facts import Facts
+from mapper.inference.leaf_shapes import main_tensor
 from mapper.inference.scopes import Scope, leaves_at
 from mapper.rulebook.flows import ANY, FlowRule, aligned
-
-_WEIGHTS = (
-    "weight",
-    "gamma",
-    "g",
-    "kernel",
-    "scale",
-    "",
-)  # names of the tensor whose shape a flow writes; "" is a bare Parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +253,7 @@ def _reads_bias_alone(rule: FlowRule, role: str) -> bool:
 
 
 def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[Equation]:
-    name, info = _weight(leaf)
+    name, info = main_tensor(leaf)
     shape = info.shape[::-1] if leaf.form == "transposed" else info.shape
     place = str(leaf.place)
     key = f"{place}.{name} {list(info.shape)}" if name else f"{place} {list(info.shape)}"
@@ -275,19 +266,6 @@ def _of_leaf(leaf: Leaf, extents: tuple[str, ...], rule: FlowRule) -> Iterator[E
     for text, extent in zip(extents, shape, strict=False):
         if text != ANY:
             yield Equation(text, arithmetic.parse_rule(text, rule.file, rule.line), extent, key, leaf, name)
-
-
-def _weight(leaf: Leaf) -> tuple[str, TensorInfo]:
-    for name in _WEIGHTS:
-        if name in leaf.tensors:
-            return name, leaf.tensors[name]
-    return max(leaf.tensors.items(), key=lambda item: (len(item[1].shape), item[1].size))
-
-
-def weight_shape(leaf: Leaf) -> tuple[int, ...]:
-    """The shape of a leaf's main tensor, as torch has it."""
-    shape = _weight(leaf)[1].shape
-    return shape[::-1] if leaf.form == "transposed" else shape
 
 
 def _divisors(number: int) -> list[int]:

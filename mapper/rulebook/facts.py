@@ -48,6 +48,9 @@ class FactRule:
     has: tuple[str, ...] = ()  # names that must be in the checkpoint for `value`: then the evidence is "name"
     lacks: tuple[str, ...] = ()  # names that must not be
     holds: dict[str, str] = field(default_factory=dict)  # role path in a block here -> kind of its leaf
+    as_long: dict[str, str] = field(
+        default_factory=dict
+    )  # role path in a block here -> one with as many rows
     tower: dict[str, bool] = field(default_factory=dict)  # role path in the tower -> whether it is there
     doubt: str = ""  # why nobody knows it here, whatever weaker sources say: published models differ
     value: Any = UNSET  # a constant of the published code
@@ -77,8 +80,9 @@ class FactRule:
 
     @property
     def by_names(self) -> bool:
-        """Whether its value holds because of names, or of the kinds of leaves, that the checkpoint has."""
-        return bool(self.has or self.lacks or ((self.holds or self.tower) and self.value is not UNSET))
+        """Whether its value holds because of names, or of the kinds and shapes of leaves, that the checkpoint has."""
+        by_leaves = self.holds or self.tower or self.as_long
+        return bool(self.has or self.lacks or (by_leaves and self.value is not UNSET))
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("config", "has", "lacks"), Fields.words),
     **dict.fromkeys(("nullable", "apart", "stated"), Fields.flag),
     **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
-    **dict.fromkeys(("map", "holds"), Fields.mapping),
+    **dict.fromkeys(("map", "holds", "as_long"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "at", "value", "default", "otherwise"), Fields.any),
     **dict.fromkeys(("expr", "each", "marks", "shared", "most", "divides", "length", "total"), Fields.any),

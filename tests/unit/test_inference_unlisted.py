@@ -181,3 +181,13 @@ def test_several_class_tokens_are_not_taken_for_one() -> None:
 def test_a_ratio_that_no_rule_reads_is_not_passed_over() -> None:
     assert "noise_ratio" in read(ANSWERS, model_type="unheard_of", noise_ratio=0.75).missing[0]
     assert read(ANSWERS, model_type="unheard_of", mlp_ratio=4.0).missing == []
+
+
+def test_a_norm_as_long_as_all_heads_is_one_over_all_heads() -> None:
+    """Its length shows it, though listed types of these names differ in it."""
+    family = next(family for family in RULEBOOK.families if family.name == "olmo2")
+    known = header(family.examples[0])
+    config = {**(known.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", known.tensors, config), RULEBOOK)
+    assert [fact.value for fact in made.facts if fact.name == "attention.norms" and fact.evidence == "shape"]
+    assert "attention.norms" not in [question.fact for question in made.questions]
