@@ -17,10 +17,10 @@ from mapper.inference.evidence import Chain, Known, weakest
 from mapper.inference.families import TYPE
 from mapper.inference.hints import Given
 from mapper.inference.leaf_shapes import weight_shape
-from mapper.inference.scopes import Scope, leaves_at
+from mapper.inference.scopes import TOWER_LISTS, Scope, leaves_at
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import UNSET, FactRule, fact_type
-from mapper.rulebook.values import checked, shown
+from mapper.rulebook.values import SINGLE, checked, shown
 
 if TYPE_CHECKING:
     from mapper.inference.families import Families
@@ -325,9 +325,10 @@ class Facts:
             kind = self.types.get(rule.name, "any")
             if kind == "list" and rule.map and isinstance(value, list):
                 value = [_mapped(rule, item) for item in value]
-            if rule.per and isinstance(value, list):
-                value, source = _element(value, scope, rule.per, source)
-                if kind == "list" and scope.index_of(rule.per) is not None:
+            per = rule.per or (_list_around(value, scope) if kind in SINGLE else None)
+            if per and isinstance(value, list):
+                value, source = _element(value, scope, per, source)
+                if kind == "list" and scope.index_of(per) is not None:
                     kind = "any"  # an entry, in a block that is an element itself
             if kind != "list" and rule.map and value is not None:
                 value = _mapped(rule, value)
@@ -388,6 +389,15 @@ def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
         if f"{prefix}.{name}" in declared:
             return f"{prefix}.{name}"
     return name
+
+
+def _list_around(value: Any, scope: Scope) -> str | None:
+    """The list that a block is in, which has as many elements as the config gives values where one is wanted."""
+    if not isinstance(value, list) or scope.tower is None:
+        return None
+    counts = {role: scope.tower.solved.get(role) for role in reversed(TOWER_LISTS)}
+    alike = (role for role, count in counts.items() if count and count.value == len(value))
+    return next((role for role in alike if scope.index_of(role) is not None), None)
 
 
 def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any, str]:
