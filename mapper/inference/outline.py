@@ -18,6 +18,7 @@ from mapper.inference.split_layers import differing_elements
 from mapper.inference.unused import why_unused
 from mapper.naming.blocks import build_blocks
 from mapper.naming.resolve import Groups, resolve
+from mapper.naming.shown_roles import with_shown_roles
 from mapper.naming.vocabulary import Vocabulary
 
 
@@ -55,6 +56,8 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
 def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | None) -> Outline:
     """The blocks that the leaves make, and what is known of them."""
     leaves = resolve(case.tree, vocabulary, apart)
+    if not case.families.are_vouched_for:
+        leaves = with_shown_roles(leaves)
     reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
     read = [leaf for leaf, why in reasons if not why]
     root = scopes(build_blocks(read, vocabulary))
