@@ -121,14 +121,10 @@ class Sizes:
                     raise self._contradiction(equation, str(error)) from None
                 if solution:
                     name, value = solution
-                    if value < self._least(name):
+                    if value < 1:
                         raise self._contradiction(equation, f"{name} would be {value}")
                     self._settle(name, self._derived(equation, value))
                     fresh = True
-
-    def _least(self, name: str) -> int:
-        """The least that a symbol may be: an extent is 1, rows that stand before others may be none."""
-        return 0 if self.facts.types.get(self.names.get(name, name)) == "natural" else 1
 
     def _derived(self, equation: Equation, value: int) -> Known:
         used = [name for name in arithmetic.names(equation.node) if name in self.known]
@@ -220,7 +216,7 @@ class Sizes:
                         return False
                 except ValueError:
                     return False
-                if solution and solution[1] < self._least(solution[0]):
+                if solution and solution[1] < 1:
                     return False
                 if solution:
                     values[solution[0]] = solution[1]
