@@ -20,7 +20,7 @@ from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.scopes import TOWER_LISTS, Scope, leaves_at
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import UNSET, FactRule, fact_type
-from mapper.rulebook.values import SINGLE, checked, shown
+from mapper.rulebook.values import NUMBERS, checked, shown
 
 if TYPE_CHECKING:
     from mapper.inference.families import Families
@@ -325,7 +325,8 @@ class Facts:
             kind = self.types.get(rule.name, "any")
             if kind == "list" and rule.map and isinstance(value, list):
                 value = [_mapped(rule, item) for item in value]
-            per = rule.per or (_list_around(value, scope) if kind in SINGLE else None)
+            is_bare = kind in NUMBERS and not rule.map
+            per = rule.per or (_list_around(value, scope) if is_bare else None)
             if per and isinstance(value, list):
                 value, source = _element(value, scope, per, source)
                 if kind == "list" and scope.index_of(per) is not None:
@@ -392,7 +393,7 @@ def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
 
 
 def _list_around(value: Any, scope: Scope) -> str | None:
-    """The list that a block is in, which has as many elements as the config gives values where one is wanted."""
+    """The list that a block is in, which has as many elements as the config gives numbers where one is wanted."""
     if not isinstance(value, list) or scope.tower is None:
         return None
     counts = {role: scope.tower.solved.get(role) for role in reversed(TOWER_LISTS)}

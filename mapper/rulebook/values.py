@@ -33,7 +33,7 @@ _WORDS = {
     "list": "a list",
 }
 
-SINGLE = ("count", "even", "natural", "number", "positive", "amount", "share", "flag", "activation")
+NUMBERS = ("count", "even", "natural", "number", "positive", "amount", "share")
 
 _RANGES: Mapping[str, Callable[[float], bool]] = {
     "number": lambda value: True,

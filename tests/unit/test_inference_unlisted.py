@@ -191,3 +191,11 @@ def test_a_norm_as_long_as_all_heads_is_one_over_all_heads() -> None:
     made = infer(Checkpoint("x", "manifest", known.tensors, config), RULEBOOK)
     assert [fact.value for fact in made.facts if fact.name == "attention.norms" and fact.evidence == "shape"]
     assert "attention.norms" not in [question.fact for question in made.questions]
+
+
+def test_a_list_with_a_number_for_each_stage_is_read_so_whatever_family_has_the_field() -> None:
+    known = header(next(family for family in RULEBOOK.families if family.name == "swin").examples[0])
+    config = {**(known.config or {}), "model_type": "unheard_of"}
+    config["num_attention_heads"] = config.pop("num_heads")  # which swin's family has no list for
+    made = infer(Checkpoint("x", "manifest", known.tensors, config), RULEBOOK)
+    assert facts(made, "attention.heads") == config["num_attention_heads"]
