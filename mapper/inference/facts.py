@@ -149,7 +149,7 @@ class Facts:
             self.heard.add(told.source)
         rules = self.rules(scope, name)
         for rule in self.every_rule(scope, name):
-            if rule in rules or (rule.when and (rule.at is None or scope.matches(rule.at))):
+            if rule in rules or (rule.when and scope.is_below(rule.at)):
                 self.config.use(self.config.find(rule, scope))
                 for other in (*sources(rule), *rule.when):
                     full = self.full_name(scope, other)
@@ -205,7 +205,7 @@ class Facts:
 
     def _applies(self, rule: FactRule, scope: Scope, model_type: str | None) -> bool:
         """Whether a rule holds for a block; `model_type` is what its family goes by, None for the vocabulary's."""
-        if rule.at is not None and not scope.matches(rule.at):
+        if not scope.is_below(rule.at):
             return False
         if not all(_holds(scope, path, kind) for path, kind in rule.holds.items()):
             return False

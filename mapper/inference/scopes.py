@@ -75,6 +75,10 @@ class Scope:
         wanted = at.split(".")
         return _within(self.words, wanted) or _within(self.block.home, wanted)
 
+    def is_below(self, places: Sequence[str]) -> bool:
+        """Whether one of the places of a rule is here; a rule without any holds everywhere."""
+        return not places or any(map(self.matches, places))
+
 
 def is_tower(block: Block) -> bool:
     """Whether the block holds a list of layers or stages, or of what layers would hold, and is no stage itself."""

@@ -41,7 +41,7 @@ class FactRule:
     apart: bool = (
         False  # elements of `over` in which it differs are told apart, equal as their tensors may be
     )
-    at: str | None = None  # words of a path or of a role path: the rule holds below it alone
+    at: tuple[str, ...] = ()  # words of paths or of role paths: the rule holds below these alone
     when: dict[str, tuple[Any, ...]] = field(
         default_factory=dict
     )  # it holds where other facts have these values
@@ -156,12 +156,12 @@ class ActivationRule:
 
 
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
-    **dict.fromkeys(("config", "has", "lacks"), Fields.words),
+    **dict.fromkeys(("at", "config", "has", "lacks"), Fields.words),
     **dict.fromkeys(("nullable", "apart", "stated"), Fields.flag),
     **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
     **dict.fromkeys(("map", "holds", "as_long"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
-    **dict.fromkeys(("type", "per", "entry", "item", "at", "value", "default", "otherwise"), Fields.any),
+    **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),
     **dict.fromkeys(("expr", "each", "marks", "shared", "most", "divides", "length", "total"), Fields.any),
     "when": Fields.choices,
     "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},

@@ -53,6 +53,13 @@ def test_a_list_says_where_the_rows_stand() -> None:
     assert values == [("interleaved", {}), ("interleaved", {"model_type": ("saga", "epic")}), ("half", {})]
 
 
+def test_a_definition_holds_at_one_place_or_at_several() -> None:
+    text = TALE.replace("at: encoder, value: 0.5", "at: [encoder, decoder], value: 0.5")
+    rule, everywhere, _ = family(text).facts["norm.eps"]
+    assert (rule.at, everywhere.at) == (("encoder", "decoder"), ())
+    assert family().facts["norm.eps"][0].at == ("encoder",)
+
+
 def test_a_word_in_a_row_is_a_constant_of_the_published_code() -> None:
     (rule,) = family().facts["moe.grouped"]
     assert (rule.value, rule.why, rule.line) == (False, "the published code", 17)
