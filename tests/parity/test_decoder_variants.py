@@ -61,6 +61,15 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("SmolLM3Model", {"use_sliding_window": True, **MIXED}),
     ("HeliumForCausalLM", {"head_dim": 8}),
     ("HeliumForTokenClassification", {"head_dim": 8, "num_key_value_heads": 4}),
+    ("Ernie4_5ForCausalLM", {"head_dim": 8}),
+    ("Ernie4_5Model", {"head_dim": 16, "use_bias": True, "rope_parameters": BASE}),
+    ("CwmForCausalLM", {**MIXED, "head_dim": 8}),
+    ("CwmModel", {"head_dim": 16, "num_hidden_layers": 5, "sliding_window": 3, "mlp_bias": True}),
+    (
+        "HunYuanDenseV1ForCausalLM",
+        {"head_dim": 16, "rope_parameters": {**BASE, "rope_type": "dynamic", "alpha": 10.0, "factor": 1.0}},
+    ),
+    ("HunYuanDenseV1ForSequenceClassification", {"head_dim": 8, "attention_bias": True}),
     ("EuroBertForMaskedLM", {}),
     ("EuroBertModel", {"head_dim": 16}),
     ("BitNetForCausalLM", {}),
@@ -158,6 +167,7 @@ OLDER = [
     "GemmaForCausalLM",
     "Olmo2ForCausalLM",
     "GlmForCausalLM",
+    "Ernie4_5ForCausalLM",
 ]
 
 
@@ -167,11 +177,10 @@ def test_the_rotary_fields_of_older_configs(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, INPUTS, edit=older)
 
 
-def test_ministral3_with_a_config_that_leaves_its_angles_out(tmp_path: Path) -> None:
-    config = config_of("Ministral3Model", {"head_dim": 8})
-    check(
-        reference("Ministral3Model", config), tmp_path, INPUTS, edit=lambda data: data.pop("rope_parameters")
-    )
+@pytest.mark.parametrize("name", ["Ministral3Model", "CwmModel"])
+def test_a_config_that_leaves_its_angles_out(name: str, tmp_path: Path) -> None:
+    config = config_of(name, {"head_dim": 8})
+    check(reference(name, config), tmp_path, INPUTS, edit=lambda data: data.pop("rope_parameters"))
 
 
 def test_layers_with_several_bases_are_not_called_exact(tmp_path: Path) -> None:

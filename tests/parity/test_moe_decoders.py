@@ -125,6 +125,12 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "HunYuanMoEV1Config",
         {**SIZES, "num_experts": 4, "moe_topk": 2, "head_dim": 8, "eod_token_id": 3, "rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "factor": 1.0, "rope_theta": 1e4}},
     ),
+    "minimax_m2": (
+        "MiniMaxM2ForCausalLM",
+        "MiniMaxM2Config",
+        {**SIZES, "num_local_experts": 4, "head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}},
+    ),
+    "minimax_m2 with all of a head turned": ("MiniMaxM2Model", "MiniMaxM2Config", {**SIZES, "num_local_experts": 4, "head_dim": 8}),
     "glm4v_moe_text": (
         "Glm4vMoeTextModel",
         "Glm4vMoeTextConfig",
