@@ -87,6 +87,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("GemmaForSequenceClassification", {"head_dim": 8, "hidden_act": "gelu"}),
     ("VaultGemmaForCausalLM", {"head_dim": 16, **MIXED}),
     ("VaultGemmaModel", {"head_dim": 8, "attn_logit_softcapping": None, "sliding_window": 4}),
+    ("OlmoForCausalLM", {"rope_parameters": BASE, "clip_qkv": 0.4}),
+    ("OlmoForSequenceClassification", {"attention_bias": True, "tie_word_embeddings": True}),
     ("Olmo2ForCausalLM", {"rope_parameters": BASE}),
     ("Olmo2ForSequenceClassification", {"attention_bias": True}),
     ("Exaone4ForCausalLM", MIXED),

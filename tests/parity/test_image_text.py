@@ -108,7 +108,7 @@ def cohere(**more: Any) -> Any:
 
 
 @pytest.mark.parametrize("layer", [-1, -2])
-@pytest.mark.parametrize("name", ["AyaVision", "QianfanOCR"])
+@pytest.mark.parametrize("name", ["AyaVision", "QianfanOCR", "InternVL"])
 def test_squares_of_patches(name: str, layer: int, tmp_path: Path) -> None:
     vision = {key: value for key, value in VISION.items() if key not in ("image_size", "patch_size")}
     if name == "AyaVision":
@@ -117,10 +117,13 @@ def test_squares_of_patches(name: str, layer: int, tmp_path: Path) -> None:
             "vision_config": transformers.SiglipVisionConfig(**VISION),
         }
     else:
-        own = transformers.QianfanOCRVisionConfig(
+        own = getattr(transformers, f"{name}VisionConfig")(
             **vision, image_size=[16, 16], patch_size=[8, 8], attention_bias=True
         )
-        parts = {"text_config": transformers.Qwen3Config(**TEXT, head_dim=8), "vision_config": own}
+        text = transformers.Qwen2Config(**TEXT)
+        if name == "QianfanOCR":
+            text = transformers.Qwen3Config(**TEXT, head_dim=8)
+        parts = {"text_config": text, "vision_config": own}
     config = getattr(transformers, f"{name}Config")(**parts, vision_feature_layer=layer)
     config.image_token_id = PLACE
     inputs = image_text_inputs(1, 3, 16, 16)

@@ -32,10 +32,12 @@ def test_beit(name: str, head: str, options: dict[str, Any], tmp_path: Path) -> 
     check(reference(f"{name}{head}", config), tmp_path, image_inputs(*OTHER_SIZES))
 
 
-def test_qianfan_ocr_vision(tmp_path: Path) -> None:
-    sizes = {"image_size": [32, 32], "patch_size": [8, 8]}
-    config = transformers.QianfanOCRVisionConfig(**{**PATCHES, **sizes}, use_mask_token=True)
-    check(reference("QianfanOCRVisionModel", config), tmp_path, image_inputs(*OTHER_SIZES, patch=8))
+@pytest.mark.parametrize("normed", [False, True])
+@pytest.mark.parametrize("name", ["QianfanOCRVision", "InternVLVision"])
+def test_towers_of_larger_models(name: str, normed: bool, tmp_path: Path) -> None:
+    sizes = {"image_size": [32, 32], "patch_size": [8, 8], "use_mean_pooling": not normed}
+    config = getattr(transformers, f"{name}Config")(**{**PATCHES, **sizes}, use_mask_token=True)
+    check(reference(f"{name}Model", config), tmp_path, image_inputs(*OTHER_SIZES, patch=8))
 
 
 @pytest.mark.parametrize("head", ["Model", "ForImageClassification"])

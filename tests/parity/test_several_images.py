@@ -91,14 +91,14 @@ def test_idefics2_whose_patches_are_resampled(edit: Any, tmp_path: Path) -> None
     check(reference("Idefics2ForConditionalGeneration", config), tmp_path, several_inputs(4), edit=edit)
 
 
-@pytest.mark.parametrize("edit", [None, first_types])
-def test_idefics3(edit: Any, tmp_path: Path) -> None:
-    config = transformers.Idefics3Config(
+@pytest.mark.parametrize(("name", "edit"), [("Idefics3", None), ("Idefics3", first_types), ("SmolVLM", None)])
+def test_idefics3(name: str, edit: Any, tmp_path: Path) -> None:
+    config = getattr(transformers, f"{name}Config")(
         text_config=transformers.LlamaConfig(**TEXT),
         vision_config=VISION | {"image_size": 40},
         image_token_id=PLACE,
     )
-    check(reference("Idefics3ForConditionalGeneration", config), tmp_path, several_inputs(4), edit=edit)
+    check(reference(f"{name}ForConditionalGeneration", config), tmp_path, several_inputs(4), edit=edit)
 
 
 @pytest.mark.parametrize("mode", ["16x", "4x"])
