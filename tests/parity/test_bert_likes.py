@@ -87,6 +87,11 @@ def test_roberta_prelayernorm(head: str, tmp_path: Path) -> None:
     compare(f"RobertaPreLayerNorm{head}", config, tmp_path)
 
 
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_xlm_roberta_xl(head: str, tmp_path: Path) -> None:
+    compare(f"XLMRobertaXL{head}", transformers.XLMRobertaXLConfig(**SIZES, type_vocab_size=1), tmp_path)
+
+
 @pytest.mark.parametrize("head", ["Model", *COMMON[:3]])
 def test_esm(head: str, tmp_path: Path) -> None:
     config = transformers.EsmConfig(

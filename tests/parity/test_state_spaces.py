@@ -109,3 +109,22 @@ def test_rwkv(name: str, tmp_path: Path) -> None:
         layer_norm_epsilon=1e-3,
     )  # fmt: skip
     check(reference(name, made), tmp_path, INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("BambaForCausalLM", {"attn_layer_indices": [1]}),
+        (
+            "BambaModel",
+            {"attn_layer_indices": [0], "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True},
+        ),
+        ("BambaModel", {"mamba_conv_bias": False, "mamba_d_head": 8, "mamba_expand": 1, "mamba_n_groups": 2}),
+    ],
+)
+def test_bamba(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+    sizes = {
+        "vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_chunk_size": 8, "use_cache": False, "pad_token_id": 0,
+    }  # fmt: skip
+    check(reference(name, transformers.BambaConfig(**{**sizes, **more})), tmp_path, INPUTS)
