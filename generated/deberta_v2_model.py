@@ -1,4 +1,4 @@
-"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules 149af40cf0ac.
+"""microsoft/deberta-v3-base: written by mapper 0.1.0, rules bc082dd5ce64.
 
 Reading: exact (family deberta_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -51,6 +51,29 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
+def attend_biased(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    mask: Tensor | None,
+    scale: float | None = None,
+    is_causal: bool = False,
+) -> Tensor:
+    """Attention with a bias added to the scores; the scale is 1 / sqrt(D) if None.
+
+    q (B, H, T, D), k, v (B, K, S, D), bias broadcasts to (B, H, T, S) -> (B, H, T, D)
+    """
+    if is_causal:
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+    bias = bias.to(q.dtype)
+    if mask is not None:  # the lowest number rather than -inf: a row without any key stays finite
+        bias = bias.masked_fill(~mask, torch.finfo(q.dtype).min)
+    if k.shape[1] != q.shape[1]:
+        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for part in (k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+
+
 def content_to_position(q: Tensor, position_key: Tensor, rows: Tensor) -> Tensor:
     """Scores of queries against relative positions.
 
@@ -71,14 +94,6 @@ def log_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
     whole = torch.log(torch.tensor((max_distance - 1) / middle, device=distances.device))
     steps = torch.ceil(torch.log(length / middle) / whole * (middle - 1)) + middle
     return torch.where(distances.abs() <= middle, distances, (steps * distances.sign()).long())
-
-
-def masked_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """A bias with the lowest number where the mask hides a key, once for all layers.
-
-    bias (1, H, T, S), mask (1 or B, 1, 1 or T, S) or None -> (1 or B, H, T, S)
-    """
-    return bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -168,8 +183,7 @@ class Attention(nn.Module):
         v = split_heads(self.self.value_proj(x), self.head_dim)
         bias = content_to_position(q, split_heads(self.self.key_proj(table), self.head_dim), rows)
         bias = bias + position_to_content(k, split_heads(self.self.query_proj(table), self.head_dim), rows)
-        bias = masked_bias(bias * self.scale, mask)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=self.scale)
+        y = attend_biased(q, k, v, bias * self.scale, mask, self.scale)
         return self.output.dense(merge_heads(y))
 
 
@@ -276,4 +290,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "position_biased_input": false, "position_buckets": 256, "relative_attention": true, "share_att_key": true,
 # "type_vocab_size": 0, "vocab_size": 128100}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 887a1b3e283067af
+# sha256 of all above: 2fde24bf7ba9e8f7

@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 149af40cf0ac.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules bc082dd5ce64.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -127,9 +127,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.query_key_value = nn.Linear(
-            config.hidden_size, (config.heads + 2 * config.heads) * config.head_dim
-        )
+        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim)
         self.dense = nn.Linear(config.heads * config.head_dim, config.hidden_size)
         # unused: a constant of the mask, computed by the forward itself
         self.register_buffer("bias", torch.zeros(1, 1, 2048, 2048, dtype=torch.uint8))
@@ -236,4 +234,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: 5bb37d477dd88bed
+# sha256 of all above: 4f1b462d62a9d38c
