@@ -76,3 +76,17 @@ def spread_patches(seen: Tensor, side: int) -> Tensor:
     step = 1.0 / seen.sum(dim=1, keepdim=True)
     shares = torch.arange(seen.shape[1], device=seen.device).float() * step
     return torch.bucketize(shares.clamp(max=1.0 - 1e-6), edges, right=True)
+
+
+def image_coordinates(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Row and column of every patch of size x size pixels, row by row. pixels (B, C, Y, X) -> two (T,)"""
+    rows = torch.arange(pixels.shape[2] // size, device=pixels.device)
+    columns = torch.arange(pixels.shape[3] // size, device=pixels.device)
+    return rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
+
+
+def image_turns(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """How far every patch's middle is turned by row and by column: -2 pi to 2 pi over the image. -> two (T,)"""
+    rows, columns = image_coordinates(pixels, size)
+    height, width = pixels.shape[2] // size, pixels.shape[3] // size
+    return 2 * math.pi * ((2 * rows + 1) / height - 1), 2 * math.pi * ((2 * columns + 1) / width - 1)

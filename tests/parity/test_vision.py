@@ -62,6 +62,20 @@ def test_dinov2_without_mask_token(tmp_path: Path) -> None:
     check(reference("Dinov2Model", config), tmp_path, image_inputs(*OTHER_SIZES))
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_dinov3_vit(gated: bool, tmp_path: Path) -> None:
+    biases = {"key_bias": gated, "query_bias": not gated, "value_bias": not gated, "proj_bias": not gated}
+    config = transformers.DINOv3ViTConfig(
+        **PATCHES, intermediate_size=44, use_gated_mlp=gated, mlp_bias=not gated, num_register_tokens=2, **biases
+    )
+    check(reference("DINOv3ViTModel", config), tmp_path, image_inputs(*OTHER_SIZES, patch=8))
+
+
+def test_mlcd(tmp_path: Path) -> None:
+    config = transformers.MLCDVisionConfig(**PATCHES, intermediate_size=44)
+    check(reference("MLCDVisionModel", config), tmp_path, image_inputs(*OTHER_SIZES))
+
+
 def test_a_backbone_is_not_vouched_for(tmp_path: Path) -> None:
     config = transformers.Dinov2Config(**PATCHES, mlp_ratio=2)
     base = reference("Dinov2Model", config)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.patches import mask_patches, prepend_token, real_images, real_patches, spread_positions
+from mapper.operations.patches import (
+    image_coordinates,
+    image_turns,
+    mask_patches,
+    prepend_token,
+    real_images,
+    real_patches,
+    spread_positions,
+)
 from mapper.operations.positions import resize_positions
 
 
@@ -60,3 +68,16 @@ def test_positions_of_a_square_are_spread_over_other_shapes():
     assert spread_positions(table, patches, None).flatten().tolist() == [0, 1, 2, 3, 8, 9, 10, 11]
     seen = torch.tensor([[[True, True, False, False], [True, True, False, False]]])
     assert spread_positions(table, patches, seen).flatten().tolist() == [0, 2, 0, 0, 8, 10, 0, 0]
+
+
+def test_rows_and_columns_of_an_image() -> None:
+    rows, columns = image_coordinates(torch.zeros(1, 3, 9, 12), 4)
+    assert rows.tolist() == [0, 0, 0, 1, 1, 1]
+    assert columns.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_middle_of_an_image_is_not_turned() -> None:
+    down, across = image_turns(torch.zeros(1, 3, 8, 12), 4)
+    turn = 2 * torch.pi
+    assert torch.allclose(down, torch.tensor([-0.5, -0.5, -0.5, 0.5, 0.5, 0.5]) * turn)
+    assert torch.allclose(across, torch.tensor([-2 / 3, 0, 2 / 3] * 2) * turn)
