@@ -85,8 +85,8 @@ def image_coordinates(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
 
 
-def image_turns(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """How far every patch's middle is turned by row and by column: -2 pi to 2 pi over the image. -> two (T,)"""
+def image_rotary_positions(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Row and column of the middle of every patch, from -2 pi to 2 pi over the image. -> two (T,)"""
     rows, columns = image_coordinates(pixels, size)
     height, width = pixels.shape[2] // size, pixels.shape[3] // size
     return 2 * math.pi * ((2 * rows + 1) / height - 1), 2 * math.pi * ((2 * columns + 1) / width - 1)

@@ -72,6 +72,32 @@ def test_bit(name: str, padding: str | None, tmp_path: Path) -> None:
     made(name, "Bit", tmp_path, *OTHER_SIZES, **fields, embedding_dynamic_padding=padding is not None)
 
 
+@pytest.mark.parametrize(("name", "biases"), [("Model", False), ("ForImageClassification", True)])
+def test_pvt(name: str, biases: bool, tmp_path: Path) -> None:
+    fields = {key: value for key, value in SEGMENTS.items() if key != "sr_ratios"}
+    fields |= {
+        "sequence_reduction_ratios": [4, 1],
+        "patch_sizes": [4, 2],
+        "mlp_ratios": [2, 4],
+        "image_size": 64,
+    }
+    made(name, "Pvt", tmp_path, **fields, qkv_bias=biases, layer_norm_eps=1e-4)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("Model", "x"), ("ForImageClassification", "y")])
+def test_regnet(name: str, kind: str, tmp_path: Path) -> None:
+    fields = {**STAGES, "embedding_size": 8, "groups_width": 4, "layer_type": kind}
+    gated = kind == "y"
+    act = "relu" if gated else "gelu"
+    made(name, "RegNet", tmp_path, *OTHER_SIZES, **fields, hidden_act=act, downsample_in_first_stage=gated)
+
+
+@pytest.mark.parametrize(("name", "border"), [("Model", False), ("ForImageClassification", True)])
+def test_mobilenet_v2(name: str, border: bool, tmp_path: Path) -> None:
+    fields = {"depth_multiplier": 0.15, "tf_padding": border, "first_layer_is_expansion": border}
+    made(name, "MobileNetV2", tmp_path, *OTHER_SIZES, **fields, finegrained_output=border)
+
+
 @pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
 @pytest.mark.parametrize("border", [False, True])
 def test_mobilenet_v1(name: str, border: bool, tmp_path: Path) -> None:

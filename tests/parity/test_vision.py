@@ -66,7 +66,12 @@ def test_dinov2_without_mask_token(tmp_path: Path) -> None:
 def test_dinov3_vit(gated: bool, tmp_path: Path) -> None:
     biases = {"key_bias": gated, "query_bias": not gated, "value_bias": not gated, "proj_bias": not gated}
     config = transformers.DINOv3ViTConfig(
-        **PATCHES, intermediate_size=44, use_gated_mlp=gated, mlp_bias=not gated, num_register_tokens=2, **biases
+        **PATCHES,
+        intermediate_size=44,
+        use_gated_mlp=gated,
+        mlp_bias=not gated,
+        num_register_tokens=2,
+        **biases,
     )
     check(reference("DINOv3ViTModel", config), tmp_path, image_inputs(*OTHER_SIZES, patch=8))
 
