@@ -38,6 +38,24 @@ def normalise_weights(weights: Tensor) -> Tensor:
     return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
 
 
+def mix_sparsely(logits: Tensor, distance: float) -> tuple[Tensor, Tensor]:
+    """Weights and indices of the two best experts; each shares its weight with those that come near it (SparseMixer).
+
+    logits (..., E) -> weights (..., 2), chosen (..., 2). The weight is a softmax over the experts whose logits are
+    within twice the distance of the best, relative to the larger of its value and their size; the second expert
+    is the best of those without the first.
+    """
+    weights, chosen = [], []
+    rest = logits
+    for _ in range(2):
+        best, index = rest.max(dim=-1, keepdim=True)
+        is_far = (best - logits) / logits.abs().clamp(min=best) > 2 * distance
+        weights.append(rest.masked_fill(is_far, float("-inf")).softmax(dim=-1).gather(-1, index))
+        chosen.append(index)
+        rest = rest.scatter(-1, index, float("-inf"))
+    return torch.cat(weights, dim=-1), torch.cat(chosen, dim=-1)
+
+
 def mix_experts(x: Tensor, weights: Tensor, chosen: Tensor, experts: nn.ModuleList) -> Tensor:
     """Sum of the chosen experts' outputs, weighted.
 

@@ -49,6 +49,7 @@ LATENT = {
 }
 LAYERED = {**MIXED, "head_dim": 8, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": WORDS}
 BASE = {"rope_type": "default", "rope_theta": 500.0}
+YARN = {**BASE, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
 GROWING = {
     "rope_type": "yarn", "rope_theta": 500.0, "factor": 8.0, "original_max_position_embeddings": 5,
     "mscale": 1.0, "mscale_all_dim": 0.8, "llama_4_scaling_beta": 0.1,
@@ -70,6 +71,21 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         {"head_dim": 16, "rope_parameters": {**BASE, "rope_type": "dynamic", "alpha": 10.0, "factor": 1.0}},
     ),
     ("HunYuanDenseV1ForSequenceClassification", {"head_dim": 8, "attention_bias": True}),
+    ("MiniCPM3ForCausalLM", {**LATENT, "dim_model_base": 16}),
+    (
+        "MiniCPM3Model",
+        {
+            **LATENT,
+            "q_lora_rank": None,
+            "scale_depth": None,
+            "dim_model_base": None,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.8},
+        },
+    ),
+    ("AriaTextForCausalLM", {"moe_num_experts": 4, "attention_bias": True, "mlp_bias": True}),
+    ("AriaTextModel", {"moe_num_experts": 4, "head_dim": 16}),
     ("EuroBertForMaskedLM", {}),
     ("EuroBertModel", {"head_dim": 16}),
     ("BitNetForCausalLM", {}),

@@ -131,6 +131,36 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {**SIZES, "num_local_experts": 4, "head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}},
     ),
     "minimax_m2 with all of a head turned": ("MiniMaxM2Model", "MiniMaxM2Config", {**SIZES, "num_local_experts": 4, "head_dim": 8}),
+    "ernie4_5_moe": ("Ernie4_5_MoeForCausalLM", "Ernie4_5_MoeConfig", {**SIZES, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24}),
+    "ernie4_5_moe with biases": (
+        "Ernie4_5_MoeForCausalLM",
+        "Ernie4_5_MoeConfig",
+        {
+            **SIZES, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24, "use_bias": True, "tie_word_embeddings": False,
+            "moe_norm_min": 0.9, "moe_layer_start_index": 0, "moe_layer_interval": 2,
+        },
+    ),
+    "afmoe": (
+        "AfmoeForCausalLM",
+        "AfmoeConfig",
+        {
+            **EXPERTS, "head_dim": 8, "num_shared_experts": 1, "mup_enabled": True, "attention_bias": True, "route_scale": 1.5,
+            "layer_types": WINDOWS, "sliding_window": 4,
+        },
+    ),
+    "afmoe with experts in all layers": ("AfmoeModel", "AfmoeConfig", {**EXPERTS, "head_dim": 8, "num_dense_layers": 0, "num_hidden_layers": 4, "sliding_window": 4}),
+    "phimoe": ("PhimoeForCausalLM", "PhimoeConfig", {**SIZES, "num_local_experts": 4, "router_jitter_noise": 0.2}),
+    "phimoe with a window and stretched angles": (
+        "PhimoeModel",
+        "PhimoeConfig",
+        {
+            **SIZES, "num_local_experts": 4, "sliding_window": 3, "attention_bias": True,
+            "rope_parameters": {
+                "rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.0, 2.0, 3.0, 4.0], "long_factor": [2.0] * 4,
+                "short_mscale": 1.25, "long_mscale": 1.25, "original_max_position_embeddings": 8,
+            },
+        },
+    ),
     "glm4v_moe_text": (
         "Glm4vMoeTextModel",
         "Glm4vMoeTextConfig",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -109,3 +111,10 @@ def test_a_sum_of_no_weight_stays_finite():
 def test_experts_of_the_best_groups_are_marked():
     scores = torch.tensor([[0.9, 0.0, 0.6, 0.5, 0.1, 0.2]])
     assert experts.in_best_groups(scores, 3, 1, 2).tolist() == [[False, False, True, True, False, False]]
+
+
+def test_of_a_sparse_mixer_those_that_come_near_share_the_weight():
+    """By hand: 2.0 and 1.9 are within a tenth of each other, 1.0 is not; without 2.0, 1.9 has no neighbour."""
+    weights, chosen = experts.mix_sparsely(torch.tensor([[1.0, 2.0, 1.9]]), distance=0.05)
+    assert chosen.tolist() == [[1, 2]]
+    torch.testing.assert_close(weights, torch.tensor([[1 / (1 + math.exp(-0.1)), 1.0]]))
