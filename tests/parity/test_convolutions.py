@@ -92,6 +92,34 @@ def test_regnet(name: str, kind: str, tmp_path: Path) -> None:
     made(name, "RegNet", tmp_path, *OTHER_SIZES, **fields, hidden_act=act, downsample_in_first_stage=gated)
 
 
+HGNET = {
+    "embedding_size": 8,
+    "depths": [1, 1],
+    "hidden_sizes": [16, 24],
+    "stem_channels": [3, 8, 8],
+    "stage_in_channels": [8, 16],
+    "stage_mid_channels": [8, 12],
+    "stage_out_channels": [16, 24],
+    "stage_num_blocks": [1, 2],
+    "stage_numb_of_layers": [2, 1],
+    "stage_downsample": [False, True],
+    "stage_downsample_strides": [2, 2],
+    "stage_kernel_size": [3, 5],
+}
+
+
+@pytest.mark.parametrize(("act", "light"), [("relu", [False, True]), ("gelu", [True, False])])
+def test_hgnet_v2(act: str, light: list[bool], tmp_path: Path) -> None:
+    fields = {**HGNET, "hidden_act": act, "stage_light_block": light}
+    made("ForImageClassification", "HGNetV2", tmp_path, *OTHER_SIZES, **fields)
+
+
+@pytest.mark.parametrize(("name", "act"), [("Model", "relu"), ("ForImageClassification", "silu")])
+def test_mobilevitv2(name: str, act: str, tmp_path: Path) -> None:
+    fields = {"width_multiplier": 0.25, "base_attn_unit_dims": [64, 64, 96], "n_attn_blocks": [1, 2, 1]}
+    made(name, "MobileViTV2", tmp_path, (96, 64), **fields, hidden_act=act)
+
+
 @pytest.mark.parametrize(("name", "border"), [("Model", False), ("ForImageClassification", True)])
 def test_mobilenet_v2(name: str, border: bool, tmp_path: Path) -> None:
     fields = {"depth_multiplier": 0.15, "tf_padding": border, "first_layer_is_expansion": border}
