@@ -47,6 +47,13 @@ def decay_pairs(decay: Tensor) -> Tensor:
     return between.masked_fill(ahead > 0, -torch.inf).exp()
 
 
+def scale_parts(x: Tensor, scales: list[float], sizes: list[int]) -> Tensor:
+    """Each part of the channels times its own factor. x (..., C), sizes sum to C -> (..., C)"""
+    return torch.cat(
+        [part * scale for part, scale in zip(x.split(sizes, dim=-1), scales, strict=True)], dim=-1
+    )
+
+
 def rms_norm_groups(x: Tensor, weight: Tensor, groups: int, eps: float) -> Tensor:
     """RMSNorm of each group of channels by itself. x (..., C), weight (C,) -> (..., C)"""
     parts = x.float().unflatten(-1, (groups, -1))

@@ -39,6 +39,7 @@ EXPERTS = {
     "shared_expert_intermediate_size": 40,
     "head_dim": 8,
 }
+FEW_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 LATENT = {
     "q_lora_rank": 24,
     "kv_lora_rank": 20,
@@ -86,6 +87,24 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
     ("AriaTextForCausalLM", {"moe_num_experts": 4, "attention_bias": True, "mlp_bias": True}),
     ("AriaTextModel", {"moe_num_experts": 4, "head_dim": 16}),
+    ("Lfm2ForCausalLM", {"full_attn_idxs": [1], "block_auto_adjust_ff_dim": False}),
+    (
+        "Lfm2Model",
+        {"layer_types": [FULL, "conv"], "conv_bias": True, "conv_L_cache": 4, "block_multiple_of": 8},
+    ),
+    ("Lfm2MoeForCausalLM", {"layer_types": [FULL, "conv"], "num_dense_layers": 1, **FEW_EXPERTS}),
+    (
+        "Lfm2MoeModel",
+        {
+            **FEW_EXPERTS,
+            "layer_types": ["conv", FULL],
+            "num_dense_layers": 0,
+            "use_expert_bias": False,
+            "conv_bias": True,
+            "norm_topk_prob": False,
+            "routed_scaling_factor": 1.5,
+        },
+    ),
     ("EuroBertForMaskedLM", {}),
     ("EuroBertModel", {"head_dim": 16}),
     ("BitNetForCausalLM", {}),

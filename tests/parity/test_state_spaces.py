@@ -128,3 +128,74 @@ def test_bamba(name: str, more: dict[str, Any], tmp_path: Path) -> None:
         "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_chunk_size": 8, "use_cache": False, "pad_token_id": 0,
     }  # fmt: skip
     check(reference(name, transformers.BambaConfig(**{**sizes, **more})), tmp_path, INPUTS)
+
+
+PARALLEL = {"mamba_n_heads": 4, "mamba_d_state": 8, "mamba_chunk_size": 8, "use_cache": False}
+DECODER = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        (
+            "FalconH1ForCausalLM",
+            {
+                "mamba_d_ssm": 64, "mamba_d_head": 16, "mamba_n_groups": 2, "embedding_multiplier": 2.0, "lm_head_multiplier": 0.5,
+                "mlp_multipliers": [0.7, 0.4], "ssm_multipliers": [0.5, 0.6, 0.7, 0.8, 0.9], "key_multiplier": 0.3,
+                "attention_in_multiplier": 1.5, "attention_out_multiplier": 0.8, "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.6,
+            },
+        ),
+        (
+            "FalconH1Model",
+            {
+                "mamba_d_ssm": 32, "mamba_d_head": 8, "mamba_rms_norm": True, "mamba_proj_bias": True, "projectors_bias": True,
+                "attention_bias": True, "mlp_bias": True, "mamba_conv_bias": False,
+            },
+        ),
+        (
+            "FalconH1Model",
+            {"mamba_d_ssm": None, "mamba_d_head": "auto", "mamba_rms_norm": True, "mamba_norm_before_gate": False, "mamba_n_groups": 2},
+        ),
+    ],
+)  # fmt: skip
+def test_attention_and_a_state_space_side_by_side(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+    made = transformers.FalconH1Config(**DECODER, **PARALLEL, **more)
+    check(reference(name, made), tmp_path, text_inputs(99, padding=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("JambaForCausalLM", {"attn_layer_offset": 1}),
+        (
+            "JambaModel",
+            {
+                "attn_layer_offset": 0,
+                "mamba_dt_rank": 3,
+                "num_experts": 1,
+                "mamba_proj_bias": True,
+                "mamba_conv_bias": False,
+            },
+        ),
+        (
+            "JambaModel",
+            {
+                "attn_layer_period": 4,
+                "attn_layer_offset": 0,
+                "expert_layer_offset": 0,
+                "num_hidden_layers": 3,
+            },
+        ),
+    ],
+)
+def test_jamba(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+    fields = {"attn_layer_period": 2, "mamba_d_state": 8, "num_experts": 4, "use_mamba_kernels": False}
+    made = transformers.JambaConfig(**{**DECODER, **fields, **more})
+    check(reference(name, made), tmp_path, INPUTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mapper.operations.state_space_heads import rms_norm_groups, state_space_heads
+from mapper.operations.state_space_heads import rms_norm_groups, scale_parts, state_space_heads
 
 
 @pytest.mark.parametrize("length", [1, 16, 37])
@@ -34,3 +34,8 @@ def test_groups_are_normed_by_themselves() -> None:
         torch.testing.assert_close(
             got[:, part], torch.nn.functional.rms_norm(x[:, part], (4,), weight[part], 1e-6)
         )
+
+
+def test_each_part_of_the_channels_has_its_own_factor():
+    x = torch.tensor([[1.0, 2.0, 3.0]])
+    assert scale_parts(x, [10.0, 0.5], [1, 2]).tolist() == [[10.0, 1.0, 1.5]]
