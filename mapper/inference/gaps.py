@@ -47,10 +47,11 @@ def _find_gaps_of(part: Checked, case: Case, outline: Outline, doubts: Doubts) -
 
 
 def _without(part: Checked, case: Case, outline: Outline) -> list[str]:
-    """Patterns of what the config says that is not there; of a part, whatever the config of the whole may decide."""
+    """Patterns of what the config says that is not there; of a part, what the whole may lack."""
     config, whole = outline.facts.config, case.families.whole
     if part.folder:
-        return [name for names in whole.present_if.values() for name in names] if whole else []
+        decided = whole.present_if.values() if whole else ()
+        return [*(name for names in decided for name in names), *(whole.optional if whole else ())]
     return unpromised(part.family, config.part(part.folder), part.model_type or config.model_type)
 
 

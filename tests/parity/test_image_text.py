@@ -179,3 +179,27 @@ def test_mistral_large4(tmp_path: Path) -> None:
     config.image_token_id = PLACE
     model = stretched(reference("MistralLarge4ForConditionalGeneration", config))
     check(model, tmp_path, sized_inputs())
+
+
+@pytest.mark.parametrize("normed", [True, False])
+def test_patches_without_a_tower(normed: bool, tmp_path: Path) -> None:
+    words = {**TEXT, "num_key_value_heads": 4}
+    config = transformers.FuyuConfig(
+        text_config={**words, "model_type": "persimmon", "qk_layernorm": normed},
+        patch_size=8,
+        image_token_id=PLACE,
+    )
+    check(reference("FuyuForCausalLM", config), tmp_path, image_text_inputs(4, 4, 192))
+
+
+@pytest.mark.parametrize("window", [0, 3])
+def test_maps_of_patches_convolved(window: int, tmp_path: Path) -> None:
+    own = {key: value for key, value in VISION.items() if key != "intermediate_size"}
+    config = transformers.GotOcr2Config(
+        text_config={**TEXT, "model_type": "qwen2"},
+        vision_config={**own, "image_size": 64, "mlp_dim": 44, "output_channels": 24, "window_size": window,
+                       "global_attn_indexes": [1], "qkv_bias": window > 0},
+        image_token_index=PLACE,
+        tie_word_embeddings=window > 0,
+    )  # fmt: skip
+    check(reference("GotOcr2ForConditionalGeneration", config), tmp_path, image_text_inputs(4, 3, 64, 64))

@@ -111,6 +111,29 @@ def test_instructblip(text: str, tmp_path: Path) -> None:
     check(reference("InstructBlipForConditionalGeneration", config), tmp_path, cases)
 
 
+@pytest.mark.parametrize("biased", [True, False])
+def test_blip_2(biased: bool, tmp_path: Path) -> None:
+    words = {name: size for name, size in TEXT.items() if name != "intermediate_size"}
+    config = transformers.Blip2Config(
+        text_config={
+            **words,
+            "model_type": "opt",
+            "pad_token_id": 1,
+            "ffn_dim": 48,
+            "word_embed_proj_dim": 32,
+        },
+        vision_config={**VISION, "qkv_bias": biased},
+        qformer_config={**TEXT, "hidden_size": 40, "num_hidden_layers": 3},
+        num_query_tokens=3,
+        image_token_index=98,
+    )
+    texts = text_inputs(vocab_size=98, positions=False, padding=1)
+    for given in texts.values():
+        given["input_ids"][:, 1:4] = 98  # places for what the queries find
+    cases = with_images(texts, resize="interpolate_pos_encoding")
+    check(reference("Blip2ForConditionalGeneration", config), tmp_path, cases)
+
+
 @pytest.mark.parametrize("bridges", [2, 3])
 def test_bridgetower(bridges: int, tmp_path: Path) -> None:
     config = transformers.BridgeTowerConfig(
