@@ -73,8 +73,15 @@ def test_what_the_wheel_has_read_already_is_what_its_rules_say(wheel: Path) -> N
     for kind in KINDS:
         kept = unpacked(read[f"{kind}.kept"])
         assert kept is not None
-        texts = [Path(file.path).read_text(encoding="utf-8") for file in found(kind, [ROOT / "rules"])]
-        assert list(kept.numbers()) == [digest([text]) for text in texts]
+        texts = [texts_of(Path(file.path)) for file in found(kind, [ROOT / "rules"])]
+        assert list(kept.numbers()) == [digest(text) for text in texts]
+
+
+def texts_of(file: Path) -> list[str]:
+    """What a file of rules says, and its examples, of which what a family must have is made."""
+    beside = ROOT / "rules" / "examples" / file.name
+    is_family = file.parent.name == "families" and beside.is_file()
+    return [path.read_text(encoding="utf-8") for path in (file, *([beside] if is_family else []))]
 
 
 def test_an_installed_wheel_inspects_a_model_of_the_catalogue(wheel: Path, tmp_path: Path) -> None:

@@ -51,6 +51,11 @@ def main() -> int:
     models = {name: read(name, rulebook) for name in names()}
     if not arguments.sources:
         record = {"versions": versions(), "types": compare(), "tracing": {}}
+        listed = (word for family in rulebook.families for word in family.model_types)
+        if lacking := [word for word in listed if not record["types"].get(word)]:
+            raise SystemExit(
+                f"nothing is recorded: no parity test ran for {', '.join(lacking)} (timm's need timm)"
+            )
         shown = {models[name].family for name in representatives(models).values()}
         families = [family for family in rulebook.families if family.name in shown]
         record["tracing"] = {family.name: trace_family(family) for family in families}

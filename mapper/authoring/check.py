@@ -62,12 +62,16 @@ class FileCheck:
 
 
 def check_rules(
-    rulebook: Rulebook, files: Iterable[Path] = (), run: bool = False, folders: Iterable[str | Path] = ()
+    rulebook: Rulebook,
+    files: Iterable[Path] = (),
+    run: bool = False,
+    folders: Iterable[str | Path] = (),
+    examples: bool = True,
 ) -> list[FileCheck]:
     """Check these rule files, and those of these folders, beside the rest of the rule set; or every file of it.
 
     Of files that are named it is also said which examples of others they would take. `run` also builds the model of
-    every example that has a flow, and runs it: that needs torch.
+    every example that has a flow, and runs it: that needs torch. Without `examples` none is read.
     """
     chosen = [_document(Path(file), rulebook) for file in files]
     named = {document.path.resolve() for _, document in chosen}
@@ -80,7 +84,7 @@ def check_rules(
     documents = chosen or [
         (kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)
     ]
-    checker = _Checker(rulebook, bool(chosen), run)
+    checker = _Checker(rulebook, bool(chosen), run, examples)
     found = [checker.file(kind, document) for kind, document in documents]
     lone = [] if chosen else lone_files(rulebook.folders)
     return found + [FileCheck(label, FOLDER, "", [f"{label}:1: no family beside it"]) for label in lone]
@@ -150,8 +154,8 @@ def check_naming(document: Document) -> tuple[int, list[str]]:
 class _Checker:
     """Checks files of one rule set; what concerns all of them is found out once."""
 
-    def __init__(self, rulebook: Rulebook, alone: bool, run: bool):
-        self.rulebook, self.alone, self.run = rulebook, alone, run
+    def __init__(self, rulebook: Rulebook, alone: bool, run: bool, examples: bool):
+        self.rulebook, self.alone, self.run, self.examples = rulebook, alone, run, examples
 
     def file(self, kind: str, document: Document) -> FileCheck:
         data = document.data if isinstance(document.data, dict) else {}
@@ -204,9 +208,10 @@ class _Checker:
     def family(self, document: Document, found: FileCheck) -> None:
         read_family(document)
         family = next(family for family in self.rulebook.families if family.file == document.label)
-        found.examples += len(family.examples)
         found.problems += _family_problems(family, self.rulebook)
-        for example in family.examples:
+        examples = family.examples if self.examples else []
+        found.examples += len(examples)
+        for example in examples:
             architecture, differences = read_example(example, family, self.rulebook)
             found.problems += [
                 f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences
@@ -277,8 +282,11 @@ def _run(example: Example, architecture: Architecture, found: FileCheck) -> Iter
 
 def _unknown_types(family: Family, rulebook: Rulebook) -> list[str]:
     """Model types with a row in a family that nobody lists, and no example has for itself or for a tower."""
+    if not family.types:
+        return []
     known = {word for other in rulebook.family_entries for word in other.model_types}
-    for config in (example.config for example in family.examples if family.types and example.config):
+    kin = [other for other in rulebook.families if family.name in (other.name, other.extends)]
+    for config in (example.config for other in kin for example in other.examples if example.config):
         parts = (part for part in (config, *config.values()) if isinstance(part, dict))
         known |= {str(part.get("model_type")) for part in parts}
     return [word for word in family.types if word not in known]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from mapper.flows.language import copied, dotted
+from mapper.flows.language import copied, dotted, every
 
 SLOTS, MEMORY, POSITIONS = "cache_position", "layer_cache", "position_ids"
 MADE = frozenset({SLOTS, MEMORY})  # names that no flow binds, and those of a tower's layers read
@@ -68,7 +68,7 @@ def _reads(statements: Iterable[ast.stmt], name: str) -> bool:
     return any(
         isinstance(node, ast.Name) and node.id == name
         for statement in statements
-        for node in ast.walk(statement)
+        for node in every(statement)
     )
 
 

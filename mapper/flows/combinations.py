@@ -11,9 +11,9 @@ from typing import Any
 from mapper.errors import FlowError
 from mapper.flows.flow import Flow, known_names, parse_flow
 from mapper.flows.guards import OPTION, ROLE, fact_name, parts, question
-from mapper.flows.language import dotted, targets
+from mapper.flows.language import dotted, every, targets
 from mapper.flows.retired import not_callable
-from mapper.flows.specialise import specialise
+from mapper.flows.specialise import resolved
 from mapper.flows.walk import bindings, nodes
 from mapper.operations.registry import operation_names, operation_signature
 from mapper.rulebook.flows import FlowRule
@@ -38,7 +38,7 @@ def guards_of(flow: Flow) -> Guards:
     """Every question that the flow's guards ask."""
     found = Guards()
     for statement in flow.statements:
-        for node in ast.walk(statement):
+        for node in every(statement):
             if isinstance(node, ast.If):
                 _collect(node.test, found)
     return found
@@ -97,10 +97,10 @@ def check_flow(rule: FlowRule) -> int:
     bound = frozenset(bindings(flow.statements))  # any of them may be context of a block below
     count = 0
     for roles, options, facts in combinations(flow):
-        statements = specialise(flow, lambda role: roles.get(role, True), _lookup(facts), bound, options)  # noqa: B023
+        statements = resolved(flow, lambda role: roles.get(role, True), _lookup(facts), bound, options)  # noqa: B023
         _check_end(rule, statements)
         here = {
-            node.id for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name)
+            node.id for statement in statements for node in every(statement) if isinstance(node, ast.Name)
         }
         _check_roles(rule, here, roles)
         used |= here

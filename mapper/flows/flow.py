@@ -12,6 +12,7 @@ from mapper.flows.language import (
     MODULES,
     SPECIAL,
     dotted,
+    every,
     is_fact,
     is_has,
     parse_body,
@@ -48,7 +49,7 @@ class Flow:
     @cached_property
     def reached(self) -> frozenset[str]:
         """Roles of blocks that the body goes through to what they hold: `embeddings` of `embeddings.token(x)`."""
-        nodes = [node for statement in self.statements for node in ast.walk(statement)]
+        nodes = [node for statement in self.statements for node in every(statement)]
         paths = [dotted(node) or "" for node in nodes if isinstance(node, ast.Attribute)]
         return frozenset(path.partition(".")[0] for path in paths) & self.roles
 
@@ -62,10 +63,8 @@ class Flow:
         """Roles of which the steps of a composed flow ask: another step, taken or not, reads them."""
         if not self.rule.steps:
             return frozenset()
-        guards = [
-            node.test for part in self.statements for node in ast.walk(part) if isinstance(node, ast.If)
-        ]
-        calls = [node for guard in guards for node in ast.walk(guard) if is_has(node)]
+        guards = [node.test for part in self.statements for node in every(part) if isinstance(node, ast.If)]
+        calls = [node for guard in guards for node in every(guard) if is_has(node)]
         return frozenset((dotted(call.args[0]) or "").partition(".")[0] for call in calls)  # type: ignore[attr-defined]
 
 
@@ -118,8 +117,8 @@ class _FreeNames(Walk):
         self.bound.update(targets(target))
 
     def read(self, node: ast.expr) -> None:
-        called = {id(child.func) for child in ast.walk(node) if isinstance(child, ast.Call)}
-        for child in ast.walk(node):
+        called = {id(child.func) for child in every(node) if isinstance(child, ast.Call)}
+        for child in every(node):
             if not isinstance(child, ast.Name) or child.id in self.bound or child.id in self.free:
                 continue
             if (

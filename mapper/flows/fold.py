@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from mapper.flows.language import copied
+from mapper.flows.language import copied, every
 
 _CALLS = 1  # deep at most is what goes into another call: more is not read at a glance
 _MODULES = 2  # but so many modules in a row go into a third: `norm_after(attention(norm(x)))`
@@ -63,7 +63,7 @@ def _reader(statements: list[ast.stmt], at: int, name: str) -> int | None:
 def _is_dead(statements: list[ast.stmt], name: str) -> bool:
     """Whether nothing reads a name before it is bound again."""
     for node in statements:
-        if any(_reads(child, name) for child in ast.walk(node)):
+        if any(_reads(child, name) for child in every(node)):
             return False
         if isinstance(node, ast.Assign) and name in _bound(node):
             return True
@@ -74,7 +74,7 @@ def _taken_in(
     reader: ast.expr, name: str, value: ast.expr, modules: Collection[str], rebinds: bool
 ) -> ast.expr | None:
     """What reads a name, once, with a value in its place; None where that would be hard to read."""
-    if sum(_reads(child, name) for child in ast.walk(reader)) != 1:
+    if sum(_reads(child, name) for child in every(reader)) != 1:
         return None
     if rebinds and isinstance(value, ast.Subscript) and not _depth(value):
         return _in_chain(reader, name, value)
@@ -216,7 +216,7 @@ def _starts_with(value: ast.expr, name: str) -> bool:
     """Whether an expression is a call with the name as its first argument and nowhere else."""
     if not isinstance(value, ast.Call) or not value.args or not _reads(value.args[0], name):
         return False
-    return sum(_reads(child, name) for child in ast.walk(value)) == 1
+    return sum(_reads(child, name) for child in every(value)) == 1
 
 
 def _reads(node: ast.AST, name: str) -> bool:
@@ -230,16 +230,14 @@ def _depth(node: ast.AST) -> int:
 
 def _calls(node: ast.AST) -> set[str]:
     """What is called in it."""
-    return {ast.unparse(child.func) for child in ast.walk(node) if isinstance(child, ast.Call)}
+    return {ast.unparse(child.func) for child in every(node) if isinstance(child, ast.Call)}
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    return {child.id for child in every(node) if isinstance(child, ast.Name)}
 
 
 def _bound(node: ast.stmt) -> set[str]:
     return {
-        child.id
-        for child in ast.walk(node)
-        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)
+        child.id for child in every(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)
     }

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from mapper.architecture import Block
-from mapper.flows.language import dotted, is_optional, targets
+from mapper.flows.language import dotted, every, is_optional, targets
 
 STATES = "hidden_states"
 
@@ -79,7 +79,7 @@ def give_states(statements: list[ast.stmt], towers: dict[str, Block]) -> list[as
 def _called(node: ast.stmt, towers: dict[str, Block]) -> Iterator[str]:
     if isinstance(node, ast.Assign) and is_optional(node.value):
         return  # it does not always run
-    for child in ast.walk(node):
+    for child in every(node):
         if isinstance(child, ast.Call) and isinstance(child.func, ast.Name) and child.func.id in towers:
             yield child.func.id
 

@@ -11,7 +11,7 @@ from mapper.errors import FlowError
 from mapper.flows.cached import MADE, SLOTS, keep_caches
 from mapper.flows.flow import Flow, known_names
 from mapper.flows.hidden import STATES, collect_states, give_states
-from mapper.flows.language import MODULES, SPECIAL, dotted, is_optional, targets
+from mapper.flows.language import MODULES, SPECIAL, dotted, every, is_optional, targets
 from mapper.flows.references import Item, Reference, chain, has_role, refer
 from mapper.flows.retired import not_callable
 from mapper.flows.specialise import specialise
@@ -260,7 +260,7 @@ def is_dispensable(program: Program, name: str) -> bool:
     """Whether an input may be left out: all that reads it are operations that take None in its place."""
     statements = [node for node in program.root.statements if not _is_spared(node, name)]
     spared = len(statements) < len(program.root.statements)
-    nodes = [node for statement in statements for node in ast.walk(statement)]
+    nodes = [node for statement in statements for node in every(statement)]
     if any(name in piece.context for piece in _called(program, nodes)):
         return False
     reads = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
@@ -281,7 +281,7 @@ def _asks(node: ast.IfExp, name: str) -> bool:
 
 
 def _reads(node: ast.expr, name: str) -> int:
-    return sum(isinstance(child, ast.Name) and child.id == name for child in ast.walk(node))
+    return sum(isinstance(child, ast.Name) and child.id == name for child in every(node))
 
 
 def _called(program: Program, nodes: list[ast.AST]) -> Iterable[Piece]:

@@ -11,7 +11,7 @@ from mapper.errors import FlowError
 from mapper.flows.flow import Flow
 from mapper.flows.fold import fold
 from mapper.flows.guards import Answers, holds
-from mapper.flows.language import copied, dotted, is_fact, targets
+from mapper.flows.language import copied, dotted, every, is_fact, targets
 from mapper.flows.walk import bindings, names_read
 
 ACTIVATION = "activation"  # called in a row of modules, as one of them
@@ -22,15 +22,22 @@ Lookup = Callable[[str], Any]  # the value of a fact by the name the flow uses; 
 def specialise(
     flow: Flow, has: Has, lookup: Lookup, passed: frozenset[str], options: Mapping[str, bool]
 ) -> list[ast.stmt]:
-    """The statements that this block runs; `passed` are names that blocks below may read as context.
+    """The statements that this block runs, as a reader would write them.
 
-    Raises FlowError for a guard on a fact that nobody knows.
+    `passed` are names that blocks below may read as context. Raises FlowError for a guard on a fact that nobody knows.
     """
+    statements = resolved(flow, has, lookup, passed, options)
+    return fold(statements, (*flow.rule.roles, ACTIVATION), passed) if flow.rule.steps else statements
+
+
+def resolved(
+    flow: Flow, has: Has, lookup: Lookup, passed: frozenset[str], options: Mapping[str, bool]
+) -> list[ast.stmt]:
+    """The statements that a block runs, a step a line."""
     statements = _resolve(copied(list(flow.statements)), _answers(flow, has, lookup, options))
     ties = {role: path for role, path in flow.rule.ties.items() if not has(role) and has(path)}
     statements = [_Tied(ties).visit(_Literals(lookup).visit(statement)) for statement in statements]
-    statements = _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed)
-    return fold(statements, (*flow.rule.roles, ACTIVATION), passed) if flow.rule.steps else statements
+    return _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed)
 
 
 def _answers(flow: Flow, has: Has, lookup: Lookup, options: Mapping[str, bool]) -> Answers:
@@ -102,13 +109,13 @@ def _unheard(statements: list[ast.stmt], roles: frozenset[str]) -> list[ast.stmt
     read: set[str] = set()
     is_called = False
     for node in reversed(statements):
-        names = [child for child in ast.walk(node) if isinstance(child, ast.Name)]
+        names = [child for child in every(node) if isinstance(child, ast.Name)]
         is_path = isinstance(node, ast.Assign) and dotted(node.value)
         bound = list(targets(node.targets[0])) if is_path else []  # type: ignore[attr-defined]
         if not bound or is_called or read.intersection(bound):
             kept.insert(0, node)
             read.update(name.id for name in names if isinstance(name.ctx, ast.Load))
-        calls = [child.func for child in ast.walk(node) if isinstance(child, ast.Call)]
+        calls = [child.func for child in every(node) if isinstance(child, ast.Call)]
         is_called = is_called or isinstance(node, ast.For)  # over blocks
         is_called = is_called or any((dotted(call) or "").partition(".")[0] in roles for call in calls)
     return kept
@@ -116,10 +123,16 @@ def _unheard(statements: list[ast.stmt], roles: frozenset[str]) -> list[ast.stmt
 
 def _simplify(statements: list[ast.stmt], parameters: set[str], passed: frozenset[str]) -> list[ast.stmt]:
     while True:
-        before = [ast.dump(node) for node in statements]
-        statements = _drop_unread(_propagate(statements, parameters | passed), passed)
-        if [ast.dump(node) for node in statements] == before:
-            return _return_last(statements)
+        spread = _propagate(statements, parameters | passed)
+        count = _count(spread)
+        kept = _drop_unread(spread, passed)
+        if spread is statements and _count(kept) == count:
+            return _return_last(kept)
+        statements = kept
+
+
+def _count(statements: Iterable[ast.stmt]) -> int:
+    return sum(1 + (_count(node.body) if isinstance(node, ast.For) else 0) for node in statements)
 
 
 def _return_last(statements: list[ast.stmt]) -> list[ast.stmt]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from mapper.flows.language import targets
+from mapper.flows.language import every, targets
 
 
 class Walk:
@@ -78,4 +78,4 @@ def names_read(statements: Iterable[ast.stmt]) -> set[str]:
 def nodes(statements: Iterable[ast.stmt]) -> Iterator[ast.AST]:
     """Every node of the statements."""
     for statement in statements:
-        yield from ast.walk(statement)
+        yield from every(statement)

@@ -55,9 +55,7 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
 
 def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | None) -> Outline:
     """The blocks that the leaves make, and what is known of them."""
-    leaves = resolve(case.tree, vocabulary, apart)
-    if not case.families.are_vouched_for:
-        leaves = with_shown_roles(leaves)
+    leaves = with_shown_roles(resolve(case.tree, vocabulary, apart))
     reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
     read = [leaf for leaf, why in reasons if not why]
     root = scopes(build_blocks(read, vocabulary))

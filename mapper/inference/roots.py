@@ -83,6 +83,7 @@ def _has_head(flow: FlowRule, facts: Facts) -> bool:
 
 def _of_other_task(root: Scope, task: Known, asked: Choice, flow: FlowRule, facts: Facts) -> Choice:
     """What is asked of a type that nobody lists, whose config says one task and whose heads are those of another."""
+    facts.solved(root, TASK, task)
     if decisive(nears(root, asked.considered, facts), asked):
         return asked  # with an answer they are those of its own
     why = f"config {task.source} is {shorten(task.value)}, but the heads are those of {flow.name}"

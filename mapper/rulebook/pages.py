@@ -372,15 +372,17 @@ def _check_end(page: Page) -> None:
 
 
 def pairs(page: Page) -> Iterator[FlowRule]:
-    """Flows of a spine in which every two steps that can stand together do so at least once."""
+    """Flows of a spine in which every two steps that can stand together do so at least once; of one slot, every step."""
     open_pairs = {
         (one.name, other.name)
         for at, slot in enumerate(page.slots)
         for one in slot.steps
         for later in page.slots[at + 1 :]
         for other in later.steps
-        if _together([one, other])
+        if _Joint([one]).takes(other)
     }
+    if len(page.slots) == 1:
+        open_pairs = {(step.name, step.name) for step in page.slots[0].steps}
     while open_pairs:
         first = min(open_pairs)
         steps = _around(page, first, open_pairs)
@@ -404,10 +406,9 @@ def _around(page: Page, pair: tuple[str, str], wanted: set[tuple[str, str]]) -> 
         if left_out(slot, taken):
             continue
         chosen = [*taken.values(), *given.values()]
+        joint = _Joint(chosen)
         fitting = [
-            step
-            for step in slot.steps
-            if _together([*chosen, step]) and not (_is_empty(step) and slot.name in there)
+            step for step in slot.steps if joint.takes(step) and not (_is_empty(step) and slot.name in there)
         ]
         if slot.name not in given and not fitting:
             return []
@@ -427,15 +428,24 @@ def _key(one: FlowRule, other: FlowRule) -> tuple[str, str]:
     return one.name, other.name
 
 
-def _together(steps: Sequence[FlowRule]) -> bool:
-    """Whether steps can be of one flow: no role is claimed twice, and their conditions allow a value."""
-    claimed = [role for step in dict.fromkeys(step.name for step in steps) for role in _needs(steps, step)]
-    when = _merged("when", steps)
-    return len(claimed) == len(set(claimed)) and all(when.values())
+class _Joint:
+    """Steps that are of one flow, and which others can be: no role is claimed twice, their conditions allow a value."""
 
+    def __init__(self, steps: Sequence[FlowRule]):
+        self.steps = {step.name: step for step in steps}
+        self.claimed = {role for step in self.steps.values() for role in step.needs}
+        self.when = _merged("when", steps)
+        claims = sum(len(step.needs) for step in self.steps.values())
+        self.is_one = claims == len(self.claimed) and all(self.when.values())
 
-def _needs(steps: Sequence[FlowRule], name: str) -> tuple[str, ...]:
-    return next(step.needs for step in steps if step.name == name)
+    def takes(self, step: FlowRule) -> bool:
+        """Whether a step can stand with these."""
+        if not self.is_one or (step.name not in self.steps and not self.claimed.isdisjoint(step.needs)):
+            return False
+        return all(
+            values and (name not in self.when or not set(values).isdisjoint(self.when[name]))
+            for name, values in step.when.items()
+        )
 
 
 def _complete(steps: Sequence[FlowRule]) -> bool:

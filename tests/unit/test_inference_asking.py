@@ -101,7 +101,10 @@ def test_a_field_that_some_listed_type_does_not_obey_is_asked_for() -> None:
 
 def test_a_number_that_a_user_repeats_is_known_unless_two_fields_have_it() -> None:
     answers = {name: values[0] for name, values in asked(read(example("llama"))).items()}
-    answers["embedding.scale"] = None  # asked for with the activation
+    answers |= {
+        "embedding.scale": None,
+        "rotary.base": 1e4,
+    }  # asked for with the activation, with the positions
     assert read(example("llama"), {**answers, "norm.eps": 3e-4}, odd_eps=3e-4).missing == []
     one, two = (
         read(example("llama"), {**answers, "norm.eps": 3e-4}, **fields).missing
