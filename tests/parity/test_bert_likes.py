@@ -93,6 +93,15 @@ def test_xlm_roberta_xl(head: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", ["Model", *COMMON[:3]])
+def test_gte(head: str, tmp_path: Path) -> None:
+    segments = {"Model": 0, "ForMaskedLM": 1}.get(head, 2)
+    config = transformers.GteConfig(
+        **SIZES, type_vocab_size=segments, hidden_act="gelu" if segments else "relu"
+    )
+    compare(f"Gte{head}", config, tmp_path)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON[:3]])
 def test_esm(head: str, tmp_path: Path) -> None:
     config = transformers.EsmConfig(
         **SIZES, position_embedding_type="rotary", token_dropout=True, mask_token_id=40

@@ -219,6 +219,32 @@ def test_qwen3_vl_whose_first_layers_take_in_deeper_features(name: str, tmp_path
     check(reference(f"{name}ForConditionalGeneration", config), tmp_path, packed_inputs())
 
 
+@pytest.mark.parametrize("name", ["Qwen3_5", "Qwen3_5Moe"])
+def test_qwen3_5_whose_layers_have_linear_attention(name: str, tmp_path: Path) -> None:
+    text = {
+        **TEXT, "head_dim": 16, "layer_types": ["linear_attention", "full_attention"], "linear_key_head_dim": 8, "linear_num_key_heads": 2,
+        "linear_value_head_dim": 8, "linear_num_value_heads": 4,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 1, 1], "partial_rotary_factor": 0.5},
+    }  # fmt: skip
+    if name == "Qwen3_5Moe":
+        text |= {
+            "moe_intermediate_size": 16,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_expert_intermediate_size": 24,
+        }
+    vision = {
+        "depth": 2, "num_heads": 2, "patch_size": 8, "temporal_patch_size": 2, "spatial_merge_size": 2, "hidden_size": 24,
+        "out_hidden_size": 32, "intermediate_size": 40, "num_position_embeddings": 16,
+    }  # fmt: skip
+    config = getattr(transformers, f"{name}Config")(
+        text_config=text, vision_config=vision, image_token_id=PLACE, video_token_id=PLACE + 1
+    )
+    inputs = packed_inputs()
+    inputs["video"] = packed_frames(inputs["all ones"], PLACE + 1)
+    check(reference(f"{name}ForConditionalGeneration", config), tmp_path, inputs)
+
+
 @pytest.mark.parametrize("name", ["Glm4v", "Glm46V", "Glm4vMoe", "Glmga"])
 def test_glm4v_whose_videos_are_images_with_words_between(name: str, tmp_path: Path) -> None:
     rope = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 1, 1]}

@@ -105,6 +105,11 @@ CASES: list[tuple[str, dict[str, Any]]] = [
             "routed_scaling_factor": 1.5,
         },
     ),
+    ("GPTNeoXJapaneseForCausalLM", {}),
+    (
+        "GPTNeoXJapaneseModel",
+        {"rope_parameters": {**BASE, "partial_rotary_factor": 0.5}, "intermediate_multiple_size": 2},
+    ),
     ("EuroBertForMaskedLM", {}),
     ("EuroBertModel", {"head_dim": 16}),
     ("BitNetForCausalLM", {}),

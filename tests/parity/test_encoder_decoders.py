@@ -376,3 +376,10 @@ def test_keys_and_values_of_the_source_are_made_once(tmp_path: Path) -> None:
         torch.testing.assert_close(
             again.logits, whole(**{**other, "decoder_input_ids": ids[:, :4]}).logits, rtol=1e-5, atol=1e-5
         )
+
+
+@pytest.mark.parametrize("head", ["Model", "ForConditionalGeneration"])
+def test_blenderbot_small_whose_decoder_norms_words_before_positions(head: str, tmp_path: Path) -> None:
+    fields = {"scale_embedding": True, "activation_function": "relu"} if head == "Model" else {}
+    config = transformers.BlenderbotSmallConfig(**BART, pad_token_id=0, **fields)
+    check(reference(f"BlenderbotSmall{head}", config), tmp_path, answers(99))

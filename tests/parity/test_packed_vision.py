@@ -49,6 +49,12 @@ def test_mergers_further_down(name: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["Qwen3_5", "Qwen3_5Moe"])
+def test_qwen3_5_vision(name: str, tmp_path: Path) -> None:
+    made = config(f"{name}VisionConfig", num_position_embeddings=25)
+    check(reference(f"{name}VisionModel", made), tmp_path, INPUTS)
+
+
 def test_qwen4_exp_vision(tmp_path: Path) -> None:
     made = config("Qwen4ExpVisionConfig", num_position_embeddings=16, hidden_act="relu", spatial_merge_size=1)
     check(reference("Qwen4ExpVisionModel", made), tmp_path, INPUTS)

@@ -62,9 +62,10 @@ def test_cpmant(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, text_inputs(99, positions=False, padding=0))
 
 
+@pytest.mark.parametrize("name", ["Flaubert", "XLM"])
 @pytest.mark.parametrize("head", ["Model", "WithLMHeadModel", "ForTokenClassification"])
-def test_flaubert(head: str, tmp_path: Path) -> None:
-    config = transformers.FlaubertConfig(
+def test_flaubert_and_xlm(name: str, head: str, tmp_path: Path) -> None:
+    config = getattr(transformers, f"{name}Config")(
         vocab_size=99,
         emb_dim=32,
         n_layers=2,
@@ -83,7 +84,7 @@ def test_flaubert(head: str, tmp_path: Path) -> None:
     }
     if head == "Model":
         inputs["languages"] = {"input_ids": ids, "langs": ids % 3}
-    check(reference(f"Flaubert{head}", config), tmp_path, inputs)
+    check(reference(f"{name}{head}", config), tmp_path, inputs)
 
 
 @pytest.mark.parametrize("more", [{}, {"qk_channels": 16, "v_channels": 24, "use_query_residual": False}])
