@@ -282,12 +282,22 @@ def test_wav2vec2_classification(name: str, tmp_path: Path) -> None:
         "UniSpeechSatModel",
         "UniSpeechSatForCTC",
         "UniSpeechSatForAudioFrameClassification",
+        "WavLMModel",
+        "WavLMForCTC",
+        "WavLMForSequenceClassification",
     ],
 )
 def test_relatives_of_wav2vec2(name: str, tmp_path: Path) -> None:
     made = getattr(transformers, name).config_class
     config = made(**WAV2VEC2, num_labels=3, do_stable_layer_norm=name.endswith("Model"))
     check(reference(name, config), tmp_path, waveforms())
+
+
+@pytest.mark.parametrize("name", ["Model", "ForCTC", "ForSequenceClassification"])
+def test_data2vec_audio(name: str, tmp_path: Path) -> None:
+    fields = {**WAV2VEC2, "conv_pos_kernel_size": 5 if name == "Model" else 4, "num_conv_pos_embeddings": 3}
+    config = transformers.Data2VecAudioConfig(**fields, num_labels=3, conv_bias=name == "Model")
+    check(reference(f"Data2VecAudio{name}", config), tmp_path, waveforms())
 
 
 def test_wav2vec2_with_adapters_in_its_layers(tmp_path: Path) -> None:

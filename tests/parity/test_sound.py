@@ -185,6 +185,25 @@ def test_sew(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, waveforms())
 
 
+@pytest.mark.parametrize(("name", "shared"), [("SEWDModel", False), ("SEWDForCTC", True)])
+def test_sew_d(name: str, shared: bool, tmp_path: Path) -> None:
+    config = transformers.SEWDConfig(
+        **TOWER_OF_WAVES,
+        squeeze_factor=2,
+        conv_dim=(16, 16, 24),
+        conv_kernel=(5, 3, 2),
+        conv_stride=(3, 2, 2),
+        num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=4,
+        position_buckets=8 if shared else -1,
+        share_att_key=shared,
+        pos_att_type=("p2c", "c2p") if shared else ("c2p",),
+        norm_rel_ebd="layer_norm" if shared else "none",
+        feature_layer_norm_eps=1e-3,
+    )
+    check(reference(name, config), tmp_path, waveforms())
+
+
 def test_parakeet_transducer(tmp_path: Path) -> None:
     encoder = transformers.ParakeetEncoderConfig(**PARAKEET, subsampling_factor=4)
     config = transformers.ParakeetRNNTConfig(encoder_config=encoder, vocab_size=30, decoder_hidden_size=12)
