@@ -38,7 +38,7 @@ SEGMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification", "ForSemanticSegmentation"])
 @pytest.mark.parametrize("act", ["gelu", "relu"])
 def test_segformer(name: str, act: str, tmp_path: Path) -> None:
     fields = {**SEGMENTS, "patch_sizes": [7, 3], "mlp_ratios": [2, 4], "hidden_act": act}
