@@ -203,3 +203,35 @@ def test_maps_of_patches_convolved(window: int, tmp_path: Path) -> None:
         tie_word_embeddings=window > 0,
     )  # fmt: skip
     check(reference("GotOcr2ForConditionalGeneration", config), tmp_path, image_text_inputs(4, 3, 64, 64))
+
+
+@pytest.mark.parametrize("normed", [True, False])
+def test_real_patches_of_images_of_any_shape(normed: bool, tmp_path: Path) -> None:
+    own = {key: value for key, value in VISION.items() if key != "image_size"}
+    config = transformers.Lfm2VlConfig(
+        text_config={**TEXT, "model_type": "lfm2", "full_attn_idxs": [1], "block_auto_adjust_ff_dim": False},
+        vision_config={
+            **own,
+            "model_type": "siglip2_vision_model",
+            "num_patches": 36,
+            "vision_use_head": normed,
+        },
+        projector_hidden_size=20,
+        projector_use_layernorm=normed,
+        projector_bias=normed,
+        downsample_factor=2,
+        tie_word_embeddings=normed,
+    )
+    config.image_token_id = PLACE
+    shapes = torch.tensor([[2, 4], [4, 4], [6, 2]])
+    counts = shapes.prod(dim=1)
+    cases = image_text_inputs(4, 16, 192)
+    for name, given in cases.items():
+        if "pixel_values" in given:
+            ids = given["input_ids"].clone()
+            for row, count in enumerate(counts[: len(ids)] // 4):
+                ids[row, 4 + count : 8] = 5
+            seen = torch.arange(16) < counts[: len(ids), None]
+            more = {"pixel_attention_mask": seen.long(), "spatial_shapes": shapes[: len(ids)]}
+            cases[name] = {**given, "input_ids": ids, **more}
+    check(reference("Lfm2VlForConditionalGeneration", config), tmp_path, cases)

@@ -89,6 +89,13 @@ def video_inputs(frames: int, name: str = "pixel_values") -> dict[str, dict[str,
     return {"own size": {name: pixels}, "one": {name: pixels[:1]}}
 
 
+@pytest.mark.parametrize(("head", "frames"), [("Model", 4), ("ForVideoClassification", 4), ("Model", 8)])
+def test_timesformer(head: str, frames: int, tmp_path: Path) -> None:
+    fields = {**PATCHES, "intermediate_size": 44, "num_labels": 5, "qkv_bias": head == "Model"}
+    config = transformers.TimesformerConfig(**fields, num_frames=4, layer_norm_eps=1e-4)
+    check(reference(f"Timesformer{head}", config), tmp_path, video_inputs(frames))
+
+
 @pytest.mark.parametrize("head", ["Model", "ForVideoClassification"])
 @pytest.mark.parametrize("options", [{}, {"use_mean_pooling": False, "qv_bias": False}])
 def test_videomae(head: str, options: dict[str, Any], tmp_path: Path) -> None:
