@@ -94,3 +94,25 @@ def position_temperature(q: Tensor, positions: Tensor, scale: Tensor, bias: Tens
     """
     growth = (positions + 1).float().log().to(q.dtype)[:, None]
     return q * (scale[:, None] * growth + bias[:, None])[..., None]
+
+
+def attend_landmarks(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, landmarks: int, length: int
+) -> Tensor:
+    """Attention by way of landmarks, the means of equal segments of queries and keys (Nyström, 2102.03902).
+
+    q, k, v (B, H, length, D), mask (B, 1, 1, length) -> (B, H, length, D). The inverse of the landmarks' own
+    probabilities is found in six steps.
+    """
+    if q.shape[2] != length:
+        raise ValueError(f"attention by landmarks is for {length} positions, not {q.shape[2]}: pad to that")
+    q, k = q * q.shape[-1] ** -0.25, k * k.shape[-1] ** -0.25
+    few_q, few_k = (part.unflatten(2, (landmarks, -1)).mean(dim=-2) for part in (q, k))
+    near = (few_q @ few_k.mT).softmax(dim=-1)  # (B, H, landmarks, landmarks)
+    inverse = near.mT / near.sum(dim=-2).max()
+    one = torch.eye(landmarks, dtype=near.dtype, device=near.device)
+    for _ in range(6):
+        both = near @ inverse
+        inverse = 0.25 * inverse @ (13 * one - both @ (15 * one - both @ (7 * one - both)))
+    scores = few_q @ k.mT
+    return (q @ few_k.mT).softmax(dim=-1) @ inverse @ (softmax_masked(scores, mask) @ v)

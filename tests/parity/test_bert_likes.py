@@ -101,6 +101,64 @@ def test_gte(head: str, tmp_path: Path) -> None:
     compare(f"Gte{head}", config, tmp_path)
 
 
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_roformer(head: str, tmp_path: Path) -> None:
+    config = transformers.RoFormerConfig(
+        **SIZES, embedding_size=24 if head in ("Model", "ForMaskedLM") else None
+    )
+    compare(f"RoFormer{head}", config, tmp_path, positions=False)
+
+
+def test_roformer_as_a_decoder(tmp_path: Path) -> None:
+    config = transformers.RoFormerConfig(**SIZES, is_decoder=True, hidden_act="relu")
+    compare("RoFormerForCausalLM", config, tmp_path, positions=False)
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON, "ForNextSentencePrediction"])
+def test_fnet(head: str, tmp_path: Path) -> None:
+    sizes = {name: size for name, size in SIZES.items() if name != "num_attention_heads"}
+    config = transformers.FNetConfig(
+        **sizes, type_vocab_size=3, num_labels=2 if "Next" in head or "Question" in head else 3
+    )
+    inputs = text_inputs(99, segments=3)
+    for values in inputs.values():
+        values.pop("attention_mask", None)
+    check(reference(f"FNet{head}", config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("landmarks", [4, 12])
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_nystromformer(head: str, landmarks: int, tmp_path: Path) -> None:
+    config = transformers.NystromformerConfig(
+        **SIZES,
+        num_landmarks=landmarks,
+        segment_means_seq_len=12,
+        conv_kernel_size=5,
+        num_labels=2 if "Question" in head else 3,
+    )
+    inputs = text_inputs(99, segments=2)
+    kept = (
+        ("no mask", "all ones") if landmarks < 12 else inputs
+    )  # with landmarks the reference takes no padding
+    check(reference(f"Nystromformer{head}", config), tmp_path, {name: inputs[name] for name in kept})
+
+
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_roc_bert(head: str, tmp_path: Path) -> None:
+    config = transformers.RoCBertConfig(
+        **SIZES,
+        pronunciation_embed_dim=12,
+        pronunciation_vocab_size=107,
+        shape_embed_dim=20,
+        shape_vocab_size=109,
+        num_labels=2 if "Question" in head else 3,
+    )
+    inputs = text_inputs(99, segments=2)
+    ids = inputs["no mask"]["input_ids"]
+    inputs["shapes"] = {"input_ids": ids, "input_shape_ids": ids % 50, "input_pronunciation_ids": ids % 30}
+    check(reference(f"RoCBert{head}", config), tmp_path, inputs)
+
+
 @pytest.mark.parametrize("head", ["Model", *COMMON[:3]])
 def test_esm(head: str, tmp_path: Path) -> None:
     config = transformers.EsmConfig(

@@ -160,3 +160,12 @@ def test_queries_grow_with_the_logarithm_of_their_position():
     y = attention.position_temperature(q, torch.arange(3)[None], scale, bias)
     assert torch.allclose(y[0, 0, :, 0], torch.tensor([1.0, 2.0, 3.0]).log() + 0.5)
     assert torch.equal(y[0, 1], torch.full((3, 4), 2.0))
+
+
+def test_as_many_landmarks_as_positions_come_near_attention_itself():
+    """The inverse is found step by step, so only near."""
+    q, k, v = (torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+    near = attention.attend_landmarks(q, k, v, None, 4, 4)
+    torch.testing.assert_close(
+        near, torch.nn.functional.scaled_dot_product_attention(q, k, v), rtol=0, atol=0.1
+    )
