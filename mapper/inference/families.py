@@ -7,6 +7,7 @@ names (`text_config.model_type`), where that names none by the one that `towers:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -244,10 +245,13 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
     parts: list[Part] = []
     findings: list[str] = []
     strangers: dict[str, Stranger] = {}
+    speakers = Counter(folder for folder, _ in wanted.values() if folder)
     for tower, (folder, model_types) in wanted.items():
         others = frozenset().union(*(words[other] for other in wanted if other != tower))
         region = Region(outside=others) if tower == TEXT else Region(inside=words[tower])
         inside = names.within(region)
+        if speakers[folder] > 1 and not any(inside.tensors()):  # its config is that of another tower
+            continue
         known = [(name, family) for name in model_types for family in _listers(rulebook, name)]
         fitting = [(name, family) for name, family in known if is_recognised(family, inside)]
         named = config.type_of(folder) if folder else None

@@ -68,6 +68,26 @@ def test_vipllava_takes_several_layers(tmp_path: Path) -> None:
     check(reference("VipLlavaForConditionalGeneration", config), tmp_path, image_text_inputs(4, 3, 16, 16))
 
 
+@pytest.mark.parametrize("strategy", ["default", "full"])
+def test_video_llava(strategy: str, tmp_path: Path) -> None:
+    config = llava(
+        "VideoLlavaConfig",
+        video_token_index=PLACE + 1,
+        vision_feature_select_strategy=strategy,
+        multimodal_projector_bias=strategy == "full",
+    )
+    cases = image_text_inputs(4 + (strategy == "full"), 3, 16, 16)
+    words = cases["no image"]["input_ids"]
+    ids = torch.cat((words, torch.full((2, 3 * 5), PLACE + 1)), dim=1)
+    frames = torch.randn(2, 3, 3, 16, 16, generator=torch.Generator().manual_seed(2))
+    cases["videos"] = {
+        "input_ids": ids,
+        "pixel_values_videos": frames,
+        "attention_mask": torch.ones_like(ids),
+    }
+    check(reference("VideoLlavaForConditionalGeneration", config), tmp_path, cases)
+
+
 def siglip(**more: Any) -> Any:
     return transformers.SiglipVisionConfig(**VISION, **more)
 
