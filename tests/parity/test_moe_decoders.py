@@ -161,6 +161,26 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             },
         },
     ),
+    "mimo_v2_flash": (
+        "MiMoV2FlashForCausalLM",
+        "MiMoV2FlashConfig",
+        {
+            **ROUTED, "head_dim": 24, "v_head_dim": 12, "num_key_value_heads": 2, "num_hidden_layers": 3, "sliding_window": 4,
+            "layer_types": [WINDOWS[1], WINDOWS[0], WINDOWS[1]], "mlp_layer_types": ["dense", "sparse", "sparse"], "n_group": 1, "topk_group": 1,
+        },
+    ),
+    "mimo_v2_flash with values as they are": (
+        "MiMoV2FlashModel",
+        "MiMoV2FlashConfig",
+        {
+            **ROUTED, "head_dim": 16, "v_head_dim": 20, "num_key_value_heads": 2, "num_hidden_layers": 3, "attention_bias": True,
+            "attention_value_scale": 1.0, "routed_scaling_factor": 1.5, "mlp_layer_types": ["sparse"] * 3,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0},
+            },
+        },
+    ),
     "glm4v_moe_text": (
         "Glm4vMoeTextModel",
         "Glm4vMoeTextConfig",
