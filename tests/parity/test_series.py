@@ -99,3 +99,34 @@ def test_timesfm2_5(more: dict[str, Any], tmp_path: Path) -> None:
     }
     model = reference("TimesFm2_5ModelForPrediction", transformers.TimesFm2_5Config(**fields | more))
     check(model, tmp_path, {name: {"past_values": case} for name, case in cases.items()})
+
+
+def patch_inputs(mask: str) -> dict[str, dict[str, Any]]:
+    """Series of two channels, with and without missing values; one alone."""
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(3, CONTEXT, 2, generator=generator) * 4 + 1
+    seen = (torch.rand(3, CONTEXT, 2, generator=generator) > 0.3).float()
+    return {
+        "plain": {"past_values": values},
+        "missing": {"past_values": values, mask: seen},
+        "one": {"past_values": values[:1]},
+    }
+
+
+@pytest.mark.parametrize(("scaling", "first"), [("mean", False), ("std", True), (None, True)])
+def test_patchtst(scaling: str | None, first: bool, tmp_path: Path) -> None:
+    made = transformers.PatchTSTConfig(
+        context_length=CONTEXT, num_input_channels=2, patch_length=4, patch_stride=3, d_model=32, ffn_dim=44, num_hidden_layers=2, num_attention_heads=4,
+        scaling=scaling, pre_norm=first, use_cls_token=not first, norm_type="batchnorm" if scaling == "std" else "layernorm", norm_eps=1e-3,
+        positional_encoding_type="sincos" if first else "random", bias=first,
+    )  # fmt: skip
+    check(reference("PatchTSTModel", made), tmp_path, patch_inputs("past_observed_mask"))
+
+
+@pytest.mark.parametrize(("scaling", "gated"), [(True, True), ("mean", False)])
+def test_patchtsmixer(scaling: str | bool, gated: bool, tmp_path: Path) -> None:
+    made = transformers.PatchTSMixerConfig(
+        context_length=CONTEXT, num_input_channels=2, patch_length=4, patch_stride=3, d_model=16, num_layers=2, scaling=scaling,
+        gated_attn=gated, use_positional_encoding=not gated, norm_eps=1e-3,
+    )  # fmt: skip
+    check(reference("PatchTSMixerModel", made), tmp_path, patch_inputs("observed_mask"))
