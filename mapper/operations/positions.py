@@ -67,7 +67,7 @@ def sinusoids_split(x: Tensor, positions: Tensor, size: int) -> Tensor:
     return torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
 
 
-def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+def resize_positions(table: Tensor, kept: int, height: int, width: int, antialias: bool = False) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 
     table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
@@ -79,8 +79,8 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
     if side * side != table.shape[0] - kept:
         return table[None]
     grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
-    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
-    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+    grid = F.interpolate(grid, (height, width), mode="bicubic", align_corners=False, antialias=antialias)
+    return torch.cat((table[:kept], grid[0].to(table.dtype).flatten(1).t()))[None]
 
 
 def cut_positions(table: Tensor, height: int, width: int) -> Tensor:

@@ -131,6 +131,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("OlmoForSequenceClassification", {"attention_bias": True, "tie_word_embeddings": True}),
     ("Olmo2ForCausalLM", {"rope_parameters": BASE}),
     ("Olmo2ForSequenceClassification", {"attention_bias": True}),
+    ("Olmo3ForCausalLM", MIXED),
+    ("Olmo3Model", {"num_hidden_layers": 4, "sliding_window": 3, "attention_bias": True}),
     ("Exaone4ForCausalLM", MIXED),
     ("Exaone4Model", {"sliding_window": None, "layer_types": [FULL, FULL]}),
     ("Exaone4ForQuestionAnswering", {"sliding_window": 4, "sliding_window_pattern": 2}),

@@ -130,6 +130,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "MiniMaxM2Config",
         {**SIZES, "num_local_experts": 4, "head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}},
     ),
+    "olmoe": ("OlmoeForCausalLM", "OlmoeConfig", {**SIZES, "num_experts": 4, "clip_qkv": 0.4, "norm_topk_prob": True}),
+    "olmoe with biases": ("OlmoeModel", "OlmoeConfig", {**SIZES, "num_experts": 4, "attention_bias": True}),
     "minimax_m2 with all of a head turned": ("MiniMaxM2Model", "MiniMaxM2Config", {**SIZES, "num_local_experts": 4, "head_dim": 8}),
     "ernie4_5_moe": ("Ernie4_5_MoeForCausalLM", "Ernie4_5_MoeConfig", {**SIZES, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24}),
     "ernie4_5_moe with biases": (

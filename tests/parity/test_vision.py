@@ -27,6 +27,16 @@ def test_vit(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, image_inputs(*OTHER_SIZES, resize=RESIZE))
 
 
+@pytest.mark.parametrize(
+    "name", ["DeiTModel", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"]
+)
+def test_deit(name: str, tmp_path: Path) -> None:
+    config = transformers.DeiTConfig(
+        **PATCHES, intermediate_size=44, num_labels=5, qkv_bias=name == "DeiTModel"
+    )
+    check(reference(name, config), tmp_path, image_inputs(*OTHER_SIZES, resize=RESIZE))
+
+
 @pytest.mark.parametrize("name", ["ViTMSNModel", "ViTMSNForImageClassification"])
 def test_vit_msn(name: str, tmp_path: Path) -> None:
     config = transformers.ViTMSNConfig(
@@ -60,6 +70,15 @@ def test_dinov2(name: str, gated: bool, tmp_path: Path) -> None:
 def test_dinov2_without_mask_token(tmp_path: Path) -> None:
     config = transformers.Dinov2Config(**PATCHES, mlp_ratio=2, use_mask_token=False, qkv_bias=False)
     check(reference("Dinov2Model", config), tmp_path, image_inputs(*OTHER_SIZES))
+
+
+@pytest.mark.parametrize("name", ["Dinov2WithRegistersModel", "Dinov2WithRegistersForImageClassification"])
+def test_dinov2_with_registers(name: str, tmp_path: Path) -> None:
+    gated = name == "Dinov2WithRegistersModel"
+    config = transformers.Dinov2WithRegistersConfig(
+        **PATCHES, mlp_ratio=2, use_swiglu_ffn=gated, num_register_tokens=2, num_labels=5
+    )
+    check(reference(name, config), tmp_path, image_inputs(*OTHER_SIZES))
 
 
 @pytest.mark.parametrize("gated", [False, True])
