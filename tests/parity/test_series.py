@@ -130,3 +130,20 @@ def test_patchtsmixer(scaling: str | bool, gated: bool, tmp_path: Path) -> None:
         gated_attn=gated, use_positional_encoding=not gated, norm_eps=1e-3,
     )  # fmt: skip
     check(reference("PatchTSMixerModel", made), tmp_path, patch_inputs("observed_mask"))
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_decision_transformer(bounded: bool, tmp_path: Path) -> None:
+    config = transformers.DecisionTransformerConfig(
+        hidden_size=32, n_layer=2, n_head=4, state_dim=7, act_dim=3, n_positions=40, max_ep_len=20,
+        action_tanh=bounded, activation_function="gelu" if bounded else "relu", layer_norm_epsilon=1e-4,
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(1)
+    states, actions = (torch.randn(3, 6, size, generator=generator) for size in (7, 3))
+    values = {"states": states, "actions": actions, "returns_to_go": states[..., :1].cumsum(1)}
+    values = {**values, "timesteps": torch.arange(6).expand(3, -1), "rewards": states[..., :1]}
+    right = torch.ones(3, 6, dtype=torch.long)
+    right[1, -2:] = 0
+    one = {name: value[:1] for name, value in values.items()}
+    cases = {"right": {**values, "attention_mask": right}, "one": one}
+    check(reference("DecisionTransformerModel", config), tmp_path, cases)
