@@ -183,6 +183,19 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             },
         },
     ),
+    "minimax": (
+        "MiniMaxForCausalLM",
+        "MiniMaxConfig",
+        {
+            **SIZES, "num_local_experts": 4, "block_size": 4, "full_attn_alpha_factor": 1.5, "full_attn_beta_factor": 0.8,
+            "linear_attn_alpha_factor": 1.2, "linear_attn_beta_factor": 0.7, "mlp_alpha_factor": 1.1, "mlp_beta_factor": 0.6,
+        },
+    ),
+    "minimax with wide heads": (
+        "MiniMaxModel",
+        "MiniMaxConfig",
+        {**SIZES, "num_local_experts": 4, "layer_types": ["linear_attention", WINDOWS[1]], "head_dim": 16, "block_size": 16},
+    ),
     "glm4v_moe_text": (
         "Glm4vMoeTextModel",
         "Glm4vMoeTextConfig",
