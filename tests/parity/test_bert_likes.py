@@ -159,6 +159,23 @@ def test_roc_bert(head: str, tmp_path: Path) -> None:
     check(reference(f"RoCBert{head}", config), tmp_path, inputs)
 
 
+@pytest.mark.parametrize("head", ["Model", *COMMON[1:]])
+def test_markuplm(head: str, tmp_path: Path) -> None:
+    fields = {
+        "max_depth": 2, "max_xpath_tag_unit_embeddings": 20, "max_xpath_subs_unit_embeddings": 24, "tag_pad_id": 18, "subs_pad_id": 23,
+        "xpath_unit_hidden_size": 12, "pad_token_id": 0, "num_labels": 2 if "Question" in head else 3,
+    }  # fmt: skip
+    inputs = text_inputs(99, segments=2, padding=0)
+    ids = inputs["no mask"]["input_ids"]
+    inputs["paths"] = {
+        "input_ids": ids,
+        "xpath_tags_seq": torch.stack((ids % 20, ids % 17), -1),
+        "xpath_subs_seq": torch.stack((ids % 5, ids % 24), -1),
+    }
+    config = transformers.MarkupLMConfig(**{**SIZES, **fields})
+    check(reference(f"MarkupLM{head}", config), tmp_path, inputs)
+
+
 @pytest.mark.parametrize("head", ["Model", *COMMON[:3]])
 def test_esm(head: str, tmp_path: Path) -> None:
     config = transformers.EsmConfig(
