@@ -277,3 +277,31 @@ def test_nemotron_transcribe_hears_speakers(tmp_path: Path) -> None:
         assert difference < 1e-5, name
     with pytest.raises(ValueError, match="positions"):
         made.built(input_features=torch.zeros(1, 500 * 4 + 4, 16))
+
+
+@pytest.mark.parametrize(
+    ("name", "head_dim"), [("MoonshineModel", 12), ("MoonshineForConditionalGeneration", 8)]
+)
+def test_moonshine(name: str, head_dim: int, tmp_path: Path) -> None:
+    config = transformers.MoonshineConfig(
+        vocab_size=99,
+        hidden_size=4 * head_dim,
+        intermediate_size=44,
+        encoder_num_hidden_layers=2,
+        decoder_num_hidden_layers=1,
+        encoder_num_attention_heads=2,
+        decoder_num_attention_heads=4,
+        attention_bias=head_dim == 12,
+        encoder_hidden_act="relu" if head_dim == 12 else "gelu",
+        pad_head_dim_to_multiple_of=16 if head_dim == 12 else None,
+    )
+    samples = torch.randn(3, 3000, generator=torch.Generator().manual_seed(4))
+    mask = torch.ones(3, 3000, dtype=torch.long)
+    mask[1, -1200:] = 0
+    ids = answers(99)["right"]["decoder_input_ids"]
+    cases = {
+        "no mask": {"input_values": samples, "decoder_input_ids": ids},
+        "padded": {"input_values": samples * mask, "attention_mask": mask, "decoder_input_ids": ids},
+        "one": {"input_values": samples[:1, :2500], "decoder_input_ids": ids[:1]},
+    }
+    check(reference(name, config), tmp_path, cases)
