@@ -53,6 +53,17 @@ DECODERS: dict[str, Any] = {
         **SIZES, head_dim=16, sliding_window=5, layer_types=TYPES
     ),
     "BertLMHeadModel": lambda: transformers.BertConfig(**NEOX, is_decoder=True),
+    "MiMoV2FlashForCausalLM": lambda: transformers.MiMoV2FlashConfig(
+        **SIZES,
+        head_dim=24,
+        v_head_dim=12,
+        n_routed_experts=4,
+        moe_intermediate_size=24,
+        num_experts_per_tok=2,
+        sliding_window=4,
+        layer_types=TYPES[::-1],
+        mlp_layer_types=["dense", "sparse"],
+    ),
     "RobertaForCausalLM": lambda: transformers.RobertaConfig(**NEOX, is_decoder=True),
     "OPTForCausalLM": lambda: transformers.OPTConfig(**{**NEOX, "ffn_dim": 48, "intermediate_size": None}),
     "XGLMForCausalLM": lambda: transformers.XGLMConfig(
@@ -103,6 +114,15 @@ def test_prefill_and_steps_equal_the_whole_forward(name: str, tmp_path: Path) ->
         bound = 1e-5 * wanted.abs().max().clamp(min=1)
         assert (alone - wanted)[keep].abs().max() <= bound  # without a cache the model is what it was
         assert (decode(model, given, 6, 11) - wanted)[keep].abs().max() <= bound
+
+
+def test_a_stored_table_of_angles_goes_on_where_the_cache_ends(tmp_path: Path) -> None:
+    config = transformers.RoFormerConfig(**NEOX, is_decoder=True)
+    with quiet():
+        reference("RoFormerForCausalLM", config).save_pretrained(tmp_path)
+    whole = mapper.build(tmp_path)(input_ids=IDS).last_hidden_state
+    steps = decode(mapper.build(tmp_path, cache=True), {"input_ids": IDS}, 4, IDS.shape[1])
+    torch.testing.assert_close(steps, whole, rtol=1e-5, atol=1e-5)
 
 
 def test_generated_file_has_the_cache_and_keeps_its_keys(tmp_path: Path) -> None:
