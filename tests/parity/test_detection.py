@@ -119,3 +119,43 @@ def test_yolos(name: str, between: bool, tmp_path: Path) -> None:
 def test_dab_detr(kept: bool, act: str, tmp_path: Path) -> None:
     sizes = {"hidden_size": 32, "activation_function": act, "keep_query_pos": kept, "temperature_height": 20}
     detector("DabDetr", "ForObjectDetection", tmp_path, normalize_before=kept, **sizes)
+
+
+@pytest.mark.parametrize("name", ["Model", "ForObjectDetection"])
+def test_deformable_detr(name: str, tmp_path: Path) -> None:
+    backbone = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16, 24], depths=[1, 1, 1], out_features=["stage2", "stage3"]
+    )
+    levels = 4 if name == "Model" else 3
+    points = {"encoder_n_points": 2, "decoder_n_points": 3}
+    config = transformers.DeformableDetrConfig(
+        backbone_config=backbone, num_feature_levels=levels, **{**SIZES, **points, "d_model": 64}
+    )
+    check(reference(f"DeformableDetr{name}", config), tmp_path, inputs())
+
+
+@pytest.mark.parametrize("deep", [True, False])
+@pytest.mark.parametrize("prefix", ["RTDetr", "RTDetrV2"])
+def test_rt_detr(prefix: str, deep: bool, tmp_path: Path) -> None:
+    depths = [2, 1, 1, 1] if deep else [1, 2, 1, 1]
+    kind = "basic" if deep else "bottleneck"
+    backbone = transformers.RTDetrResNetConfig(
+        embedding_size=16,
+        hidden_sizes=[16, 24, 32, 48],
+        depths=depths,
+        layer_type=kind,
+        out_features=["stage2", "stage3", "stage4"],
+    )
+    config = getattr(transformers, f"{prefix}Config")(
+        backbone_config=backbone,
+        encoder_hidden_dim=32,
+        encoder_in_channels=[24, 32, 48],
+        decoder_in_channels=[32, 32, 32],
+        encoder_layers=2 if deep else 1,
+        hidden_expansion=0.5 if deep else 1.0,
+        num_feature_levels=4 if deep and prefix == "RTDetr" else 3,
+        decoder_n_points=3,
+        **{key: size for key, size in SIZES.items() if key != "encoder_layers"},
+    )
+    cases = image_inputs((96, 64), own=(64, 64))
+    check(reference(f"{prefix}ForObjectDetection", config), tmp_path, cases)
