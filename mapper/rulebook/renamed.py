@@ -360,7 +360,7 @@ def calls_now(body: str) -> str:
 
 def renamed_document(document: Document) -> Document:
     """The same file with every name as it is now, and notes of those that were others."""
-    renamer = _Renamer(document.label)
+    renamer = _Renamer(document.label, document.data)
     data = renamer.read(document.data)
     renamer.parts(data)
     if not renamer.notes:
@@ -381,8 +381,9 @@ class Renamed(Document):
 
 
 class _Renamer:
-    def __init__(self, label: str):
+    def __init__(self, label: str, data: Any):
         self.label = label
+        self.is_of_flows = isinstance(data, dict) and bool({"block", "forward"} & data.keys())
         self.notes: dict[str, None] = {}
 
     def read(self, value: Any, table: Mapping[str, str] | None = None, key: str = "") -> Any:
@@ -397,7 +398,7 @@ class _Renamer:
             return self.said(value, table[value])
         if key == "forward":
             return self.body(value)
-        if key in ("parts", "calls"):
+        if key in ("parts", "calls") and self.is_of_flows:  # in a vocabulary these are words of names
             return self.said(value, TOPICS.get(value, value))
         return _WORD.sub(
             lambda match: match[0].replace(match[2], self.said(match[2], FACTS.get(match[2], match[2]))),

@@ -12,7 +12,7 @@ from mapper.errors import FlowError
 from mapper.flows.combinations import check_flow
 from mapper.flows.retired import RETIRED
 from mapper.operations import operation_names
-from mapper.rulebook.renamed import FACTS, OPERATIONS, TOPICS, VALUES, calls_now
+from mapper.rulebook.renamed import FACTS, OPERATIONS, TOPICS, VALUES, calls_now, renamed_document
 from mapper.rulebook.rulebook import Rulebook
 
 TENSORS = {
@@ -138,3 +138,9 @@ def test_every_name_of_now_is_there_and_none_of_old():
     assert not set(OPERATIONS) & operations
     topics = {rule.topic for rule in rulebook.flows.everything()}
     assert not set(TOPICS) & topics
+
+
+def test_a_shipped_file_has_no_name_of_old_and_is_the_same_in_a_folder_of_ones_own():
+    rulebook = Rulebook()
+    every = [document for kind in rulebook.kinds for document in rulebook.documents(kind)]
+    assert [document.label for document in every if renamed_document(document) is not document] == []
