@@ -134,6 +134,35 @@ def test_deformable_detr(name: str, tmp_path: Path) -> None:
     check(reference(f"DeformableDetr{name}", config), tmp_path, inputs())
 
 
+def test_deformable_detr_with_a_backbone_in_timms_names_and_heads_for_each_layer(tmp_path: Path) -> None:
+    def rename(config: dict[str, Any]) -> None:
+        del config["backbone_config"]
+        config |= {"use_timm_backbone": True, "backbone": "resnet50"}
+        tensors = load_file(tmp_path / "model.safetensors")
+        for name in [name for name in tensors if "conv_encoder" in name]:
+            new = name
+            for old, word in TIMM_NAMES:
+                new = re.sub(old, word, new)
+            tensors[new] = tensors.pop(name)
+        for name in [name for name in tensors if name.startswith(("bbox_embed.0", "class_embed.0"))]:
+            tensors[name.replace("embed.0", "embed.1")] = tensors[
+                name
+            ].clone()  # as published, for each layer
+        save_file(tensors, tmp_path / "model.safetensors")
+
+    backbone = transformers.ResNetConfig(
+        embedding_size=8,
+        hidden_sizes=[8, 16, 24, 32],
+        depths=[1, 1, 1, 1],
+        layer_type="bottleneck",
+        out_features=["stage2", "stage3", "stage4"],
+    )
+    config = transformers.DeformableDetrConfig(
+        backbone_config=backbone, num_feature_levels=4, **{**SIZES, "d_model": 64}
+    )
+    check(reference("DeformableDetrForObjectDetection", config), tmp_path, inputs(), edit=rename)
+
+
 @pytest.mark.parametrize("deep", [True, False])
 @pytest.mark.parametrize("prefix", ["RTDetr", "RTDetrV2"])
 def test_rt_detr(prefix: str, deep: bool, tmp_path: Path) -> None:
