@@ -41,9 +41,9 @@ def normalise_weights(weights: Tensor) -> Tensor:
 def mix_sparsely(logits: Tensor, distance: float) -> tuple[Tensor, Tensor]:
     """Weights and indices of the two best experts; each shares with those that come near it (SparseMixer).
 
-    logits (..., E) -> weights (..., 2), chosen (..., 2). The weight is a softmax over the experts whose logits
-    are within twice the distance of the best, relative to the larger of its value and their size; the second
-    expert is the best of those without the first.
+    logits (..., E) -> weights (..., 2), chosen (..., 2). The weight is a softmax over the experts whose
+    logits are within twice the distance of the best, relative to the larger of its value and their size; the
+    second expert is the best of those without the first.
     """
     weights, chosen = [], []
     rest = logits
