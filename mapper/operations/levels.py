@@ -13,7 +13,7 @@ from mapper.operations.detection import unmasked_positions
 
 
 def input_of_level(maps: list[Tensor], levels: list[Tensor]) -> Tensor:
-    """What the next level is made of: the next map, or behind the last map this once more, then the last level."""
+    """What the next level is made of: the next map; behind the last one this again, then the last level."""
     return (maps[: len(levels) + 1] if len(levels) <= len(maps) else levels)[-1]
 
 
@@ -52,7 +52,10 @@ def level_share(seen: list[Tensor]) -> Tensor:
 
 
 def level_centres(sizes: list[tuple[int, int]], shares: Tensor) -> Tensor:
-    """The middle of each place, as x and y in each of the maps, of which shares (B, L, 2) are real. -> (B, S, L, 2)"""
+    """The middle of each place, as x and y in each of the maps, of which shares (B, L, 2) are real.
+
+    -> (B, S, L, 2)
+    """
     centres = []
     for level, (rows, columns) in enumerate(sizes):
         down = (torch.arange(rows, device=shares.device) + 0.5) / rows
@@ -70,8 +73,9 @@ def spread_levels(table: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
 
 
 def sampling_points(references: Tensor, offsets: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-    """Where heads read around points (B, T, L, 2), in places of each map, or boxes (B, T, L or 1, 4), in halves of these.
+    """Where heads read: around points in places of each map, or around boxes in halves of these.
 
+    references (B, T, L, 2) are points, (B, T, L or 1, 4) boxes;
     offsets (B, T, H, L, P, 2) -> (B, T, H, L, P, 2), as x and y between 0 and 1
     """
     middle = references[:, :, None, :, None, :2]
@@ -98,7 +102,7 @@ def sample_levels(v: Tensor, sizes: list[tuple[int, int]], places: Tensor, weigh
 
 
 def level_anchors(sizes: list[tuple[int, int]], x: Tensor) -> tuple[Tensor, Tensor]:
-    """A box around each place, wider by a factor of 2 from map to map, before a sigmoid; and which are within an image.
+    """A box around each place, twice as wide from map to map, before a sigmoid; and which are in the image.
 
     -> (1, S, 4) as x, y, width, height, with the largest number where they are not; (1, S, 1)
     """
