@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules bc082dd5ce64.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 566df4387170.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -60,7 +60,7 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
-def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+def resize_positions(table: Tensor, kept: int, height: int, width: int, antialias: bool = False) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 
     table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
@@ -72,8 +72,8 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
     if side * side != table.shape[0] - kept:
         return table[None]
     grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
-    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
-    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+    grid = F.interpolate(grid, (height, width), mode="bicubic", align_corners=False, antialias=antialias)
+    return torch.cat((table[:kept], grid[0].to(table.dtype).flatten(1).t()))[None]
 
 
 def cut_positions(table: Tensor, height: int, width: int) -> Tensor:
@@ -419,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 0819938c1454d673
+# sha256 of all above: a8f696bd8984ef3b

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules bc082dd5ce64.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 566df4387170.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -81,7 +81,7 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
     return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
 
 
-def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+def resize_positions(table: Tensor, kept: int, height: int, width: int, antialias: bool = False) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 
     table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
@@ -93,8 +93,8 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
     if side * side != table.shape[0] - kept:
         return table[None]
     grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
-    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
-    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+    grid = F.interpolate(grid, (height, width), mode="bicubic", align_corners=False, antialias=antialias)
+    return torch.cat((table[:kept], grid[0].to(table.dtype).flatten(1).t()))[None]
 
 
 def sizes_above(maps: list[Tensor]) -> list[tuple[int, int]]:
@@ -437,4 +437,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ec7f7c02acce04a7
+# sha256 of all above: b32f60d58b1c580d

@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules bc082dd5ce64.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 566df4387170.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -197,7 +197,7 @@ def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
 
 
-def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+def resize_positions(table: Tensor, kept: int, height: int, width: int, antialias: bool = False) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 
     table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
@@ -209,8 +209,8 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
     if side * side != table.shape[0] - kept:
         return table[None]
     grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
-    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
-    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+    grid = F.interpolate(grid, (height, width), mode="bicubic", align_corners=False, antialias=antialias)
+    return torch.cat((table[:kept], grid[0].to(table.dtype).flatten(1).t()))[None]
 
 
 def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
@@ -535,4 +535,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 1ee9a88599cf0da8
+# sha256 of all above: e0aaa67bdaaa21b0

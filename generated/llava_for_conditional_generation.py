@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules bc082dd5ce64.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 566df4387170.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -106,7 +106,7 @@ def quick_gelu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
-def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+def resize_positions(table: Tensor, kept: int, height: int, width: int, antialias: bool = False) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 
     table (..., kept + N * N, W), the first `kept` rows (class token) stay -> (1, kept + height * width, W).
@@ -118,8 +118,8 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int) -> Tenso
     if side * side != table.shape[0] - kept:
         return table[None]
     grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None].float()
-    grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False).to(table.dtype)
-    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+    grid = F.interpolate(grid, (height, width), mode="bicubic", align_corners=False, antialias=antialias)
+    return torch.cat((table[:kept], grid[0].to(table.dtype).flatten(1).t()))[None]
 
 
 def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
@@ -402,4 +402,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 8a83b1b949fdd7ca
+# sha256 of all above: 0a139f98ab7528ae

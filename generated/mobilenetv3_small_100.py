@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules bc082dd5ce64.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 566df4387170.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -25,6 +25,7 @@ class Config:
     channels: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
     embedding_size: int = 16  # shape: conv_stem.weight [16, 3, 3, 3]
     kernel_size: int = 3  # shape: conv_stem.weight [16, 3, 3, 3]
+    hidden_size: int = 576  # shape: conv_head.weight [1024, 576, 1, 1]
     pooled_size: int = 1024  # shape: classifier.weight [1000, 1024]
     labels: int = 1000  # shape: classifier.weight [1000, 1024]
 
@@ -432,7 +433,7 @@ class Model(nn.Module):
                 StageWithConvolution(),
             ]
         )
-        self.conv_head = nn.Conv2d(576, config.pooled_size, kernel_size=1)
+        self.conv_head = nn.Conv2d(config.hidden_size, config.pooled_size, kernel_size=1)
         self.classifier = nn.Linear(config.pooled_size, config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
@@ -471,4 +472,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 501f520a1f512537
+# sha256 of all above: dbd8ff291f91a92a

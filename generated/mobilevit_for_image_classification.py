@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules bc082dd5ce64.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 566df4387170.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -177,15 +177,16 @@ class Layer(nn.Module):
 
 
 class LayerWithDepthwise(nn.Module):
-    """mobilevit.encoder.layer.*.layer.0: inverted bottleneck with a pointwise convolution to more
-    channels, a depthwise convolution and a projection, with a residual where the shapes allow.
+    """mobilevit.encoder.layer.*.layer.0, mobilevit.encoder.layer.*.downsampling_layer: inverted bottleneck
+    with a pointwise convolution to more channels, a depthwise convolution and a projection, with a
+    residual where the shapes allow.
     """
 
-    def __init__(self, input_size: int, out_channels: int, inner_size: int, stride: int, hidden_size: int):
+    def __init__(self, input_size: int, out_channels: int, inner_size: int, stride: int, output_size: int):
         super().__init__()
         self.expand_1x1 = Expansion(in_channels=input_size, out_channels=out_channels, kernel_size=1)
         self.conv_3x3 = Depthwise(depthwise_channels=inner_size, stride=stride)
-        self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=hidden_size, kernel_size=1)
+        self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.expand_1x1(x))
@@ -209,24 +210,6 @@ class Layer2(nn.Module):
         return x + self.reduce_1x1(y)
 
 
-class FirstLayer(nn.Module):
-    """mobilevit.encoder.layer.*.downsampling_layer: inverted bottleneck with a pointwise convolution to
-    more channels, a depthwise convolution and a projection, with a residual where the shapes allow.
-    """
-
-    def __init__(self, input_size: int, out_channels: int, inner_size: int, first_layer_hidden_size: int):
-        super().__init__()
-        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=out_channels, kernel_size=1)
-        self.conv_3x3 = Depthwise(depthwise_channels=inner_size, stride=2)
-        self.reduce_1x1 = Expansion(
-            in_channels=inner_size, out_channels=first_layer_hidden_size, kernel_size=1
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.silu(self.expand_1x1(x))
-        return self.reduce_1x1(F.silu(self.conv_3x3(y)))
-
-
 class StageWithNorm(nn.Module):
     """mobilevit.encoder.layer.*: a stage: convolutions, then transformer layers over unfolded patches
     (MobileViT).
@@ -238,7 +221,7 @@ class StageWithNorm(nn.Module):
         input_size: int,
         out_channels: int,
         inner_size: int,
-        first_layer_hidden_size: int,
+        output_size: int,
         in_channels: int,
         convolution_1_out_channels: int,
         convolution_in_channels: int,
@@ -251,11 +234,12 @@ class StageWithNorm(nn.Module):
     ):
         super().__init__()
         self.patch_size = config.patch_size
-        self.downsampling_layer = FirstLayer(
+        self.downsampling_layer = LayerWithDepthwise(
             input_size=input_size,
             out_channels=out_channels,
             inner_size=inner_size,
-            first_layer_hidden_size=first_layer_hidden_size,
+            stride=2,
+            output_size=output_size,
         )
         self.conv_kxk = Expansion(
             in_channels=in_channels, out_channels=convolution_1_out_channels, kernel_size=3
@@ -300,7 +284,7 @@ class Stage(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = nn.ModuleList(
-            LayerWithDepthwise(input_size=16, out_channels=64, inner_size=64, stride=1, hidden_size=32)
+            LayerWithDepthwise(input_size=16, out_channels=64, inner_size=64, stride=1, output_size=32)
             for _ in range(1)
         )
 
@@ -317,7 +301,7 @@ class Stage2(nn.Module):
         super().__init__()
         self.layer = nn.ModuleList(
             [
-                LayerWithDepthwise(input_size=32, out_channels=128, inner_size=128, stride=2, hidden_size=64),
+                LayerWithDepthwise(input_size=32, out_channels=128, inner_size=128, stride=2, output_size=64),
                 *(Layer2() for _ in range(2)),
             ]
         )
@@ -347,7 +331,7 @@ class StagedEncoder(nn.Module):
                             input_size=64,
                             out_channels=256,
                             inner_size=256,
-                            first_layer_hidden_size=96,
+                            output_size=96,
                             in_channels=96,
                             convolution_1_out_channels=96,
                             convolution_in_channels=96,
@@ -363,7 +347,7 @@ class StagedEncoder(nn.Module):
                             input_size=96,
                             out_channels=384,
                             inner_size=384,
-                            first_layer_hidden_size=128,
+                            output_size=128,
                             in_channels=128,
                             convolution_1_out_channels=128,
                             convolution_in_channels=128,
@@ -379,7 +363,7 @@ class StagedEncoder(nn.Module):
                             input_size=128,
                             out_channels=512,
                             inner_size=512,
-                            first_layer_hidden_size=160,
+                            output_size=160,
                             in_channels=160,
                             convolution_1_out_channels=160,
                             convolution_in_channels=160,
@@ -443,4 +427,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6008cca8487899d9
+# sha256 of all above: f1759a0be2530350

@@ -183,7 +183,7 @@ def test_mistral_large4(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("normed", [True, False])
 def test_patches_without_a_tower(normed: bool, tmp_path: Path) -> None:
-    words = {**TEXT, "num_key_value_heads": 4}
+    words = {key: value for key, value in TEXT.items() if key != "num_key_value_heads"}
     config = transformers.FuyuConfig(
         text_config={**words, "model_type": "persimmon", "qk_layernorm": normed},
         patch_size=8,

@@ -1,0 +1,414 @@
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 566df4387170.
+
+Reading: exact (family regnet).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    channels: int = 3  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
+    embedding_size: int = 32  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
+    kernel_size: int = 3  # shape: regnet.embedder.embedder.convolution.weight [32, 3, 3, 3]
+    group_size: int = 64  # shape: regnet.encoder.stages.0.layers.0.layer.1.convolution.weight [128, 64, 3, 3]
+    stage_stride: int = 2  # rule: families/resnet.yaml (a stage halves the image)
+    pooled_size: int = 1088  # shape: classifier.1.weight [1000, 1088]
+    labels: int = 1000  # shape: classifier.1.weight [1000, 1088]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+class Embeddings(nn.Module):
+    """regnet.embedder.embedder: a stem: a convolution of stride two, a norm and an activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.convolution = nn.Conv2d(
+            config.channels,
+            config.embedding_size,
+            kernel_size=config.kernel_size,
+            stride=2,
+            padding=config.kernel_size // 2,
+            bias=False,
+        )
+        self.normalization = nn.BatchNorm2d(config.embedding_size)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        return F.relu(self.normalization(self.convolution(pixel_values.type_as(self.convolution.weight))))
+
+
+class Convolution(nn.Module):
+    """regnet.encoder.stages.*.layers.*.layer.*, regnet.encoder.stages.*.layers.0.shortcut: convolution and
+    norm.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int):
+        super().__init__()
+        self.convolution = nn.Conv2d(
+            in_channels, out_channels, kernel_size=1, stride=stride, padding=0, bias=False
+        )
+        self.normalization = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.normalization(self.convolution(x))
+
+
+class ConvolutionWithGroupedAlike(nn.Module):
+    """regnet.encoder.stages.*.layers.*.layer.1: convolution over groups of channels, as many out as in,
+    and norm.
+    """
+
+    def __init__(self, config: Config, convolution_in_channels: int, out_channels: int, stage_stride: int):
+        super().__init__()
+        self.convolution = nn.Conv2d(
+            convolution_in_channels,
+            out_channels,
+            kernel_size=3,
+            stride=stage_stride,
+            padding=1,
+            groups=out_channels // config.group_size,
+            bias=False,
+        )
+        self.normalization = nn.BatchNorm2d(out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.normalization(self.convolution(x))
+
+
+class SqueezeExcitation(nn.ModuleDict):
+    """regnet.encoder.stages.*.layers.*.layer.2.attention: squeeze-and-excitation: channels gated by two
+    layers over their means.
+    """
+
+    def __init__(self, squeeze_excitation_channels: int, squeeze_excitation_reduced_size: int):
+        super().__init__(
+            {
+                "0": nn.Conv2d(squeeze_excitation_channels, squeeze_excitation_reduced_size, kernel_size=1),
+                "2": nn.Conv2d(squeeze_excitation_reduced_size, squeeze_excitation_channels, kernel_size=1),
+            }
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self["2"](F.relu(self["0"](x.mean(dim=(-2, -1), keepdim=True))))
+        return x * torch.sigmoid(y)
+
+
+class LayerWithShortcut(nn.Module):
+    """regnet.encoder.stages.*.layers.0: three convolutions, the middle one over groups of channels, with
+    one activation and a residual (RegNet).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        in_channels: int,
+        hidden_size: int,
+        convolution_in_channels: int,
+        out_channels: int,
+        squeeze_excitation_channels: int,
+        squeeze_excitation_reduced_size: int,
+    ):
+        super().__init__()
+        self.layer: Any = nn.ModuleList(
+            [
+                Convolution(in_channels=in_channels, out_channels=hidden_size, stride=1),
+                ConvolutionWithGroupedAlike(
+                    config,
+                    convolution_in_channels=convolution_in_channels,
+                    out_channels=out_channels,
+                    stage_stride=config.stage_stride,
+                ),
+                nn.ModuleDict(
+                    {
+                        "attention": SqueezeExcitation(
+                            squeeze_excitation_channels=squeeze_excitation_channels,
+                            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+                        )
+                    }
+                ),
+                Convolution(in_channels=hidden_size, out_channels=hidden_size, stride=1),
+            ]
+        )
+        self.shortcut = Convolution(
+            in_channels=in_channels, out_channels=out_channels, stride=config.stage_stride
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.layer[1](F.relu(self.layer[0](x))))
+        y = self.layer[2].attention(y)
+        x = self.shortcut(x)
+        return F.relu(x + self.layer[3](y))
+
+
+class Layer(nn.Module):
+    """regnet.encoder.stages.*.layers.*: three convolutions, the middle one over groups of channels, with
+    one activation and a residual (RegNet).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        in_channels: int,
+        hidden_size: int,
+        convolution_in_channels: int,
+        out_channels: int,
+        squeeze_excitation_channels: int,
+        squeeze_excitation_reduced_size: int,
+    ):
+        super().__init__()
+        self.layer: Any = nn.ModuleList(
+            [
+                Convolution(in_channels=in_channels, out_channels=hidden_size, stride=1),
+                ConvolutionWithGroupedAlike(
+                    config,
+                    convolution_in_channels=convolution_in_channels,
+                    out_channels=out_channels,
+                    stage_stride=1,
+                ),
+                nn.ModuleDict(
+                    {
+                        "attention": SqueezeExcitation(
+                            squeeze_excitation_channels=squeeze_excitation_channels,
+                            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+                        )
+                    }
+                ),
+                Convolution(in_channels=hidden_size, out_channels=hidden_size, stride=1),
+            ]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.layer[1](F.relu(self.layer[0](x))))
+        y = self.layer[2].attention(y)
+        return F.relu(x + self.layer[3](y))
+
+
+class Stage(nn.Module):
+    """regnet.encoder.stages.*: a stage: layers in sequence, after downsampling where there is any."""
+
+    def __init__(
+        self,
+        config: Config,
+        in_channels: int,
+        hidden_size: int,
+        convolution_in_channels: int,
+        out_channels: int,
+        squeeze_excitation_channels: int,
+        squeeze_excitation_reduced_size: int,
+        layers_layers_in_channels: int,
+        layers_layers_squeeze_excitation_reduced_size: int,
+    ):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            [
+                LayerWithShortcut(
+                    config,
+                    in_channels=in_channels,
+                    hidden_size=hidden_size,
+                    convolution_in_channels=convolution_in_channels,
+                    out_channels=out_channels,
+                    squeeze_excitation_channels=squeeze_excitation_channels,
+                    squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+                ),
+                Layer(
+                    config,
+                    in_channels=layers_layers_in_channels,
+                    hidden_size=hidden_size,
+                    convolution_in_channels=convolution_in_channels,
+                    out_channels=out_channels,
+                    squeeze_excitation_channels=squeeze_excitation_channels,
+                    squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
+                ),
+            ]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Stage2(nn.Module):
+    """regnet.encoder.stages.*: a stage: layers in sequence, after downsampling where there is any."""
+
+    def __init__(
+        self,
+        config: Config,
+        in_channels: int,
+        hidden_size: int,
+        convolution_in_channels: int,
+        out_channels: int,
+        squeeze_excitation_channels: int,
+        squeeze_excitation_reduced_size: int,
+        layers_layers_in_channels: int,
+        layers_layers_squeeze_excitation_reduced_size: int,
+        layers: int,
+    ):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            [
+                LayerWithShortcut(
+                    config,
+                    in_channels=in_channels,
+                    hidden_size=hidden_size,
+                    convolution_in_channels=convolution_in_channels,
+                    out_channels=out_channels,
+                    squeeze_excitation_channels=squeeze_excitation_channels,
+                    squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+                ),
+                *(
+                    Layer(
+                        config,
+                        in_channels=layers_layers_in_channels,
+                        hidden_size=hidden_size,
+                        convolution_in_channels=convolution_in_channels,
+                        out_channels=out_channels,
+                        squeeze_excitation_channels=squeeze_excitation_channels,
+                        squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
+                    )
+                    for _ in range(layers - 1)
+                ),
+            ]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class StagedEncoder(nn.Module):
+    """regnet: an image through stages, each coarser than the one before with pooling."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embedder: Any = nn.ModuleDict({"embedder": Embeddings(config)})
+        self.encoder: Any = nn.ModuleDict(
+            {
+                "stages": nn.ModuleList(
+                    [
+                        Stage(
+                            config,
+                            in_channels=32,
+                            hidden_size=128,
+                            convolution_in_channels=128,
+                            out_channels=128,
+                            squeeze_excitation_channels=128,
+                            squeeze_excitation_reduced_size=8,
+                            layers_layers_in_channels=128,
+                            layers_layers_squeeze_excitation_reduced_size=32,
+                        ),
+                        Stage2(
+                            config,
+                            in_channels=128,
+                            hidden_size=192,
+                            convolution_in_channels=192,
+                            out_channels=192,
+                            squeeze_excitation_channels=192,
+                            squeeze_excitation_reduced_size=32,
+                            layers_layers_in_channels=192,
+                            layers_layers_squeeze_excitation_reduced_size=48,
+                            layers=6,
+                        ),
+                        Stage2(
+                            config,
+                            in_channels=192,
+                            hidden_size=512,
+                            convolution_in_channels=512,
+                            out_channels=512,
+                            squeeze_excitation_channels=512,
+                            squeeze_excitation_reduced_size=48,
+                            layers_layers_in_channels=512,
+                            layers_layers_squeeze_excitation_reduced_size=128,
+                            layers=12,
+                        ),
+                        Stage(
+                            config,
+                            in_channels=512,
+                            hidden_size=1088,
+                            convolution_in_channels=1088,
+                            out_channels=1088,
+                            squeeze_excitation_channels=1088,
+                            squeeze_excitation_reduced_size=128,
+                            layers_layers_in_channels=1088,
+                            layers_layers_squeeze_excitation_reduced_size=272,
+                        ),
+                    ]
+                )
+            }
+        )
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.embedder.embedder(pixel_values)
+        for stage in self.encoder.stages:
+            x = stage(x)
+        return x, x.mean(dim=(-2, -1), keepdim=True)
+
+
+class Model(nn.Module):
+    """The model with an image classification head."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.regnet = StagedEncoder(config)
+        self.classifier = nn.ModuleDict({"1": nn.Linear(config.pooled_size, config.labels)})
+
+    def forward(self, pixel_values: Tensor) -> Output:
+        """pixel_values (batch, channels, height, width)"""
+        x, pooled = self.regnet(pixel_values)
+        pooled = pooled.flatten(1)
+        return Output(logits=self.classifier["1"](pooled), last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["RegNetForImageClassification"], "depths": [2, 6, 12, 2],
+# "downsample_in_first_stage": true, "embedding_size": 32, "hidden_act": "relu", "hidden_sizes": [128, 192,
+# 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
+# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
+# config: transformers-default"]}
+# sha256 of all above: 07446b7ab9ed8394

@@ -1,0 +1,326 @@
+"""nvidia/mit-b0: written by mapper 0.1.0, rules 566df4387170.
+
+Reading: exact (family segformer).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: recalled
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    kernel_size: int = 3  # shape: segformer.encoder.block.0.{0..1}.mlp.dwconv.dwconv.weight [128, 1, 3, 3]
+    # config: segformer.encoder.block.0.{0..1}.attention.self.query.weight [32, 32] = heads * head_dim
+    head_dim: int = 32
+    layers: int = 2  # name: segformer.encoder.block.0.*
+    pooled_size: int = 256  # shape: classifier.weight [1000, 256]
+    labels: int = 1000  # shape: classifier.weight [1000, 256]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    """segformer.encoder.block.*.*.mlp: feed-forward network with a depthwise convolution before the
+    activation (SegFormer).
+    """
+
+    def __init__(self, config: Config, hidden_size: int, intermediate_size: int):
+        super().__init__()
+        self.dense1 = nn.Linear(hidden_size, intermediate_size)
+        self.dwconv: Any = nn.ModuleDict(
+            {
+                "dwconv": nn.Conv2d(
+                    intermediate_size,
+                    intermediate_size,
+                    kernel_size=config.kernel_size,
+                    padding=config.kernel_size // 2,
+                    groups=intermediate_size,
+                )
+            }
+        )
+        self.dense2 = nn.Linear(intermediate_size, hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.dense1(x)
+        y = F.gelu(self.dwconv.dwconv(y.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
+        return self.dense2(y)
+
+
+class Patches(nn.Module):
+    """segformer.encoder.patch_embeddings.*: overlapping patch embedding with layer norm, channels last."""
+
+    def __init__(
+        self,
+        patches_in_channels: int,
+        patches_out_channels: int,
+        patches_stride: int,
+        patches_padding: int,
+        patches_kernel_size: int,
+    ):
+        super().__init__()
+        self.proj = nn.Conv2d(
+            patches_in_channels,
+            patches_out_channels,
+            kernel_size=patches_kernel_size,
+            stride=patches_stride,
+            padding=patches_padding,
+        )
+        self.layer_norm = nn.LayerNorm(patches_out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer_norm(self.proj(x).permute(0, 2, 3, 1))
+
+
+class AttentionWithReduction(nn.Module):
+    """segformer.encoder.block.*.*.attention: self-attention with spatial reduction of keys and values
+    (SegFormer).
+    """
+
+    def __init__(self, config: Config, hidden_size: int, sr_stride: int, sr_kernel_size: int, heads: int):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self: Any = nn.ModuleDict(
+            {
+                "sr": nn.Conv2d(hidden_size, hidden_size, kernel_size=sr_kernel_size, stride=sr_stride),
+                "layer_norm": nn.LayerNorm(hidden_size),
+                "query": nn.Linear(hidden_size, heads * config.head_dim),
+                "key": nn.Linear(hidden_size, heads * config.head_dim),
+                "value": nn.Linear(hidden_size, heads * config.head_dim),
+            }
+        )
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(heads * config.head_dim, hidden_size)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        y = self.self.layer_norm(self.self.sr(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
+        q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
+        k = split_heads(self.self.key(y.flatten(1, 2)), self.head_dim)
+        v = split_heads(self.self.value(y.flatten(1, 2)), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
+
+
+class Attention(nn.Module):
+    """segformer.encoder.block.3.*.attention: self-attention with spatial reduction of keys and values
+    (SegFormer).
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.self: Any = nn.ModuleDict(
+            {
+                "query": nn.Linear(256, 8 * config.head_dim),
+                "key": nn.Linear(256, 8 * config.head_dim),
+                "value": nn.Linear(256, 8 * config.head_dim),
+            }
+        )
+        self.output: Any = nn.ModuleDict({"dense": nn.Linear(8 * config.head_dim, 256)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
+        k = split_heads(self.self.key(x.flatten(1, 2)), self.head_dim)
+        v = split_heads(self.self.value(x.flatten(1, 2)), self.head_dim)
+        return self.output.dense(merge_heads(F.scaled_dot_product_attention(q, k, v))).view_as(x)
+
+
+class LayerWithReduction(nn.Module):
+    """segformer.encoder.block.*.*: a layer with pre-norm, attention and a feed-forward network."""
+
+    def __init__(
+        self,
+        config: Config,
+        hidden_size: int,
+        sr_stride: int,
+        sr_kernel_size: int,
+        heads: int,
+        intermediate_size: int,
+    ):
+        super().__init__()
+        self.layer_norm_1 = nn.LayerNorm(hidden_size)
+        self.attention = AttentionWithReduction(
+            config, hidden_size=hidden_size, sr_stride=sr_stride, sr_kernel_size=sr_kernel_size, heads=heads
+        )
+        self.layer_norm_2 = nn.LayerNorm(hidden_size)
+        self.mlp = FeedForward(config, hidden_size=hidden_size, intermediate_size=intermediate_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.layer_norm_1(x))
+        return x + self.mlp(self.layer_norm_2(x))
+
+
+class Layer(nn.Module):
+    """segformer.encoder.block.3.*: a layer with pre-norm, attention and a feed-forward network."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.layer_norm_1 = nn.LayerNorm(256)
+        self.attention = Attention(config)
+        self.layer_norm_2 = nn.LayerNorm(256)
+        self.mlp = FeedForward(config, hidden_size=256, intermediate_size=1024)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.layer_norm_1(x))
+        return x + self.mlp(self.layer_norm_2(x))
+
+
+class StageWithReduction(nn.ModuleList):
+    """segformer.encoder.block.*: a stage: layers in sequence, then downsampling where there is any."""
+
+    def __init__(
+        self,
+        config: Config,
+        hidden_size: int,
+        sr_stride: int,
+        sr_kernel_size: int,
+        heads: int,
+        intermediate_size: int,
+    ):
+        super().__init__(
+            LayerWithReduction(
+                config,
+                hidden_size=hidden_size,
+                sr_stride=sr_stride,
+                sr_kernel_size=sr_kernel_size,
+                heads=heads,
+                intermediate_size=intermediate_size,
+            )
+            for _ in range(config.layers)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Stage(nn.ModuleList):
+    """segformer.encoder.block.3: a stage: layers in sequence, then downsampling where there is any."""
+
+    def __init__(self, config: Config):
+        super().__init__(Layer(config) for _ in range(config.layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+class Pixels(nn.Module):
+    """segformer.encoder: an image through stages, each coarser than the one before with patch embeddings
+    before each stage, and a norm after it where there is any.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.patch_embeddings = nn.ModuleList(
+            Patches(
+                patches_in_channels=patches_in_channels,
+                patches_out_channels=patches_out_channels,
+                patches_stride=patches_stride,
+                patches_padding=patches_padding,
+                patches_kernel_size=patches_kernel_size,
+            )
+            for patches_in_channels, patches_out_channels, patches_stride, patches_padding, patches_kernel_size in zip(
+                (3, 32, 64, 160), (32, 64, 160, 256), (4, 2, 2, 2), (3, 1, 1, 1), (7, 3, 3, 3), strict=True
+            )
+        )
+        self.block = nn.ModuleList(
+            [
+                StageWithReduction(
+                    config, hidden_size=32, sr_stride=8, sr_kernel_size=8, heads=1, intermediate_size=128
+                ),
+                StageWithReduction(
+                    config, hidden_size=64, sr_stride=4, sr_kernel_size=4, heads=2, intermediate_size=256
+                ),
+                StageWithReduction(
+                    config, hidden_size=160, sr_stride=2, sr_kernel_size=2, heads=5, intermediate_size=640
+                ),
+                Stage(config),
+            ]
+        )
+        self.layer_norm = nn.ModuleList(
+            [nn.LayerNorm(32), nn.LayerNorm(64), nn.LayerNorm(160), nn.LayerNorm(256)]
+        )
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        x = pixel_values
+        for patch, stage, norm in zip(self.patch_embeddings, self.block, self.layer_norm, strict=True):
+            x = norm(stage(patch(x))).permute(0, 3, 1, 2)
+        return x
+
+
+class Model(nn.Module):
+    """The model with mean pooling and an image classification head."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.segformer: Any = nn.ModuleDict({"encoder": Pixels(config)})
+        self.classifier = nn.Linear(config.pooled_size, config.labels)
+
+    def forward(self, pixel_values: Tensor) -> Output:
+        """pixel_values (batch, channels, height, width)"""
+        x = self.segformer.encoder(pixel_values)
+        pooled = x.mean(dim=(-2, -1))
+        return Output(logits=self.classifier(pooled), last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["SegformerForImageClassification"], "depths": [2, 2, 2, 2], "hidden_act":
+# "gelu", "hidden_sizes": [32, 64, 160, 256], "layer_norm_eps": 1e-06, "model_type": "segformer",
+# "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
+# from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
+# "evidence for its config: recalled"]}
+# sha256 of all above: 0bc71ff575ed5e6b

@@ -1,0 +1,365 @@
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 566df4387170.
+
+Reading: exact (family wavlm).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+No dropout is written: training mode computes the same; `mapper generate --train` writes it.
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    hidden_size: int = 768  # shape: encoder.layer_norm.weight [768]
+    heads: int = 12  # shape: encoder.layers.0.attention.rel_attn_embed.weight [320, 12]
+    head_dim: int = 64  # shape: encoder.layers.0.attention.gru_rel_pos_linear.weight [8, 64]
+    buckets: int = 320  # shape: encoder.layers.0.attention.rel_attn_embed.weight [320, 12]
+    out_channels: int = 512  # shape: feature_extractor.conv_layers.0.conv.weight [512, 1, 10]
+    # shape: encoder.layers.0.feed_forward.intermediate_dense.weight [3072, 768]
+    intermediate_size: int = 3072
+    # shape: encoder.pos_conv_embed.conv.parametrizations.weight.original1 [768, 48, 128]
+    group_size: int = 48
+    # shape: encoder.pos_conv_embed.conv.parametrizations.weight.original1 [768, 48, 128]
+    position_kernel: int = 128
+    feature_size: int = 512  # shape: feature_projection.layer_norm.weight [512]
+    layers: int = 12  # name: encoder.layers.*
+    frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
+    frames_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride
+    max_distance: int = 800  # config: max_bucket_distance
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    last_hidden_state: Tensor
+    extract_features: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
+    """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
+    axes = [axis for axis, size in enumerate(length.shape) if size == 1]
+    return direction * (length / direction.norm(dim=axes, keepdim=True))
+
+
+class Conv1dParametrized(nn.Module):
+    """Conv1d whose kernel is stored as parametrizations.weight: original0 length, original1 direction."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: int,
+        length_shape: tuple[int, int, int],
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+        self.parametrizations = nn.Module()
+        parts = self.parametrizations.weight = nn.Module()
+        parts.original0 = nn.Parameter(torch.empty(length_shape))
+        parts.original1 = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = self.get_parameter("parametrizations.weight.original0")
+        direction = self.get_parameter("parametrizations.weight.original1")
+        weight = weight_norm(length, direction)
+        return F.conv1d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+def lengths_after(lengths: Tensor, kernels: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """Lengths after unpadded convolutions, one after another. lengths (B,) -> (B,)"""
+    for kernel, stride in zip(kernels, strides, strict=True):
+        lengths = (lengths - kernel) // stride + 1
+    return lengths
+
+
+def frame_mask(
+    x: Tensor, attention_mask: Tensor | None, kernels: tuple[int, ...], strides: tuple[int, ...]
+) -> Tensor | None:
+    """Mask of the frames that convolutions made of real samples.
+
+    x (B, T, W), attention_mask (B, samples) -> (B, T)
+    """
+    if attention_mask is None:
+        return None
+    lengths = lengths_after(attention_mask.sum(dim=-1), kernels, strides)
+    return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+
+
+def masked_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """A bias with the lowest number where the mask hides a key, once for all layers.
+
+    bias (1, H, T, S), mask (1 or B, 1, 1 or T, S) or None -> (1 or B, H, T, S)
+    """
+    return bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
+    return x.transpose(1, 2).flatten(2)
+
+
+def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
+    """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
+    return None if attention_mask is None else attention_mask[:, None, None, :] != 0
+
+
+def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """One bucket per length for the lower half, then logarithmic up to max_distance.
+
+    lengths >= 0, any shape
+    """
+    exact = buckets // 2
+    steps = (
+        torch.log(lengths.clamp(min=1).float() / exact) / math.log(max_distance / exact) * (buckets - exact)
+    )
+    return torch.where(lengths < exact, lengths, (exact + steps.long()).clamp(max=buckets - 1))
+
+
+def relative_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """Buckets of both directions: later keys take the upper half (T5 encoder, MPNet; 1910.10683).
+
+    Any shape
+    """
+    half = buckets // 2
+    return torch.where(distances > 0, half, 0) + bucket_logarithmic(distances.abs(), half, max_distance)
+
+
+def relative_distances(x: Tensor) -> Tensor:
+    """Key position minus query position. x (B, T, ...) -> (T, T) int64, queries down, keys across"""
+    index = torch.arange(x.shape[1], device=x.device)
+    return index - index[:, None]
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def trim_even(x: Tensor, kernel: int) -> Tensor:
+    """Drops the last position that padding by kernel // 2 adds to an even kernel.
+
+    x (B, C, T') -> (B, C, T)
+    """
+    return x[..., :-1] if kernel % 2 == 0 else x
+
+
+def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Sets padded positions to zero. x (B, T, C), attention_mask (B, T) or None -> (B, T, C)"""
+    return x if attention_mask is None else x * (attention_mask != 0).unsqueeze(-1).to(x.dtype)
+
+
+class Attention(nn.Module):
+    """encoder.layers.*.attention: self-attention with the relative position bias of the first layer, with
+    a gate for each query (WavLM).
+    """
+
+    def __init__(self, config: Config, has_rel_attn_embed: bool):
+        super().__init__()
+        self.head_dim = config.head_dim
+        self.heads = config.heads
+        self.q_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.heads * config.head_dim)
+        self.gru_rel_pos_linear = nn.Linear(config.head_dim, 8)
+        self.gru_rel_pos_const = nn.Parameter(torch.zeros(1, config.heads, 1, 1))
+        self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
+        if has_rel_attn_embed:
+            self.rel_attn_embed = nn.Embedding(config.buckets, config.heads)
+
+    def forward(self, x: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+        q = split_heads(self.q_proj(x), self.head_dim)
+        k = split_heads(self.k_proj(x), self.head_dim)
+        v = split_heads(self.v_proj(x), self.head_dim)
+        gates = (
+            self.gru_rel_pos_linear(x.unflatten(-1, (self.heads, -1)).transpose(1, 2))
+            .unflatten(-1, (2, 4))
+            .sum(dim=-1)
+        )
+        first, second = gates.sigmoid().chunk(2, dim=-1)
+        gated = bias * (first * (second * self.gru_rel_pos_const - 1) + 2)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=masked_bias(gated, mask))
+        return self.out_proj(merge_heads(y))
+
+
+class ConvolutionWithNorm(nn.Module):
+    """feature_extractor.conv_layers.0: convolution, norm where one is stored, activation."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.conv = nn.Conv1d(1, config.out_channels, kernel_size=10, stride=5, bias=False)
+        self.layer_norm = nn.GroupNorm(512, config.out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(self.layer_norm(self.conv(x)))
+
+
+class FeedForward(nn.Module):
+    """encoder.layers.*.feed_forward: feed-forward network."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.intermediate_dense = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.output_dense = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output_dense(F.gelu(self.intermediate_dense(x)))
+
+
+class Convolution(nn.Module):
+    """feature_extractor.conv_layers.*: convolution, norm where one is stored, activation."""
+
+    def __init__(self, config: Config, kernel_size: int):
+        super().__init__()
+        self.conv = nn.Conv1d(512, config.out_channels, kernel_size=kernel_size, stride=2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(self.conv(x))
+
+
+class Embeddings(nn.Module):
+    """encoder.pos_conv_embed: a convolutional position embedding, added to the frames."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.position_kernel = config.position_kernel
+        self.conv = Conv1dParametrized(
+            768,
+            config.hidden_size,
+            config.position_kernel,
+            (1, 1, 128),
+            padding=64,
+            groups=config.hidden_size // config.group_size,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        positions = trim_even(self.conv(x.transpose(1, 2)), self.position_kernel)
+        return x + F.gelu(positions).transpose(1, 2)
+
+
+class Layer(nn.Module):
+    """encoder.layers.*: a layer with attention, post-norm and a feed-forward network."""
+
+    def __init__(self, config: Config, has_rel_attn_embed: bool):
+        super().__init__()
+        self.attention = Attention(config, has_rel_attn_embed=has_rel_attn_embed)
+        self.layer_norm = nn.LayerNorm(config.hidden_size)
+        self.feed_forward = FeedForward(config)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+
+    def forward(self, x: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+        x = self.layer_norm(x + self.attention(x, bias, mask))
+        return self.final_layer_norm(x + self.feed_forward(x))
+
+
+class Model(nn.Module):
+    """The model with the features before their projection and no head."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.frames_kernels = config.frames_kernels
+        self.frames_strides = config.frames_strides
+        self.buckets = config.buckets
+        self.max_distance = config.max_distance
+        self.feature_extractor: Any = nn.ModuleDict(
+            {
+                "conv_layers": nn.ModuleList(
+                    [
+                        ConvolutionWithNorm(config),
+                        *(Convolution(config, kernel_size=3) for _ in range(4)),
+                        *(Convolution(config, kernel_size=2) for _ in range(2)),
+                    ]
+                )
+            }
+        )
+        self.feature_projection: Any = nn.ModuleDict(
+            {
+                "layer_norm": nn.LayerNorm(config.feature_size),
+                "projection": nn.Linear(config.feature_size, config.hidden_size),
+            }
+        )
+        self.encoder: Any = nn.ModuleDict(
+            {
+                "pos_conv_embed": Embeddings(config),
+                "layer_norm": nn.LayerNorm(config.hidden_size),
+                "layers": nn.ModuleList(
+                    Layer(config, has_rel_attn_embed=index == 0) for index in range(config.layers)
+                ),
+            }
+        )
+        # unused: stands for frames that training hides
+        self.masked_spec_embed = nn.Parameter(torch.zeros(768))
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Output:
+        """input_values (batch, samples), attention_mask (batch, samples)"""
+        x, features = self.tower(input_values, attention_mask)
+        return Output(last_hidden_state=x, extract_features=features)
+
+    def tower(self, input_values: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        x = input_values[:, None]
+        for convolution in self.feature_extractor.conv_layers:
+            x = convolution(x)
+        features = self.feature_projection.layer_norm(x.transpose(1, 2))
+        frames = frame_mask(features, attention_mask, self.frames_kernels, self.frames_strides)
+        x = zero_padding(self.feature_projection.projection(features), frames)
+        x = self.encoder.layer_norm(self.encoder.pos_conv_embed(x))
+        mask = padding_mask(frames)
+        buckets = relative_buckets(relative_distances(x), self.buckets, self.max_distance)
+        bias = self.encoder.layers[0].attention.rel_attn_embed(buckets).permute(2, 0, 1)[None]
+        for layer in self.encoder.layers:
+            x = layer(x, bias, mask)
+        return x, features
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["WavLMModel"], "conv_bias": false, "conv_dim": [512, 512, 512, 512, 512, 512,
+# 512], "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2], "do_stable_layer_norm":
+# false, "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size":
+# 3072, "layer_norm_eps": 1e-05, "max_bucket_distance": 800, "model_type": "wavlm", "num_attention_heads": 12,
+# "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the
+# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
+# config: transformers-default"]}
+# sha256 of all above: f01939b37c79a067
