@@ -259,7 +259,7 @@ class Encoder(nn.Module):
         self, input_values: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         x = self.embeddings(input_values)
-        frames = None if attention_mask is None else attention_mask[:, ::self.frames_step][:, : x.shape[1]]
+        frames = None if attention_mask is None else attention_mask[:, :: self.frames_step][:, : x.shape[1]]
         mask = padding_mask(frames)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
         for layer in self.layers:
@@ -329,7 +329,7 @@ class Model(nn.Module):
         cross_attention_mask = padding_mask(
             None
             if attention_mask is None
-            else attention_mask[:, ::self.frames_step][:, : encoder_hidden_states.shape[1]]
+            else attention_mask[:, :: self.frames_step][:, : encoder_hidden_states.shape[1]]
         )
         input_ids = decoder_input_ids
         position_ids = decoder_position_ids
@@ -368,4 +368,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 10000.0, "tie_word_embeddings": true, "vocab_size": 32768}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 426238108ad140fb
+# sha256 of all above: 2a2c80f549f561df

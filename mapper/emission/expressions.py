@@ -125,9 +125,14 @@ def _index(node: ast.expr) -> str:
         return ", ".join(_index(item) for item in node.elts)
     if not isinstance(node, ast.Slice):
         return expression(node)
-    colon = ":" if _is_simple(node.lower) and _is_simple(node.upper) else " : "  # as the formatter writes it
-    text = f"{expression(node.lower) if node.lower else ''}{colon}{expression(node.upper) if node.upper else ''}".strip()
-    return f"{text}:{expression(node.step)}" if node.step else text
+    bounds = [node.lower, node.upper, *([node.step] if node.step else [])]
+    texts = [expression(bound) if bound else "" for bound in bounds]
+    if all(map(_is_simple, bounds)):
+        return ":".join(texts)
+    text = texts[0]
+    for other in texts[1:]:  # as the formatter writes it: a colon stands apart from what is beside it
+        text += f"{' ' if text and not text.endswith(':') else ''}:{f' {other}' if other else ''}"
+    return text
 
 
 def _is_simple(bound: ast.expr | None) -> bool:

@@ -180,3 +180,10 @@ def test_a_slice_bound_that_is_spelled_with_dots_stands_off_its_colon() -> None:
     node = ast.parse("x[:size]", mode="eval").body
     node.slice.upper.id = "self.size"  # type: ignore[attr-defined]
     assert expression(node) == "x[: self.size]"
+
+
+@pytest.mark.parametrize(
+    "text", ["x[::2]", "x[1::2]", "x[:: f(y)]", "x[1 : n - 1 : 2]", "x[n - 1 :: 2]", "x[: n - 1 :]"]
+)
+def test_a_slice_is_written_as_the_formatter_writes_it(text: str) -> None:
+    assert expression(ast.parse(text, mode="eval").body) == text.replace(" :]", "]")
