@@ -1,4 +1,4 @@
-"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 566df4387170.
+"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules a80d054d987c.
 
 Reading: exact (family moonshine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     head_dim: int = 36
     intermediate_size: int = 1152  # shape: model.decoder.layers.{0..5}.mlp.fc2.weight [288, 1152]
     layers: int = 6  # name: model.decoder.layers.*
-    frames_step: int = 384  # rule: families/moonshine.yaml (the strides of three convolutions, 64 * 3 * 2)
+    frames_hop: int = 384  # rule: families/moonshine.yaml (the strides of three convolutions, 64 * 3 * 2)
     # rule: families/moonshine.yaml: 2 * ceil(floor(attention.head_dim * rotary.fraction) / 2)
     rotary_dim: int = 32
     # rule: families/moonshine.yaml: rotary.stated_base ** (rotary.dim / floor(attention.head_dim * rotary....
@@ -245,7 +245,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.frames_step = config.frames_step
+        self.frames_hop = config.frames_hop
         self.rotary_dim = config.rotary_dim
         self.rotary_base = config.rotary_base
         self.conv1 = nn.Conv1d(1, config.hidden_size, kernel_size=127, stride=64, bias=False)
@@ -259,7 +259,7 @@ class Encoder(nn.Module):
         self, input_values: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None
     ) -> Tensor:
         x = self.embeddings(input_values)
-        frames = None if attention_mask is None else attention_mask[:, :: self.frames_step][:, : x.shape[1]]
+        frames = None if attention_mask is None else attention_mask[:, :: self.frames_hop][:, : x.shape[1]]
         mask = padding_mask(frames)
         cos, sin = self.rotary(x, position_indices(x, position_ids))
         for layer in self.layers:
@@ -309,7 +309,7 @@ class Model(nn.Module):
 
     def __init__(self, config: Config = Config()):
         super().__init__()
-        self.frames_step = config.frames_step
+        self.frames_hop = config.frames_hop
         self.model: Any = nn.ModuleDict({"encoder": Encoder(config), "decoder": Decoder(config)})
 
     def forward(
@@ -329,7 +329,7 @@ class Model(nn.Module):
         cross_attention_mask = padding_mask(
             None
             if attention_mask is None
-            else attention_mask[:, :: self.frames_step][:, : encoder_hidden_states.shape[1]]
+            else attention_mask[:, :: self.frames_hop][:, : encoder_hidden_states.shape[1]]
         )
         input_ids = decoder_input_ids
         position_ids = decoder_position_ids
@@ -368,4 +368,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 10000.0, "tie_word_embeddings": true, "vocab_size": 32768}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 2a2c80f549f561df
+# sha256 of all above: b71de62dc2a5a72f

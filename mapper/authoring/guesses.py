@@ -136,14 +136,15 @@ class Guesser:
             and set(rule.needs) <= set(rule.shapes)
             and not rule.by_name_only
         ]
-        for rule in sorted(whole, key=lambda rule: (len(rule.when), -self._weight(topic, rule))):
-            made = list(_assignments(rule, leaves, rule.needs, rule.needs, env))
-            for chosen in made:
-                for leaf, role in zip(leaves, chosen, strict=True):
-                    roles[leaf.place][role] = None
-            if made:
-                return True
-        return False
+        ranked = sorted(whole, key=lambda rule: (-self._weight(topic, rule), len(rule.when)))
+        fits = [(rule, list(_assignments(rule, leaves, rule.needs, rule.needs, env))) for rule in ranked]
+        fits = [(rule, made) for rule, made in fits if made]
+        # of the flows of the same roles the one whose shapes leave the least open
+        alike = [made for rule, made in fits if set(rule.needs) == set(fits[0][0].needs)]
+        for chosen in min(alike, key=len, default=[]):
+            for leaf, role in zip(leaves, chosen, strict=True):
+                roles[leaf.place][role] = None
+        return bool(fits)
 
     def _weight(self, topic: str, rule: FlowRule) -> int:
         """How many words are known of what a flow needs: the more, the more models have it."""
