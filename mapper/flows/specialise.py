@@ -34,7 +34,7 @@ def resolved(
     flow: Flow, has: Has, lookup: Lookup, passed: frozenset[str], options: Mapping[str, bool]
 ) -> list[ast.stmt]:
     """The statements that a block runs, a step a line."""
-    statements = _resolve(copied(list(flow.statements)), _answers(flow, has, lookup, options))
+    statements = _unguarded(copied(list(flow.statements)), _answers(flow, has, lookup, options))
     ties = {role: path for role, path in flow.rule.ties.items() if not has(role) and has(path)}
     statements = [_Tied(ties).visit(_Literals(lookup).visit(statement)) for statement in statements]
     return _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed)
@@ -55,14 +55,14 @@ def _answers(flow: Flow, has: Has, lookup: Lookup, options: Mapping[str, bool]) 
     return Answers(has, fact, lambda name: options.get(name, False))
 
 
-def _resolve(statements: Iterable[ast.stmt], answers: Answers) -> list[ast.stmt]:
+def _unguarded(statements: Iterable[ast.stmt], answers: Answers) -> list[ast.stmt]:
     """Guards folded; what follows a return dropped."""
     kept: list[ast.stmt] = []
     for node in statements:
         if isinstance(node, ast.If):
-            kept += _resolve(node.body if holds(node.test, answers) else node.orelse, answers)
+            kept += _unguarded(node.body if holds(node.test, answers) else node.orelse, answers)
         elif isinstance(node, ast.For):
-            node.body = _resolve(node.body, answers)
+            node.body = _unguarded(node.body, answers)
             if node.body:
                 kept.append(node)
         else:
