@@ -51,7 +51,7 @@ def _blocks(rulebook: Rulebook) -> Iterator[str]:
         yield from (_spine(page) for page in pages if page.topic == topic)
         yield from (f"Those of [{page.topic}](#{page.topic}), too." for page in pages if page.topic != topic)
         if topics[topic]:
-            rows = [(f"`{_last(rule)}`", _needs(rule), rule.doc) for rule in topics[topic]]
+            rows = [(f"`{_last(rule)}`", _needs(rule), _adds(rule)) for rule in topics[topic]]
             yield _table(("flow", "taken where", "what it is"), rows)
 
 
@@ -64,7 +64,7 @@ def _spine(page: Page) -> str:
             continue  # the same as around the first
         steps = sorted(slot.steps, key=lambda step: (-len(step.needs) - len(step.beside), -len(step.when)))
         for at, step in enumerate(steps):
-            row = (f"`{slot.name}`" if at == 0 else "", f"`{_last(step)}`", _needs(step), step.doc)
+            row = (f"`{slot.name}`" if at == 0 else "", f"`{_last(step)}`", _needs(step), _adds(step))
             rows.append(tuple(cell.replace(shown, SLOT) if slot.around else cell for cell in row))
     table = _table(("slot", "step", "taken where", "what it adds"), rows)
     return (
@@ -74,6 +74,11 @@ def _spine(page: Page) -> str:
 
 def _last(rule: FlowRule) -> str:
     return rule.name.partition("/")[2]
+
+
+def _adds(rule: FlowRule) -> str:
+    """What it says of itself, and what its branches add."""
+    return "; ".join(words for words in (rule.doc, *rule.words) if words)
 
 
 def _needs(rule: FlowRule) -> str:

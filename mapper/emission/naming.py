@@ -12,6 +12,8 @@ from mapper.emission.expressions import comment
 from mapper.emission.identifiers import camel
 from mapper.emission.module_tree import Folder
 from mapper.flows.program import Program
+from mapper.flows.references import has_role
+from mapper.flows.words import docstring
 from mapper.naming.words import unnumbered
 from mapper.rulebook.pages import JOINED
 
@@ -194,7 +196,11 @@ def _star(parts: set[str | tuple[int, ...]]) -> str:
 def _doc(block: Block | None, program: Program | None) -> str:
     if block is None or program is None or id(block) not in program.pieces:
         return ""
-    return " ".join(program.piece(block).flow.rule.doc.split()).rstrip(".")
+    flow = program.piece(block).flow
+    doc = docstring(
+        flow.rule.doc, flow.worded, lambda role: has_role(block, role), lambda name: block.facts[name].value
+    )
+    return " ".join(doc.split()).rstrip(".")
 
 
 def pattern(place: Place) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mapper.flows.language import (
     MODULES,
     SPECIAL,
+    copied,
     dotted,
     every,
     is_fact,
@@ -20,6 +21,7 @@ from mapper.flows.language import (
     targets,
 )
 from mapper.flows.walk import Walk
+from mapper.flows.words import has_words, without_words
 from mapper.operations.registry import operation_names
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Flow:
 
     rule: FlowRule
     statements: tuple[ast.stmt, ...]
+    worded: tuple[ast.stmt, ...] = ()  # with the words for the docstring between them, if any
 
     @property
     def roles(self) -> frozenset[str]:
@@ -72,7 +75,10 @@ def parse_flow(rule: FlowRule) -> Flow:
     """The flow of a rule. Raises FlowError with file and line."""
     beside = (path.partition(".")[0] for path in rule.beside)  # of `tower.embeddings.token` the tower
     roles = (*rule.roles, *beside)
-    return Flow(rule, tuple(parse_body(rule.body, rule.file, rule.line, roles)))
+    statements = parse_body(rule.body, rule.file, rule.line, roles)
+    if not has_words(statements):
+        return Flow(rule, tuple(statements))
+    return Flow(rule, tuple(without_words(copied(statements))), tuple(statements))
 
 
 def facts_in(node: ast.AST) -> Iterator[str]:

@@ -137,6 +137,9 @@ class _Checker:
             self.guard(node.test)
             for child in (*node.body, *node.orelse):
                 self.statement(child)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if not isinstance(node.value.value, str):
+                self.refuse(node, "a value that nothing takes")
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             if not (isinstance(node.value.func, ast.Attribute) and node.value.func.attr == "append"):
                 self.refuse(node, "a call whose value is not used")

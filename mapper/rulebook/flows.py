@@ -13,6 +13,7 @@ from mapper.rulebook.fields import Fields, Lines
 
 NAME = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*(\+[a-z][a-z0-9_]*)*")
 TOPICS_WITHOUT_INPUT = ("tower", "root")
+_WORDS = re.compile(r'^ *"([^"]*)"$', re.MULTILINE)  # statements that are strings
 ANY = "_"  # an extent that a flow leaves open
 
 
@@ -64,6 +65,11 @@ class FlowRule:
     @cached_property
     def topic(self) -> str:
         return self.name.partition("/")[0]
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """What branches of the body add to the docstring."""
+        return tuple(dict.fromkeys(_WORDS.findall(self.body)))
 
     @cached_property
     def stored(self) -> tuple[str, ...]:
@@ -153,6 +159,12 @@ def continued(rule: FlowRule, flows: Mapping[str, FlowRule], seen: tuple[str, ..
     words["options"] = tuple(role for role in words["options"] if role not in words["needs"])
     body = "\n".join([*rows[: ends[0]], rule.body])
     return replace(rule, **declared, **words, body=body, line=rule.line - ends[0], extends=None)  # type: ignore[arg-type]
+
+
+def with_words(base: str, words: Sequence[str]) -> str:
+    """`self-attention with a causal mask, grouped queries and rotary embeddings`."""
+    words = list(dict.fromkeys(words))
+    return f"{base} with {', '.join(words[:-1])}{' and ' if words[1:] else ''}{words[-1]}" if words else base
 
 
 def aligned(extents: tuple[str, ...], rank: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ stand around several others alike (norms and sums around each sub-layer) are wri
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from mapper.rulebook.flows import (
     read_flow,
     read_rule,
     read_shapes,
+    with_words,
 )
 
 if TYPE_CHECKING:
@@ -166,9 +168,9 @@ def assemble(page: Page, steps: Sequence[FlowRule]) -> FlowRule:
     return replace(
         base,
         name=f"{page.topic}/{JOINED.join(names)}",
-        doc=_doc(base.doc, [step.doc for step in steps if step.doc]),
+        doc=with_words(base.doc, [step.doc for step in steps if step.doc]),
         shapes={role: extents for role, extents in shapes.items() if role.partition(".")[0] in used},
-        body="".join(f"{step.body.rstrip()}\n" for step in steps if step.body) + _returned(page, steps),
+        body=_body(base, steps) + _returned(page, steps),
         steps=names,
         **words,
         **tables,
@@ -182,10 +184,13 @@ def _returned(page: Page, steps: Sequence[FlowRule]) -> str:
     return f"return output({', '.join(pairs)})\n" if page.outputs else ""
 
 
-def _doc(base: str, words: Sequence[str]) -> str:
-    """`self-attention with a causal mask, grouped queries and rotary embeddings`."""
-    words = list(dict.fromkeys(words))
-    return f"{base} with {', '.join(words[:-1])}{' and ' if words[1:] else ''}{words[-1]}" if words else base
+def _body(base: FlowRule, steps: Sequence[FlowRule]) -> str:
+    """The statements of steps; where some of these are words, with those of all others between them, in order."""
+    bodies = [(step.doc, step.body.rstrip()) for step in steps]
+    if any(step.words for step in steps):
+        rows = [text for doc, body in bodies for text in (f"{json.dumps(doc)}" if doc else "", body)]
+        return "".join(f"{text}\n" for text in (json.dumps(base.doc), *rows) if text)
+    return "".join(f"{body}\n" for _, body in bodies if body)
 
 
 def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:

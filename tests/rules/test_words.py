@@ -61,6 +61,10 @@ def below(data: Any, where: str) -> Iterator[tuple[str, str]]:
     if isinstance(data, dict):
         if isinstance(data.get("doc"), str):
             yield where, data["doc"]
+        if isinstance(data.get("forward"), str):
+            yield from (
+                (where, words) for words in re.findall(r'^ *"([^"]*)"$', data["forward"], re.MULTILINE)
+            )
         for key, value in data.items():
             yield from below(value, f"{where} {key}")
 

@@ -19,7 +19,7 @@ PIECES = {
         "F.embedding(input_ids, word_experts)",
         "y + bias",
     ],
-    "feed_forward/norm_before+gated_clamped+inner_norm+down+scaled": ["inner_norm(y)", "y * factor"],
+    "feed_forward/norm_before+gated+inner_norm+down+scaled": ["inner_norm(y)", "y * factor"],
     "feed_forward/up_pointwise+response_norm+down_pointwise+post_norm": ["response_weight", "norm(x + y)"],
     "projector/pixel_shuffle+norm+gated": ["shuffle_patches", "activation(gate(x)) * up(x)"],
     "classifier/normed+two_layers": ["norm(x)", "output(activation(dense(x)))"],
