@@ -25,6 +25,24 @@ os.environ.setdefault(
 )  # as many workers run as there are cores; small tests gain nothing
 
 
+LEFT_OUT = set((Path(__file__).parent / "parity" / "left_out.txt").read_text().splitlines())
+
+
+def runs_all(config: pytest.Config) -> bool:
+    """Whether somebody asks for tests by name: the whole command leaves out parity tests whose steps others take."""
+    return bool(config.option.keyword) or any("parity" in str(argument) for argument in config.args)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    left_out = "parity tests are left out, as others take their steps; `pytest tests/parity` runs all"
+    return None if runs_all(config) else f"{len(LEFT_OUT)} {left_out}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not runs_all(config):
+        items[:] = [item for item in items if item.nodeid not in LEFT_OUT]
+
+
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the rules, caches or hub credentials of whoever runs it."""

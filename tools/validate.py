@@ -3,7 +3,8 @@
     python tools/validate.py                 # all of it, some minutes
     python tools/validate.py --sources       # sources and index alone, from the record that is there
 
-The record is what the parity tests (`tests/parity`, which need transformers) find, class by class.
+The record is what the parity tests (`tests/parity`, which need transformers) find, class by class. The test command
+leaves out those whose steps others take, too (`tests/parity/left_out.txt`, written here).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from mapper.rulebook.rulebook import Rulebook  # noqa: E402
 
 GENERATED = ROOT / "generated"
 RECORD = GENERATED / "parity.json"
+LEFT_OUT = ROOT / "tests" / "parity" / "left_out.txt"
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -50,7 +52,8 @@ def main() -> int:
     )
     models = {name: read(name, rulebook) for name in names()}
     if not arguments.sources:
-        record = {"versions": versions(), "types": compare(), "tracing": {}}
+        lines = compare()
+        record = {"versions": versions(), "types": differences(lines), "tracing": {}}
         listed = (word for family in rulebook.families for word in family.model_types)
         if lacking := [word for word in listed if not record["types"].get(word)]:
             raise SystemExit(
@@ -60,6 +63,7 @@ def main() -> int:
         families = [family for family in rulebook.families if family.name in shown]
         record["tracing"] = {family.name: trace_family(family) for family in families}
         write(RECORD, json.dumps(record, indent=1) + "\n")
+        write(LEFT_OUT, "".join(f"{test}\n" for test in spare(lines)))
     rows = [describe(name, architecture, record) for name, architecture in models.items()]
     for stem, name in representatives(models).items():
         write(GENERATED / f"{stem}.py", emit(models[name]))
@@ -120,19 +124,37 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def compare() -> dict[str, dict[str, float]]:
-    """Runs the parity tests; for every model type and class the largest difference of any output."""
+def compare() -> list[dict[str, Any]]:
+    """Runs the parity tests, all of them; the lines that they write of what they compare (`tests/parity/harness.py`)."""
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "compared.jsonl"
         command = [sys.executable, "-m", "pytest", "-q", "tests/parity", "-p", "no:cacheprovider"]
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, "MAPPER_PARITY_RECORD": str(lines)})
         if done.returncode:
             raise SystemExit("the parity tests fail: nothing is recorded")
-        found: dict[str, dict[str, float]] = {}
-        for line in map(json.loads, lines.read_text().splitlines()):
-            classes = found.setdefault(line["model_type"], {})
-            classes[line["class"]] = max(line["worst"], classes.get(line["class"], 0.0))
+        return [json.loads(line) for line in lines.read_text().splitlines()]
+
+
+def differences(lines: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """For every model type and class the largest difference of any output."""
+    found: dict[str, dict[str, float]] = {}
+    for line in (line for line in lines if "worst" in line):
+        classes = found.setdefault(line["model_type"], {})
+        classes[line["class"]] = max(line["worst"], classes.get(line["class"], 0.0))
     return {kind: dict(sorted(classes.items())) for kind, classes in sorted(found.items())}
+
+
+def spare(lines: list[dict[str, Any]]) -> list[str]:
+    """The tests without which every step is still compared: those with the most steps that are not yet are kept."""
+    steps: dict[str, set[str]] = {}
+    for line in (line for line in lines if "steps" in line):
+        steps.setdefault(line["test"], set()).update(line["steps"])
+    rest = dict(sorted(steps.items()))
+    missing = set().union(*rest.values())
+    while missing:
+        kept = max(rest, key=lambda test: len(rest[test] & missing))
+        missing -= rest.pop(kept)
+    return list(rest)
 
 
 def trace_family(family: Family) -> dict[str, str]:

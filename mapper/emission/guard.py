@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from mapper.errors import FlowError
+from mapper.flows.language import every
 
 _NAMES = {  # what may be imported from where
     "__future__": frozenset({"annotations"}),
@@ -45,9 +46,9 @@ def check_source(text: str) -> None:
         raise FlowError(f"the generated source does not parse: {error}") from None
     for statement in tree.body:
         _check_top_level(statement)
-    bound = {node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    bound = {node.name for node in every(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     used: dict[str, int] = {}
-    for node in ast.walk(tree):
+    for node in every(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _check_import(node)
             bound.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)

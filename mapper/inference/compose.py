@@ -143,22 +143,23 @@ def _fill(
 
     Where none fits, or an unknown fact could speak for a stronger one, those that come near.
     """
-    faults = {step.name: _decisive(_faults(scope, step, claimed, facts, assumed)) for step in slot.steps}
+    free = scope.block.roles.keys() - claimed
+    faults = {step.name: _decisive(_faults(scope, step, free, facts, assumed)) for step in slot.steps}
     fitting = [step for step in slot.steps if not faults[step.name]]
     fitting = [step for step in fitting if has_its_ranks(scope, step)] or fitting
     strongest = max((_strength(scope, step) for step in fitting), default=(-1, -1))
     open_steps = [
         step
         for step in slot.steps
-        if _strength(scope, step) > strongest
-        and faults[step.name]
+        if faults[step.name]
         and all(fault.kind == UNKNOWN for fault in faults[step.name])
+        and _strength(scope, step) > strongest
     ]
     best = [step for step in fitting if _strength(scope, step) == strongest]
     if best and not open_steps:
         weaker = [step for step in fitting if step not in best]
         return best[:1], listed([step.name for step in best]) if len(best) > 1 else "", weaker
-    near = sorted(slot.steps, key=lambda step: _distance([*_faults(scope, step, claimed, facts, assumed)]))
+    near = sorted(slot.steps, key=lambda step: _distance([*_faults(scope, step, free, facts, assumed)]))
     return (near[:_TRIED] if len(near) > 1 else near * 2), "", []
 
 
@@ -169,11 +170,11 @@ def _strength(scope: Scope, step: FlowRule) -> tuple[int, int]:
 
 
 def _faults(
-    scope: Scope, step: FlowRule, claimed: set[str], facts: Facts, assumed: Mapping[str, Any]
+    scope: Scope, step: FlowRule, free: set[str], facts: Facts, assumed: Mapping[str, Any]
 ) -> Iterator[Misfit]:
-    """Why a step does not fit; roles first, as these are known without looking anything up."""
+    """Why a step does not fit, of the roles that no other has; roles first, as these need no looking up."""
     lacks = [Misfit(LACKS, role) for role in step.beside if not has_role(scope.block, role)]
-    lacks += lacking(scope, step, scope.block.roles.keys() - claimed)
+    lacks += lacking(scope, step, free)
     lacks += [
         Misfit(OTHER, name) for name, value in assumed.items() if value not in step.when.get(name, (value,))
     ]

@@ -47,8 +47,9 @@ def misfits(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[str] = ())
 
 def lacking(scope: Scope, rule: FlowRule, present: Set[str]) -> Iterator[Misfit]:
     """Roles that are needed and neither there nor tied to what is."""
-    tied = _tied(scope, rule)
-    yield from (Misfit(LACKS, role) for role in rule.needs if role not in present and role not in tied)
+    absent = [role for role in rule.needs if role not in present]
+    tied = _tied(scope, rule) if absent else []
+    yield from (Misfit(LACKS, role) for role in absent if role not in tied)
 
 
 def untied(scope: Scope, rule: FlowRule, facts: Facts) -> Iterator[Misfit]:

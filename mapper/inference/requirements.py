@@ -8,7 +8,7 @@ from typing import Any
 
 from mapper.flows.flow import Flow, facts_in
 from mapper.flows.guards import Answers, Unknown, holds
-from mapper.flows.language import dotted
+from mapper.flows.language import dotted, every
 
 Has = Callable[[str], bool]
 Lookup = Callable[[str], Any]  # raises KeyError for what is unknown
@@ -60,7 +60,7 @@ class Needs:
 
     def _read(self, node: ast.AST) -> None:
         self.facts.update(dict.fromkeys(facts_in(node)))
-        for child in ast.walk(node):
+        for child in every(node):
             if isinstance(child, ast.Call) and dotted(child.func) == "activation":
                 self.facts["activation"] = None
         self._bare(node)

@@ -34,6 +34,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import mapper
+from tools.usage import used_units
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 transformers = pytest.importorskip("transformers")
@@ -134,6 +135,7 @@ def check(
 def record(made: Pair, report: Any, worst: float) -> None:
     """Lines for `tools/validate.py`, which names the file, of what was compared: the whole, and each of its towers."""
     name = type(made.reference).__name__
+    write_line({"test": current_test(), "steps": sorted(used_units(report))})
     record_line(report.family, made.reference.config.model_type, name, worst)
     config = json.loads((made.folder / "config.json").read_text())
     for tower, family in report.towers.items():
@@ -143,8 +145,16 @@ def record(made: Pair, report: Any, worst: float) -> None:
 
 
 def record_line(family: str | None, model_type: str, name: str, worst: float) -> None:
+    write_line({"family": family, "model_type": model_type, "class": name, "worst": worst})
+
+
+def current_test() -> str:
+    """The id of the running test, without the phase that stands behind it."""
+    return os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0]
+
+
+def write_line(line: dict[str, Any]) -> None:
     if path := os.environ.get("MAPPER_PARITY_RECORD"):
-        line = {"family": family, "model_type": model_type, "class": name, "worst": worst}
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

@@ -99,8 +99,9 @@ def test_any_config_has_an_answer(name: str, changes: dict[str, object]) -> None
     answer(name, changes)
 
 
-@pytest.mark.parametrize("field", KNOWN)
-def test_any_field_may_hold_anything(field: str) -> None:
-    name = list(MANIFESTS)[KNOWN.index(field) % len(MANIFESTS)]
-    for value in (0, -1, 10**30, "x", [1], {"a": [None]}):
+@pytest.mark.parametrize(("place", "field"), list(enumerate(KNOWN)), ids=KNOWN)
+def test_any_field_may_hold_anything(place: int, field: str) -> None:
+    """Two values of six, others for the next field."""
+    name = list(MANIFESTS)[place % len(MANIFESTS)]
+    for value in (0, -1, 10**30, "x", [1], {"a": [None]})[place % 3 :: 3]:
         answer(name, {field: value})
