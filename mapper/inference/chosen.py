@@ -91,9 +91,11 @@ def lookup(facts: Facts, scope: Scope) -> Callable[[str], Any]:
 
 
 def value_of(outline: Outline, block: Block, name: str) -> Any:
-    """A fact of a block by its short name; KeyError where nothing is known of it."""
+    """A fact of a block by its short name, and its field has been read; KeyError where nothing is known of it."""
     scope = next(scope for scope in outline.every() if scope.block is block)
-    return lookup(outline.facts, scope)(name)
+    value = lookup(outline.facts, scope)(name)
+    outline.facts.ask(scope, outline.facts.full_name(scope, name))
+    return value
 
 
 def flow_of(rulebook: Rulebook, name: str) -> Flow:
