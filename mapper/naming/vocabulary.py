@@ -232,6 +232,8 @@ def unmet(match: Match, spot: Spot, kind: str | None) -> Iterator[str]:
         yield "another tower's word"
     if entry.kinds and kind not in entry.kinds:
         yield f"not of kind {', '.join(entry.kinds)}"
+    if entry.with_parts and parts(last_word(spot.words)).isdisjoint(entry.with_parts):
+        yield f"has no part of {', '.join(entry.with_parts)}"
     if entry.not_parts and not parts(last_word(spot.words)).isdisjoint(entry.not_parts):
         yield f"has a part of {', '.join(entry.not_parts)}"
     if entry.holds and not any_path([spot.node], entry.holds):

@@ -41,6 +41,7 @@ class Entry:
     parts: tuple[
         str, ...
     ] = ()  # parts of the last word ("norm" in "final_norm_2"); weaker than any pattern; "*": any word
+    with_parts: tuple[str, ...] = ()  # the last word has one of these parts, too
     not_parts: tuple[str, ...] = ()  # parts that the last word must not have
     beside: tuple[
         str, ...
@@ -138,6 +139,7 @@ def read_entry(document: Document, section: str, target: str, scope: str, data: 
         not_within=fields.words("not_within"),
         holds=fields.words("holds"),
         not_holds=fields.words("not_holds"),
+        with_parts=fields.words("with_parts"),
         not_parts=fields.words("not_parts"),
         inside=fields.flag("inside"),
         kinds=fields.words("kind"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mapper._api import describe
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import ArchitectureError
@@ -174,9 +175,9 @@ def test_an_encoder_of_texts_without_a_pooler_is_asked_what_stands_for_a_text() 
 def test_several_class_tokens_are_not_taken_for_one() -> None:
     pixio = header(next(item for item in RULEBOOK.families if item.name == "pixio").examples[0])
     config = {name: value for name, value in (pixio.config or {}).items() if name != "n_cls_tokens"}
-    read_as = infer(
-        Checkpoint("x", "manifest", pixio.tensors, {**config, "model_type": "unheard_of"}), RULEBOOK
-    )
+    tensors = {key: {"shape": list(info.shape), "dtype": info.dtype} for key, info in pixio.tensors.items()}
+    unheard = {"tensors": tensors, "config": {**config, "model_type": "unheard_of"}}
+    read_as = describe(unheard, hints={"pooling": None})
     assert any("cls_token" in line for line in read_as.missing)
 
 
