@@ -57,6 +57,14 @@ def average_patches(x: Tensor, count: int) -> Tensor:
     return whole.unflatten(2, (fit, inner)).unflatten(1, (fit, inner)).mean((2, 4)).flatten(1, 2)
 
 
+def first_queries(queries: Tensor, x: Tensor, counts: dict[str, int]) -> Tensor:
+    """As many of the learned queries as are for so many patches, for each image; KeyError for another number.
+
+    queries (Q, W), x (B, T, V), counts {"T": count} -> (B, count, W)
+    """
+    return queries[: counts[str(x.shape[1])]].expand(x.shape[0], -1, -1)
+
+
 def grid_positions(
     token_types: Tensor | None,
     attention_mask: Tensor | None,

@@ -235,3 +235,19 @@ def test_real_patches_of_images_of_any_shape(normed: bool, tmp_path: Path) -> No
             more = {"pixel_attention_mask": seen.long(), "spatial_shapes": shapes[: len(ids)]}
             cases[name] = {**given, "input_ids": ids, **more}
     check(reference("Lfm2VlForConditionalGeneration", config), tmp_path, cases)
+
+
+def test_learned_queries_of_patches(tmp_path: Path) -> None:
+    config = transformers.AriaConfig(
+        text_config={**TEXT, "num_key_value_heads": 4, "moe_num_experts": 3, "moe_topk": 2},
+        vision_config=VISION | {"image_size": 32},
+        projector_patch_to_query_dict={16: 3, 8: 2},
+        image_token_index=PLACE,
+        tie_word_embeddings=False,
+    )
+    cases = image_text_inputs(3, 3, 32, 32)
+    mask = torch.ones(3, 32, 32, dtype=torch.long)
+    mask[0, 12:], mask[2, :, 20:] = 0, 0
+    cases["parts"] = {**cases["right"], "pixel_mask": mask}
+    cases["smaller"] = {**image_text_inputs(2, 3, 16, 32)["left"]}
+    check(reference("AriaForConditionalGeneration", config), tmp_path, cases)
