@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mapper.architecture import Block, Leaf
+from mapper.architecture import Block, Leaf, Place
 from mapper.flows.program import Program
 from mapper.naming.vocabulary import Vocabulary, in_region
 from mapper.naming.words import normal
@@ -20,9 +20,10 @@ def why_unread(program: Program, leaf: Leaf) -> str:
 
 
 def why_unused(leaf: Leaf, vocabulary: Vocabulary) -> str:
-    """Why no forward reads a leaf, if a rule says so; patterns name the module or one of its tensors."""
+    """Why no forward reads a leaf, if a rule says so; patterns name the module, one of its tensors or a folder around it."""
     trie = vocabulary.tries["unused"]
-    places = [leaf.place, *(leaf.place.child(name) for name in leaf.tensors if name)]
+    folders = (Place(leaf.place[:end]) for end in range(len(leaf.place) - 1, 0, -1))
+    places = [leaf.place, *(leaf.place.child(name) for name in leaf.tensors if name), *folders]
     for place in places:
         words = [normal(part) if isinstance(part, str) else part for part in place]
         for match in trie.matches(words):

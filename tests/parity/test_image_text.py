@@ -251,3 +251,21 @@ def test_learned_queries_of_patches(tmp_path: Path) -> None:
     cases["parts"] = {**cases["right"], "pixel_mask": mask}
     cases["smaller"] = {**image_text_inputs(2, 3, 16, 32)["left"]}
     check(reference("AriaForConditionalGeneration", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_text_beside_a_model_that_draws(bias: bool, tmp_path: Path) -> None:
+    vision = VISION | {"attention_bias": bias, "mlp_ratio": 1.5, "projection_dim": 32}
+    del vision["intermediate_size"]
+    drawing = {"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "num_embeddings": 17}
+    config = transformers.JanusConfig(
+        text_config=transformers.LlamaConfig(**TEXT, tie_word_embeddings=bias),
+        vision_config=vision,
+        vq_config={**drawing, "embed_dim": 8, "latent_channels": 32, "projection_dim": 24, "image_token_embed_dim": 24},
+        image_token_id=PLACE,
+        tie_word_embeddings=bias,
+    )
+    cases = image_text_inputs(4, 3, 16, 16)
+    check(reference("JanusForConditionalGeneration", config), tmp_path / "whole", cases)
+    tower = reference("JanusVisionModel", config.vision_config)
+    check(tower, tmp_path / "tower", {"images": {"pixel_values": cases["right"]["pixel_values"]}})
