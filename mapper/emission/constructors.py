@@ -36,6 +36,7 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Linear": (frozenset({"weight"}),),
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "Conv1d": (frozenset({"weight"}), *_NORMED),
+    "ConvTranspose1d": (frozenset({"weight"}), *_NORMED),
     "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
     "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"})),
     "BatchNorm": tuple(
@@ -337,7 +338,7 @@ class Constructor:
     ) -> str:
         plain = "weight_v" in self.leaf.tensors
         length = self.leaf.tensors["weight_g" if plain else "parametrizations.weight.original0"].shape
-        function = "Conv1dWeightNorm" if plain else "Conv1dParametrized"
+        function = f"{self.leaf.kind}WeightNorm" if plain else f"{self.leaf.kind}Parametrized"
         return self.call(
             function, *size, kernel, self.value("length_shape", length), *options, grouping, self.no_bias()
         )

@@ -22,13 +22,17 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
 }  # fmt: skip
+_OF_LISTS = ("largest", "smallest", "product", "first")
 _FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "log": math.log,
+    "log2": math.log2,
     "sqrt": math.sqrt,
     "floor": math.floor,
     "ceil": math.ceil,
     "largest": max,  # of a list
     "smallest": min,
+    "product": math.prod,
+    "first": operator.itemgetter(0),
 }
 
 
@@ -106,7 +110,10 @@ def evaluate(node: ast.expr, known: Mapping[str, Value]) -> Value:
     if isinstance(node, ast.UnaryOp):
         return _apply(operator.sub, 0, evaluate(node.operand, known))
     if isinstance(node, ast.Call):
-        return _call(_FUNCTIONS[_name(node.func) or ""], evaluate(node.args[0], known))
+        called, value = _name(node.func) or "", evaluate(node.args[0], known)
+        if called in _OF_LISTS:
+            return _FUNCTIONS[called](value) if isinstance(value, list) and value else value
+        return _call(_FUNCTIONS[called], value)
     if isinstance(node, (ast.Tuple, ast.List)):
         return tuple(evaluate(item, known) for item in node.elts)
     if isinstance(node, ast.Subscript):
@@ -124,8 +131,6 @@ def _entry(values: Value, at: Value) -> Value:
 
 
 def _call(function: Callable[[Any], Any], value: Value) -> Value:
-    if function in (max, min):
-        return function(value) if isinstance(value, list) and value else value
     if isinstance(value, list):
         return [_call(function, item) for item in value]
     _apply(operator.add, value, 0)  # a number in range

@@ -15,6 +15,17 @@ def pad_start(x: Tensor, count: int, stride: int, mode: str = "constant") -> Ten
     return F.pad(x, (count, -x.shape[-1] % stride), mode)
 
 
+def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
+    """As pad_start, with the samples next to either end in reverse order; zeros behind them where they are too few.
+
+    x (B, C, T) -> (B, C, T')
+    """
+    end = -x.shape[-1] % stride
+    lacking = max(0, max(count, end) + 1 - x.shape[-1])
+    padded = F.pad(F.pad(x, (0, lacking)), (count, end), "reflect")
+    return padded[..., : padded.shape[-1] - lacking]
+
+
 def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     """The closest code for every position: its number, and the code.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
     """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
     axes = [axis for axis, size in enumerate(length.shape) if size == 1]
-    return direction * (length / direction.norm(dim=axes, keepdim=True))
+    return direction * (length / torch.linalg.vector_norm(direction, dim=axes, keepdim=True))
 
 
 def conv_causal(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

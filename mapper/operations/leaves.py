@@ -224,3 +224,57 @@ class Conv1dParametrized(nn.Module):
         direction = self.get_parameter("parametrizations.weight.original1")
         weight = weight_norm(length, direction)
         return F.conv1d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class ConvTranspose1dWeightNorm(nn.Module):
+    """ConvTranspose1d whose kernel is stored as direction weight_v and length weight_g. (B, C, T) -> (B, C', T')"""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: int,
+        length_shape: tuple[int, int, int],
+        stride: int = 1,
+        padding: int = 0,
+        output_padding: int = 0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.stride, self.padding, self.output_padding = stride, padding, output_padding
+        self.weight_g = nn.Parameter(torch.empty(length_shape))
+        self.weight_v = nn.Parameter(torch.empty(in_channels, out_channels, kernel))
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = weight_norm(self.weight_g, self.weight_v)
+        return F.conv_transpose1d(x, weight, self.bias, self.stride, self.padding, self.output_padding)
+
+
+class ConvTranspose1dParametrized(nn.Module):
+    """ConvTranspose1d whose kernel is stored as parametrizations.weight: original0 length, original1 direction."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: int,
+        length_shape: tuple[int, int, int],
+        stride: int = 1,
+        padding: int = 0,
+        output_padding: int = 0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.stride, self.padding, self.output_padding = stride, padding, output_padding
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+        self.parametrizations = nn.Module()
+        parts = self.parametrizations.weight = nn.Module()
+        parts.original0 = nn.Parameter(torch.empty(length_shape))
+        parts.original1 = nn.Parameter(torch.empty(in_channels, out_channels, kernel))
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = self.get_parameter("parametrizations.weight.original0")
+        direction = self.get_parameter("parametrizations.weight.original1")
+        weight = weight_norm(length, direction)
+        return F.conv_transpose1d(x, weight, self.bias, self.stride, self.padding, self.output_padding)

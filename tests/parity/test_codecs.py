@@ -107,3 +107,42 @@ def test_a_waveform_of_noise_and_a_spectrogram(tmp_path: Path) -> None:
     }
     one = {name: value[:1] for name, value in inputs.items()}
     check(reference("UnivNetModel", config), tmp_path, {"two": inputs, "one": one})
+
+
+@pytest.mark.parametrize("shortcut", [False, True])
+def test_a_codec_of_recurrent_networks(shortcut: bool, tmp_path: Path) -> None:
+    config = transformers.EncodecConfig(
+        hidden_size=16,
+        codebook_dim=16,
+        codebook_size=32,
+        num_filters=4,
+        upsampling_ratios=[4, 2],
+        sampling_rate=4000,
+        target_bandwidths=[5.1, 10.0],
+        num_lstm_layers=1 + shortcut,
+        use_conv_shortcut=shortcut,
+        pad_mode="reflect" if shortcut else "constant",
+        residual_kernel_size=5,
+    )
+    model = reference("EncodecModel", config)
+    generator = torch.Generator().manual_seed(2)
+    for name, buffer in model.named_buffers():
+        if name.endswith("embed"):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator) * 0.1)
+    values = sound() * 5
+    mask = torch.ones_like(values, dtype=torch.long)
+    mask[1, :, 400:] = 0
+    made = check(
+        model,
+        tmp_path,
+        {
+            "three": {"input_values": values},
+            "padded": {"input_values": values, "padding_mask": mask},
+            "short": {"input_values": values[:1, :, :3]},
+        },
+    )
+    with torch.no_grad(), quiet():
+        wanted = model.encode(values).audio_codes
+    codes = made.built(input_values=values).audio_codes
+    assert torch.equal(codes, wanted)
+    assert codes.shape[2] == 2 and len(codes.unique()) > 3

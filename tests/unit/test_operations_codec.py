@@ -10,6 +10,7 @@ from mapper.operations.codec import (
     nearest_codes,
     nearest_directions,
     pad_start,
+    pad_start_mirrored,
     snake,
 )
 
@@ -57,3 +58,10 @@ def test_each_stretch_has_its_own_kernel() -> None:
     kernels = torch.tensor([[[[[1.0, 3.0]]]]])  # one channel, kernels of one sample
     y = location_variable_convolution(torch.ones(1, 1, 6), kernels, torch.tensor([[[0.0, 1.0]]]))
     assert y.flatten().tolist() == [1, 1, 1, 4, 4, 4]
+
+
+def test_samples_next_to_the_ends_are_mirrored_before_the_first():
+    x = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
+    assert pad_start_mirrored(x, 2, 3).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 2.0]]]
+    few = torch.tensor([[[1.0, 2.0]]])
+    assert pad_start_mirrored(few, 3, 2).tolist() == [[[0.0, 0.0, 2.0, 1.0, 2.0]]]

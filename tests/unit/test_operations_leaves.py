@@ -166,3 +166,23 @@ def test_an_extended_embedding_reads_both_tables():
 def test_a_table_called_pos_enc_gives_its_rows():
     leaf = filled(leaves.EmbeddingEncoded(3, 4))
     assert torch.equal(leaf(torch.tensor([2, 0])), leaf.pos_enc[[2, 0]])
+
+
+def test_weight_normed_transposed_convolutions_are_torchs():
+    reference = filled(nn.utils.parametrizations.weight_norm(nn.ConvTranspose1d(4, 1, 6, stride=3, padding=1)))
+    state = reference.state_dict()
+    parametrized = leaves.ConvTranspose1dParametrized(4, 1, 6, (4, 1, 1), stride=3, padding=1)
+    parametrized.load_state_dict(state)
+    x = torch.randn(2, 4, 7)
+    torch.testing.assert_close(parametrized(x), reference(x))
+    old = leaves.ConvTranspose1dWeightNorm(4, 1, 6, (4, 1, 1), stride=3, padding=1)
+    prefix = "parametrizations.weight.original"
+    names = {"bias": state["bias"], "weight_g": state[prefix + "0"], "weight_v": state[prefix + "1"]}
+    old.load_state_dict(names)
+    torch.testing.assert_close(old(x), reference(x))
+
+
+def test_a_length_of_one_number_is_of_all_that_it_stands_for():
+    direction = torch.randn(1, 4, 3)
+    expected = direction / direction.flatten().norm() * 2
+    torch.testing.assert_close(convolution.weight_norm(torch.full((1, 1, 1), 2.0), direction), expected)
