@@ -41,6 +41,10 @@ def _missing(place: Place, name: str, why: str) -> Gap:
 
 _BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d")
 _PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
+_NORMED = (
+    ("weight_g", "weight_v"),
+    ("parametrizations.weight.original0", "parametrizations.weight.original1"),
+)  # a length and a direction
 _TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
 
 
@@ -236,14 +240,23 @@ def lacking_tensors(leaves: Iterable[Leaf]) -> list[str]:
 
 
 def _halves(leaf: Leaf) -> Iterator[str]:
-    """What a norm has of a pair without the other."""
-    for pair in _PAIRS if leaf.kind == "BatchNorm" else ():
+    """What a norm, a weight-normed kernel or a recurrent layer has of a pair without the other."""
+    pairs = [*_NORMED, *_recurrent_pairs(leaf)]
+    for pair in [*_PAIRS, *pairs] if leaf.kind == "BatchNorm" else pairs:
         there = [name for name in pair if name in leaf.tensors]
         if len(there) == 1:
             (lacking,) = set(pair) - set(there)
             yield _missing(leaf.place, lacking, f"it has {there[0]}")
     if "beta" in leaf.tensors and "gamma" not in leaf.tensors:
         yield _missing(leaf.place, "gamma", "it has beta")
+
+
+def _recurrent_pairs(leaf: Leaf) -> Iterator[tuple[str, str]]:
+    """What a recurrent layer does with its input and with its state before: `weight_ih_l0` and `weight_hh_l0`."""
+    for name in leaf.tensors:
+        for of_input, of_state in (("_ih_", "_hh_"), ("_hh_", "_ih_")):
+            if of_input in name:
+                yield name, name.replace(of_input, of_state)
 
 
 def _unequal(group: list[Leaf], beside: Mapping[Place, set[str]]) -> Iterator[str]:

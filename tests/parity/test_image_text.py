@@ -261,7 +261,13 @@ def test_a_text_beside_a_model_that_draws(bias: bool, tmp_path: Path) -> None:
     config = transformers.JanusConfig(
         text_config=transformers.LlamaConfig(**TEXT, tie_word_embeddings=bias),
         vision_config=vision,
-        vq_config={**drawing, "embed_dim": 8, "latent_channels": 32, "projection_dim": 24, "image_token_embed_dim": 24},
+        vq_config={
+            **drawing,
+            "embed_dim": 8,
+            "latent_channels": 32,
+            "projection_dim": 24,
+            "image_token_embed_dim": 24,
+        },
         image_token_id=PLACE,
         tie_word_embeddings=bias,
     )

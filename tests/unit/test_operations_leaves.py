@@ -169,7 +169,9 @@ def test_a_table_called_pos_enc_gives_its_rows():
 
 
 def test_weight_normed_transposed_convolutions_are_torchs():
-    reference = filled(nn.utils.parametrizations.weight_norm(nn.ConvTranspose1d(4, 1, 6, stride=3, padding=1)))
+    reference = filled(
+        nn.utils.parametrizations.weight_norm(nn.ConvTranspose1d(4, 1, 6, stride=3, padding=1))
+    )
     state = reference.state_dict()
     parametrized = leaves.ConvTranspose1dParametrized(4, 1, 6, (4, 1, 1), stride=3, padding=1)
     parametrized.load_state_dict(state)
