@@ -52,9 +52,17 @@ def docstring(
 
 
 def _words(statements: Iterable[ast.stmt], answers: Answers) -> Iterator[str]:
-    for node in statements:
+    for node in _taken(statements, answers):
         if is_word(node):
             yield node.value.value  # type: ignore[attr-defined]
-        elif isinstance(node, ast.If):
-            held = holds(node.test, answers)
-            yield from () if held is None else _words(node.body if held else node.orelse, answers)
+        if isinstance(node, ast.Return):
+            return
+
+
+def _taken(statements: Iterable[ast.stmt], answers: Answers) -> Iterator[ast.stmt]:
+    """The statements whose guards hold, in order."""
+    for node in statements:
+        if not isinstance(node, ast.If):
+            yield node
+        elif (held := holds(node.test, answers)) is not None:
+            yield from _taken(node.body if held else node.orelse, answers)

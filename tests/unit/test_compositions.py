@@ -15,7 +15,7 @@ PIECES = {
         "F.sigmoid(shared_gate(x)) * shared",
         "y + shared",
     ],
-    "moe/router_bias+square_root_softplus+by_token+stacked_rows+sum_bias+mixed": [
+    "moe/router_bias+sigmoid+by_token+stacked_rows+sum_bias+mixed": [
         "F.embedding(input_ids, word_experts)",
         "y + bias",
     ],

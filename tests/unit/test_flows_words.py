@@ -44,3 +44,9 @@ def test_nothing_that_computes_sees_the_words():
 
 def test_a_flow_without_words_is_not_kept_twice():
     assert parse_flow(flow_rule("return x\n")).worded == ()
+
+
+def test_what_follows_a_return_adds_nothing():
+    body = 'if has(gate):\n  "a gate"\n  return gate(x)\n"no gate"\nreturn x\n'
+    assert said(body, {"gate"}, {}) == "a mixer with a gate"
+    assert said(body, set(), {}) == "a mixer with no gate"
