@@ -98,3 +98,21 @@ def test_sam_hq(act: str, tmp_path: Path) -> None:
         },
     )  # fmt: skip
     check(reference("SamHQModel", config), tmp_path, prompted())
+
+
+@pytest.mark.parametrize("act", ["relu", "gelu"])
+def test_sam(act: str, tmp_path: Path) -> None:
+    config = transformers.SamConfig(
+        vision_config={
+            "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 32, "patch_size": 8,
+            "mlp_dim": 44, "output_channels": 32, "num_pos_feats": 16, "window_size": 2, "global_attn_indexes": [1],
+        },
+        prompt_encoder_config={
+            "hidden_size": 32, "image_size": 32, "patch_size": 8, "mask_input_channels": 8, "hidden_act": act,
+        },
+        mask_decoder_config={
+            "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "mlp_dim": 52,
+            "iou_head_hidden_dim": 24, "iou_head_depth": 3 if act == "relu" else 2, "hidden_act": act,
+        },
+    )  # fmt: skip
+    check(reference("SamModel", config), tmp_path, prompted())
