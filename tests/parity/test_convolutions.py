@@ -45,6 +45,13 @@ def test_segformer(name: str, act: str, tmp_path: Path) -> None:
     made(name, "Segformer", tmp_path, *OTHER_SIZES, **fields)
 
 
+@pytest.mark.parametrize("name", ["Model", "ForDepthEstimation"])
+@pytest.mark.parametrize("width", [12, 8])
+def test_glpn(name: str, width: int, tmp_path: Path) -> None:
+    fields = {**SEGMENTS, "patch_sizes": [7, 3], "mlp_ratios": [2, 4], "decoder_hidden_size": width}
+    made(name, "GLPN", tmp_path, (40, 64), (32, 48), **fields, max_depth=3, layer_norm_eps=1e-3)
+
+
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
 def test_pvt_v2(name: str, linear: bool, tmp_path: Path) -> None:
