@@ -93,6 +93,17 @@ def cut_positions(table: Tensor, height: int, width: int) -> Tensor:
     return resize_positions(table, 1, height, width)
 
 
+def crop_positions(table: Tensor, height: int, width: int) -> Tensor:
+    """Positions of a grid: those of a square of its longer side, fitted by bilinear interpolation, that it covers.
+
+    table (..., N * N, W) -> (1, height * width, W)
+    """
+    side, longer = math.isqrt(table.shape[-2]), max(height, width)
+    grid = table.reshape(1, side, side, -1).permute(0, 3, 1, 2).float()
+    grid = F.interpolate(grid, (longer, longer), mode="bilinear", align_corners=False).to(table.dtype)
+    return grid[:, :, :height, :width].flatten(2).transpose(1, 2)
+
+
 def resize_between(
     table: Tensor, before: int, after: int, sides: tuple[int, int], pixels: Tensor, size: int
 ) -> Tensor:

@@ -53,6 +53,13 @@ def test_pixio(tokens: int, tmp_path: Path) -> None:
     check(reference("PixioModel", config), tmp_path, image_inputs(*OTHER_SIZES))
 
 
+@pytest.mark.parametrize("options", [{}, {"qkv_bias": False, "num_cls_tokens": 2, "summary_idxs": [1]}])
+def test_radio(options: dict[str, Any], tmp_path: Path) -> None:
+    sizes = {key: value for key, value in PATCHES.items() if key != "intermediate_size"}
+    config = transformers.RadioConfig(**sizes, max_img_size=64, mlp_ratio=2.0, num_registers=3, **options)
+    check(reference("RadioModel", config), tmp_path, image_inputs((40, 64), (24, 32)))
+
+
 @pytest.mark.parametrize("options", [{}, {"qkv_bias": True, "mlp_bias": True, "use_head": False}])
 @pytest.mark.parametrize("native", [False, True])
 def test_aimv2_vision(options: dict[str, Any], native: bool, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.positions import cut_positions, resize_positions
+from mapper.operations.positions import crop_positions, cut_positions, resize_positions
 
 
 def test_positions_are_cut_for_a_smaller_image_and_fitted_to_a_larger_one():
@@ -12,3 +12,10 @@ def test_positions_are_cut_for_a_smaller_image_and_fitted_to_a_larger_one():
     assert torch.equal(cut_positions(table, 2, 2), table)
     assert torch.equal(cut_positions(table[0], 1, 2), table[:, :3])
     assert torch.equal(cut_positions(table, 3, 4), resize_positions(table, 1, 3, 4))
+
+
+def test_cropped_positions_are_those_of_a_square_which_an_image_covers():
+    table = torch.arange(16.0).view(1, 16, 1)
+    assert crop_positions(table, 4, 4).flatten().tolist() == list(range(16))
+    assert crop_positions(table, 4, 2).flatten().tolist() == [0, 1, 4, 5, 8, 9, 12, 13]
+    assert crop_positions(table, 1, 2).flatten().tolist() == [2.5, 4.5]
