@@ -161,7 +161,7 @@ def _last_id(architecture: Architecture) -> int | None:
 def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
     """The image size that a config names, its own or that of a part: learned positions take no other."""
     for part in (config or {}, *(value for value in (config or {}).values() if isinstance(value, Mapping))):
-        size = part.get("image_size")
+        size = part.get("image_size", part.get("input_size") if "patch_size" in part else None)
         sides = size if isinstance(size, list) else [size, size]
         if len(sides) == 2 and all(_is_extent(side, LARGEST_SIDE) for side in sides):
             channels, frames = part.get("num_channels"), part.get("num_frames")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -52,3 +53,25 @@ def page_distances(boxes: Tensor, side: int) -> Tensor:
     """
     middle = boxes[..., [side, side + 2]].mean(dim=-1)
     return ((middle[:, None, :] - middle[:, :, None]).float() * 100).long()
+
+
+def order_of_joined(x: Tensor, input_ids: Tensor) -> Tensor:
+    """Positions of words and of what stands behind them, each counted from 0. x (B, T + P, W) -> (T + P,)"""
+    index = torch.arange(x.shape[1], device=x.device)
+    return torch.where(index < input_ids.shape[1], index, index - input_ids.shape[1])
+
+
+def boxes_and_patches(bbox: Tensor, pixels: Tensor, size: int) -> Tensor:
+    """Boxes of words, of the whole page, and of its patches, in thousandths (LayoutLMv3).
+
+    bbox (B, T, 4), pixels (B, C, Y, X), size the side of a patch -> (B, T + 1 + Y // size * (X // size), 4)
+    """
+    rows, columns = pixels.shape[2] // size, pixels.shape[3] // size
+    down = torch.arange(rows + 1, device=bbox.device) * 1000 // rows
+    across = torch.arange(columns + 1, device=bbox.device) * 1000 // columns
+    top, left = torch.meshgrid(down[:-1], across[:-1], indexing="ij")
+    bottom, right = torch.meshgrid(down[1:], across[1:], indexing="ij")
+    patches = torch.stack((left, top, right, bottom), dim=-1).flatten(0, 1)
+    boxes = F.pad(patches, (0, 0, 1, 0), value=1)
+    boxes[0, 2:] = 999
+    return torch.cat((bbox, boxes.expand(bbox.shape[0], -1, -1).to(bbox.dtype)), dim=1)

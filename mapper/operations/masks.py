@@ -15,6 +15,13 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
+def both_masks(chosen: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
+    """Whether a position is chosen, and no padding; None where none are. (B, T)"""
+    if chosen is None or attention_mask is None:
+        return None if chosen is None else chosen != 0
+    return (chosen != 0) & (attention_mask != 0)
+
+
 def mask_of_lengths(input_ids: Tensor, attention_mask: Tensor | None, padding_id: int) -> Tensor:
     """The caller's mask, or as many first positions as there are words that are no padding. (B, T)"""
     if attention_mask is not None:
@@ -116,6 +123,16 @@ def padding_mask_after(x: Tensor, attention_mask: Tensor | None) -> Tensor | Non
     if attention_mask is None:
         return None
     return padding_mask(F.pad(attention_mask, (x.shape[1] - attention_mask.shape[1], 0), value=1))
+
+
+def padding_mask_before(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+    """A padding mask of x, of which attention_mask knows the beginning; all behind is real.
+
+    x (B, T + P, W), attention_mask (B, T) or None -> (B, 1, 1, T + P) or None
+    """
+    if attention_mask is None:
+        return None
+    return padding_mask(F.pad(attention_mask, (0, x.shape[1] - attention_mask.shape[1]), value=1))
 
 
 def joined_mask(prefix: Tensor | None, x: Tensor, attention_mask: Tensor | None) -> Tensor:

@@ -83,6 +83,18 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int, antialia
     return torch.cat((table[:kept], grid[0].to(table.dtype).flatten(1).t()))[None]
 
 
+def stretch_positions(table: Tensor, kept: int, height: int, width: int) -> Tensor:
+    """Fits a square table of patch positions to a grid by bilinear interpolation, corner on corner.
+
+    table (..., kept + N * N, W), the first `kept` rows stay -> (1, kept + height * width, W)
+    """
+    table = table.reshape(-1, table.shape[-1])
+    side = math.isqrt(table.shape[0] - kept)
+    grid = table[kept:].unflatten(0, (side, side)).permute(2, 0, 1)[None]
+    grid = F.interpolate(grid, (height, width), mode="bilinear", align_corners=True)
+    return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
+
+
 def cut_positions(table: Tensor, height: int, width: int) -> Tensor:
     """The first positions, a class token's and those of a grid; of a larger image, all fitted to it.
 

@@ -216,3 +216,18 @@ def test_whole_groups_with_the_best_scores_are_seen_and_what_is_left_over() -> N
     mask = masks.grouped_mask(q, k, even, torch.zeros(2, 1), torch.ones(1, 5, 1), padding, 4)
     seen = [[0, 1, 2, 3, 4], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
     assert [row.nonzero()[:, 0].tolist() for row in mask[0, 0]] == seen
+
+
+def test_what_is_chosen_is_no_padding():
+    assert masks.both_masks(None, LEFT) is None
+    chosen = torch.ones_like(LEFT)
+    assert torch.equal(masks.both_masks(chosen, LEFT), LEFT.bool())
+    assert masks.both_masks(chosen, None).all()
+
+
+def test_what_follows_a_mask_is_real():
+    x = torch.zeros(2, 7, 3)
+    assert masks.padding_mask_before(x, None) is None
+    seen = masks.padding_mask_before(x, LEFT)
+    assert torch.equal(seen[:, 0, 0, :5], LEFT.bool())
+    assert seen[..., 5:].all()

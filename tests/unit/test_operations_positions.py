@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.positions import crop_positions, cut_positions, resize_positions
+from mapper.operations.positions import crop_positions, cut_positions, resize_positions, stretch_positions
 
 
 def test_positions_are_cut_for_a_smaller_image_and_fitted_to_a_larger_one():
@@ -19,3 +19,9 @@ def test_cropped_positions_are_those_of_a_square_which_an_image_covers():
     assert crop_positions(table, 4, 4).flatten().tolist() == list(range(16))
     assert crop_positions(table, 4, 2).flatten().tolist() == [0, 1, 4, 5, 8, 9, 12, 13]
     assert crop_positions(table, 1, 2).flatten().tolist() == [2.5, 4.5]
+
+
+def test_positions_are_stretched_corner_on_corner():
+    table = torch.tensor([9.0, 0.0, 1.0, 2.0, 3.0])[None, :, None]
+    got = stretch_positions(table, 1, 2, 3)[0, :, 0]
+    torch.testing.assert_close(got, torch.tensor([9.0, 0.0, 0.5, 1.0, 2.0, 2.5, 3.0]))

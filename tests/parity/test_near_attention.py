@@ -1,0 +1,70 @@
+"""Encoders whose positions see those near them, and few that see all, against the reference library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.parity.harness import check, reference, text_inputs, transformers
+from tests.parity.test_encoder_decoders import answers
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+    "pad_token_id": 1,
+    "attention_window": [8, 4],
+}
+LED: dict[str, Any] = {
+    "vocab_size": 99,
+    "d_model": 32,
+    "encoder_layers": 3,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 44,
+    "decoder_ffn_dim": 40,
+    "max_encoder_position_embeddings": 40,
+    "max_decoder_position_embeddings": 30,
+}
+
+
+def with_wide(cases: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+    """The cases, and some of them again with positions that see all, among them padding."""
+    wide = {
+        f"{name}, some wide": {**case, "global_attention_mask": (case["input_ids"] % 4 == 0).long()}
+        for name, case in cases.items()
+    }
+    return {**cases, **wide}
+
+
+@pytest.mark.parametrize(
+    "head", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"]
+)
+def test_longformer(head: str, tmp_path: Path) -> None:
+    config = transformers.LongformerConfig(**SIZES, num_labels=3)
+    cases = with_wide(text_inputs(99, segments=2, padding=1))
+    check(reference(f"Longformer{head}", config), tmp_path, cases)
+
+
+def test_longformer_with_the_question_seeing_all(tmp_path: Path) -> None:
+    config = transformers.LongformerConfig(**{**SIZES, "attention_window": 4}, sep_token_id=2)
+    cases = text_inputs(99, segments=2, padding=1)
+    for case in cases.values():
+        ids = case["input_ids"] = torch.where(case["input_ids"] == 2, 3, case["input_ids"])
+        middle = ids.shape[1] // 2
+        ids[:, middle - 1 : middle + 2] = 2
+    check(reference("LongformerForQuestionAnswering", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("head", ["Model", "ForConditionalGeneration", "ForQuestionAnswering"])
+def test_led(head: str, tmp_path: Path) -> None:
+    config = transformers.LEDConfig(**LED, attention_window=[4, 8, 4])
+    check(reference(f"LED{head}", config), tmp_path, with_wide(answers(99)))
