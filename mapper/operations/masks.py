@@ -81,6 +81,19 @@ def image_blocks(token_type_ids: Tensor | None) -> Tensor | None:
     return torch.where(inside, starts.long().cumsum(1) - 1, -1)
 
 
+def blocks_mask(x: Tensor, attention_mask: Tensor | None, first: int, size: int, shift: int) -> Tensor:
+    """Shows each position its block of `size`, of which the first begins `shift` earlier, and `first` others.
+
+    These stand before all, and see all. x (B, T, ...), attention_mask (B, T) or None
+    -> (1 or B, 1, first + T, first + T)
+    """
+    block = (torch.arange(x.shape[1], device=x.device) + shift) // size
+    mask = F.pad(block == block[:, None], (first, 0, first, 0), value=True)[None, None]
+    if attention_mask is None:
+        return mask
+    return mask & (F.pad(attention_mask, (first, 0), value=1)[:, None, None, :] != 0)
+
+
 def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) -> Tensor:
     """A causal mask whose positions also see all of their own block, by numbers from 0 in blocks (B, T)."""
     mask = causal_mask(x, None)

@@ -68,3 +68,13 @@ def test_longformer_with_the_question_seeing_all(tmp_path: Path) -> None:
 def test_led(head: str, tmp_path: Path) -> None:
     config = transformers.LEDConfig(**LED, attention_window=[4, 8, 4])
     check(reference(f"LED{head}", config), tmp_path, with_wide(answers(99)))
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+@pytest.mark.parametrize("head", ["Model", "ForConditionalGeneration"])
+def test_pegasus_x(head: str, shifted: bool, tmp_path: Path) -> None:
+    sizes = {name: size for name, size in LED.items() if not name.startswith("max")}
+    config = transformers.PegasusXConfig(
+        **sizes, block_size=4, num_global_tokens=5, stagger_local_blocks=shifted, scale_embedding=shifted
+    )
+    check(reference(f"PegasusX{head}", config), tmp_path, answers(99))

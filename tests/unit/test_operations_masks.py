@@ -231,3 +231,12 @@ def test_what_follows_a_mask_is_real():
     seen = masks.padding_mask_before(x, LEFT)
     assert torch.equal(seen[:, 0, 0, :5], LEFT.bool())
     assert seen[..., 5:].all()
+
+
+def test_blocks_and_the_first_positions_are_shown():
+    mask = masks.blocks_mask(torch.zeros(1, 3, 1), None, 1, 2, 1)
+    wanted = [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 1, 1], [1, 0, 1, 1]]
+    assert mask[0, 0].long().tolist() == wanted
+    seen = masks.blocks_mask(torch.zeros(2, 5, 1), LEFT, 2, 5, 0)
+    assert torch.equal(seen[:, 0, 3, 2:], LEFT.bool())
+    assert seen[..., :2].all()
