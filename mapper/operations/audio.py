@@ -129,6 +129,24 @@ def distance_bias(q: Tensor, table: Tensor) -> Tensor:
     return torch.einsum("bhtd,tsd->bhts", q, vectors)
 
 
+def drop_shared(x: Tensor, rate: float) -> Tensor:
+    """Zeros by chance at all times, not in training alone, in the same places of each row (paper 1712.05884).
+
+    x (B, T, C) -> (B, T, C)
+    """
+    kept = torch.bernoulli(x[0], p=rate)
+    return torch.where(kept == 1, x, 0) / (1 - rate)
+
+
+def distance_vectors(x: Tensor, table: Tensor) -> Tensor:
+    """The vector of each query's distance to each key, which all farther ones share with the farthest.
+
+    x (B, T, W), table (2 * farthest, D), distance 0 behind its middle -> (T, T, D)
+    """
+    places, farthest = torch.arange(x.shape[1], device=x.device), table.shape[0] // 2
+    return table[(places[:, None] - places).clamp(-farthest, farthest - 1) + farthest]
+
+
 def frames_after(x: Tensor, frames: Tensor | None) -> Tensor | None:
     """Which frames behind a layer are real, one of two where it gives half as many.
 

@@ -305,3 +305,61 @@ def test_moonshine(name: str, head_dim: int, tmp_path: Path) -> None:
         "one": {"input_values": samples[:1, :2500], "decoder_input_ids": ids[:1]},
     }
     check(reference(name, config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("name", ["SpeechToText", "TextToSpeech", "SpeechToSpeech"])
+@pytest.mark.parametrize("norm", ["group", "layer"])
+def test_speecht5(name: str, norm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = transformers.SpeechT5Config(
+        vocab_size=99,
+        hidden_size=32,
+        encoder_layers=2,
+        encoder_attention_heads=2,
+        encoder_ffn_dim=44,
+        encoder_max_relative_position=4,
+        decoder_layers=1,
+        decoder_attention_heads=4,
+        decoder_ffn_dim=40,
+        scale_embedding=norm == "layer",
+        feat_extract_norm=norm,
+        conv_bias=norm == "layer" and name.startswith("Speech"),
+        conv_dim=(16, 20, 16),
+        conv_kernel=(4, 3, 2),
+        conv_stride=(3, 2, 2),
+        num_feat_extract_layers=3,
+        num_conv_pos_embeddings=6,
+        num_conv_pos_embedding_groups=4,
+        num_mel_bins=10,
+        speech_decoder_prenet_units=24,
+        speech_decoder_postnet_units=20,
+        speech_decoder_postnet_layers=3,
+        speech_decoder_prenet_dropout=0.25,
+        speaker_embedding_dim=12,
+        reduction_factor=2 + (norm == "layer"),
+    )
+
+    def chance(x: torch.Tensor, p: float) -> torch.Tensor:
+        """As torch.bernoulli, which every step of the decoder calls, but not by chance."""
+        return (torch.arange(x.numel()).reshape(x.shape) % 7 > 7 * p).to(x)
+
+    monkeypatch.setattr(torch, "bernoulli", chance)
+    draw = torch.Generator().manual_seed(4)
+    mask = torch.ones(2, 300 if name.startswith("Speech") else 13, dtype=torch.long)
+    if name.startswith("Speech"):
+        source = {"input_values": torch.randn(2, 300, generator=draw)}
+        mask[1, -120:] = 0
+    else:
+        source = {"input_ids": torch.randint(3, 99, (2, 13), generator=draw)}
+        mask[1, -5:] = 0
+    if name.endswith("Text"):
+        target = {"decoder_input_ids": torch.randint(3, 99, (2, 7), generator=draw)}
+        more = {}
+    else:
+        target = {"decoder_input_values": torch.randn(2, 6, 10, generator=draw)}
+        more = {"speaker_embeddings": torch.randn(2, 12, generator=draw)}
+    cases = {
+        "plain": {**source, **target},
+        "padded": {**source, **target, **more, "attention_mask": mask},
+        "one": {key: value[:1] for key, value in {**source, **target, **more}.items()},
+    }
+    check(reference(f"SpeechT5For{name}", config), tmp_path, cases)

@@ -45,3 +45,9 @@ def test_squares_of_patches_are_as_many_as_fit(side: int, count: int) -> None:
     inner = side // int(count**0.5)
     wanted = torch.nn.functional.avg_pool2d(x.mT.unflatten(2, (side, side)), inner, inner).flatten(2).mT
     assert torch.allclose(features.average_patches(x, count), wanted, atol=1e-6)
+
+
+def test_as_many_queries_are_taken_as_are_for_so_many_patches():
+    queries = torch.randn(4, 3)
+    taken = features.first_queries(queries, torch.zeros(2, 9, 3), {"16": 4, "9": 2})
+    assert torch.equal(taken, queries[:2].expand(2, 2, 3))

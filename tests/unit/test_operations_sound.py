@@ -191,3 +191,16 @@ def test_a_frame_is_real_where_its_first_sample_is():
     frames = audio.frames_of_samples(mask, 2)
     assert frames.tolist() == [[True, True, True, False]]
     assert audio.frames_of_samples(None, 2) is None
+
+
+def test_all_farther_keys_share_the_vector_of_the_farthest():
+    table = torch.arange(4.0)[:, None]  # distances -2, -1, 0 and 1
+    vectors = audio.distance_vectors(torch.zeros(1, 4, 3), table)[..., 0]
+    assert vectors.tolist() == [[2, 1, 0, 0], [3, 2, 1, 0], [3, 3, 2, 1], [3, 3, 3, 2]]
+
+
+def test_all_rows_lose_the_same_numbers():
+    x = torch.ones(3, 50, 4)
+    dropped = audio.drop_shared(x, 0.5)
+    assert torch.equal(dropped[0], dropped[2])
+    assert dropped.unique().tolist() == [0, 2]
