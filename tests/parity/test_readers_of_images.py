@@ -89,6 +89,33 @@ def test_kosmos_2(scaled: bool, tmp_path: Path) -> None:
     check(reference("Kosmos2ForConditionalGeneration", config), tmp_path, with_images(texts))
 
 
+@pytest.mark.parametrize("scaled", [True, False])
+def test_kosmos_2_5(scaled: bool, tmp_path: Path) -> None:
+    sizes = {"embed_dim": 32, "layers": 2, "ffn_dim": 48, "attention_heads": 4, "vocab_size": 99}
+    tower = {
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "head_dim": 8,
+        "intermediate_size": 44,
+    }
+    config = transformers.Kosmos2_5Config(
+        text_config={**sizes, "max_position_embeddings": 40, "scale_embedding": scaled, "pad_token_id": 1},
+        vision_config={**tower, "max_num_patches": 12, "patch_embed_hidden_size": 20},
+        latent_query_num=3,
+    )
+    texts = text_inputs(vocab_size=99, positions=False, padding=1)
+    patches = torch.randn(3, 8, 22, generator=torch.Generator().manual_seed(5))
+    patches[..., 0], patches[..., 1] = 1 + torch.arange(8) // 3, 1 + torch.arange(8) % 3
+    patches[1, 5:] = 0
+    for name, text in texts.items():
+        if name != "all ones":
+            text["flattened_patches"] = patches[: len(text["input_ids"])]
+            text["image_embeds_position_mask"] = torch.zeros_like(text["input_ids"])
+            text["image_embeds_position_mask"][:, 1:4] = 1
+    check(reference("Kosmos2_5ForConditionalGeneration", config), tmp_path, texts)
+
+
 @pytest.mark.parametrize("text", ["opt", "llama"])
 def test_instructblip(text: str, tmp_path: Path) -> None:
     sizes = {"opt": {"ffn_dim": 48, "word_embed_proj_dim": 32}, "llama": {"num_key_value_heads": 2}}[text]
