@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ def sources(rule: FactRule) -> list[str]:
         return [str(rule.shared or rule.entry)]
     if rule.marks is not None:
         return [rule.over, rule.marks]
+    if rule.runs is not None:
+        return [rule.over, rule.runs, str(rule.firsts), *([rule.factor] if rule.factor else [])]
     if rule.each is not None:
         names = [name for name in arithmetic.names(_parsed(rule, rule.each)) if name != INDEX]
         return [rule.over, *names]
@@ -31,6 +34,8 @@ def formula(rule: FactRule) -> str:
         return f"what the entries of {rule.shared} share"
     if rule.marks is not None:
         return f"{rule.among[1]} where {rule.marks} says"
+    if rule.runs is not None:
+        return f"{rule.firsts} at the first of each of {rule.runs}"
     if rule.entry is not None:
         return f"the entry of {rule.entry}"
     return rule.expr or f"{rule.each} for each of {rule.over}"
@@ -44,6 +49,8 @@ def calculate(rule: FactRule, values: Mapping[str, Any], indices: tuple[int, ...
         return _shared(rule, values[rule.shared])
     if rule.marks is not None:
         return _marked(rule, values[rule.over], values[rule.marks])
+    if rule.runs is not None:
+        return _first_of_runs(rule, values)
     if rule.each is None:
         return arithmetic.evaluate(_parsed(rule, rule.expr), values)
     _check_count(rule, values[rule.over])
@@ -62,6 +69,23 @@ def _marked(rule: FactRule, count: int, positions: Any) -> list[Any]:
     """An entry for each of `count`: the second of `among` at these positions, else the first."""
     _check_count(rule, count)
     return [rule.among[at in positions] for at in range(count)]
+
+
+def _first_of_runs(rule: FactRule, values: Mapping[str, Any]) -> list[Any]:
+    """An entry for each of `over`: that of its run at the first of it, `otherwise` at the rest."""
+    runs, firsts, count = values[str(rule.runs)], values[str(rule.firsts)], values[rule.over]
+    _check_count(rule, count)
+    factor = values[rule.factor] if rule.factor else 1
+    if not isinstance(runs, list) or not isinstance(firsts, list) or len(runs) != len(firsts):
+        raise ValueError(f"{rule.firsts} has not one entry for each of {rule.runs}")
+    lengths = [math.ceil(factor * run) for run in runs]
+    if sum(lengths) != count or min(lengths) < 1:
+        raise ValueError(f"{rule.runs} are {sum(lengths)} {rule.over}, not {count}")
+    return [
+        first if at == 0 else rule.otherwise
+        for first, length in zip(firsts, lengths, strict=True)
+        for at in range(length)
+    ]
 
 
 def _parsed(rule: FactRule, text: str | None) -> ast.expr:

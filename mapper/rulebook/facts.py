@@ -59,6 +59,11 @@ class FactRule:
         None  # arithmetic over other facts and `index`, for each element of `over`: an entry of `among`
     )
     marks: str | None = None  # a fact with a list of positions: those of `over` have the second of `among`
+    runs: str | None = (
+        None  # a fact with lengths of runs of `over`: the first of each has its entry of `firsts`
+    )
+    firsts: str | None = None  # a fact with an entry for each run; other elements have `otherwise`
+    factor: str | None = None  # a fact by which each length is multiplied, and rounded up
     among: tuple[Any, ...] = ()
     over: str = "layers"
     shared: str | None = (
@@ -162,7 +167,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("map", "holds", "as_long"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),
-    **dict.fromkeys(("expr", "each", "marks", "shared", "most", "divides", "length", "total"), Fields.any),
+    **dict.fromkeys(("expr", "each", "marks", "runs", "firsts", "factor", "shared", "most", "divides", "length", "total"), Fields.any),
     "when": Fields.choices,
     "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
     "towers": lambda fields, key: {
@@ -219,6 +224,8 @@ def read_fact(fields: Fields, name: str) -> FactRule:
         fields.fail("each chooses from a list: the field 'among' is missing")
     if rule.marks is not None and len(rule.among) != 2:
         fields.fail("marks tells two values apart: 'among' must have both, the marked one last")
+    if (rule.runs is None) != (rule.firsts is None):
+        fields.fail("runs have their entries: 'runs' and 'firsts' stand together")
     if (rule.has or rule.lacks) and rule.value is UNSET and not rule.doubt:
         fields.fail("has and lacks decide a value: the field 'value' is missing")
     return rule

@@ -244,6 +244,22 @@ def test_clip_with_a_text_tower_of_another_family(prefix: str, tmp_path: Path) -
     check(reference(f"{prefix}Model", config), tmp_path, cases)
 
 
+def test_align(tmp_path: Path) -> None:
+    vision = {
+        "width_coefficient": 0.25, "depth_coefficient": 1.0, "hidden_dim": 320, "in_channels": [32, 16],
+        "out_channels": [16, 40], "kernel_sizes": [3, 5], "strides": [1, 2], "num_block_repeats": [1, 2],
+        "expand_ratios": [1, 6],
+    }  # fmt: skip
+    config = transformers.AlignConfig(text_config=SIZES, vision_config=vision, projection_dim=16)
+    inputs = text_inputs(99, segments=2, padding=0)
+    pixels = torch.randn(3, 3, 33, 40, generator=torch.Generator().manual_seed(1))
+    cases = {
+        name: {**values, "pixel_values": pixels[: len(values["input_ids"])]}
+        for name, values in inputs.items()
+    }
+    check(reference("AlignModel", config), tmp_path, cases)
+
+
 @pytest.mark.parametrize("head", ["Model", *COMMON])
 def test_squeezebert(head: str, tmp_path: Path) -> None:
     options = {"q_groups": 2, "k_groups": 4, "v_groups": 1, "output_groups": 8, "layer_norm_eps": 1e-3}

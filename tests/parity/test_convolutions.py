@@ -52,6 +52,24 @@ def test_glpn(name: str, width: int, tmp_path: Path) -> None:
     made(name, "GLPN", tmp_path, (40, 64), (32, 48), **fields, max_depth=3, layer_norm_eps=1e-3)
 
 
+RUNS = {
+    "width_coefficient": 0.25, "hidden_dim": 320, "in_channels": [32, 16, 40], "out_channels": [32, 40, 64],
+    "kernel_sizes": [3, 5, 3], "strides": [1, 2, 2], "num_block_repeats": [1, 2, 1], "expand_ratios": [1, 6, 2],
+    "batch_norm_eps": 1e-2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
+@pytest.mark.parametrize("deeper", [1.0, 1.4])
+def test_efficientnet(name: str, deeper: float, tmp_path: Path) -> None:
+    fields = {"depth_coefficient": deeper, "depthwise_padding": [int(2 * deeper)], "hidden_act": "relu"}
+    made(name, "EfficientNet", tmp_path, *OTHER_SIZES, **RUNS, **fields)
+
+
+def test_the_vision_tower_of_align(tmp_path: Path) -> None:
+    made("Model", "AlignVision", tmp_path, *OTHER_SIZES, **RUNS, depth_coefficient=1.2)
+
+
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("name", ["Model", "ForImageClassification"])
 def test_pvt_v2(name: str, linear: bool, tmp_path: Path) -> None:

@@ -67,6 +67,18 @@ def test_layers_are_marked_by_a_list_of_positions():
     assert formula(made) == "full_attention where attention.full_layers says"
 
 
+def test_the_first_of_each_run_of_layers_has_an_entry():
+    made = rule(runs="layer.runs", firsts="layer.run_strides", factor="layer.depth_factor", otherwise=0)
+    assert sources(made) == ["layers", "layer.runs", "layer.run_strides", "layer.depth_factor"]
+    values = {"layers": 6, "layer.runs": [1, 3], "layer.run_strides": [1, 2], "layer.depth_factor": 1.2}
+    assert calculate(made, values) == [1, 0, 2, 0, 0, 0]
+    assert formula(made) == "layer.run_strides at the first of each of layer.runs"
+    with pytest.raises(ValueError, match="6 layers, not 5"):
+        calculate(made, {**values, "layers": 5})
+    with pytest.raises(ValueError, match="not one entry"):
+        calculate(made, {**values, "layer.run_strides": [1]})
+
+
 def test_an_entry_that_a_map_does_not_name_is_its_star():
     made = rule(entry="attention.layer_types", map={"0.5": True, "*": False})
     sizes = {"attention.layer_types": [2.0, 0.5]}
