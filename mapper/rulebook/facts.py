@@ -167,7 +167,10 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("map", "holds", "as_long"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),
-    **dict.fromkeys(("expr", "each", "marks", "runs", "firsts", "factor", "shared", "most", "divides", "length", "total"), Fields.any),
+    **dict.fromkeys(
+        ("expr", "each", "marks", "runs", "firsts", "factor", "shared", "most", "divides", "length", "total"),
+        Fields.any,
+    ),
     "when": Fields.choices,
     "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
     "towers": lambda fields, key: {
