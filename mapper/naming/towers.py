@@ -23,11 +23,13 @@ class Towers:
     def __init__(self, readings: Sequence[Reading], vocabulary: Vocabulary):
         self.stages: set[Folder] = set()  # lists of layers whose elements hold lists of layers
         sizes: Counter[Folder] = Counter()
+        roles: dict[Folder, str] = {}
         for reading in readings:
             layers = [step for step in reading.steps if step.is_layers]
             self.stages.update(step.place for step in layers[:-1])
             if layers:
                 sizes[layers[0].place] += reading.found.spot.place.instances
+                roles[layers[0].place] = layers[0].role
         for reading in readings if not sizes else ():
             # no layers, but a list of attentions beside one of feed-forwards: together they are a tower
             lists = [step.place for step in reading.steps if step.indices is not None]
@@ -36,7 +38,7 @@ class Towers:
         self.vocabulary = vocabulary
         self.names = _names(sizes, vocabulary)
         self.folders = {place: _folder(place, name, self.names) for place, name in self.names.items()}
-        self.numbers = _numbers(sizes, self.names)
+        self.numbers = _numbers(sizes, self.names, roles)
 
     def block(self, reading: Reading) -> BlockPath:
         """The role path of the block that a leaf belongs to."""
@@ -147,11 +149,12 @@ def _folder(place: Folder, name: str, names: dict[Folder, str]) -> Folder:
     return place
 
 
-def _numbers(sizes: Counter[Folder], names: dict[Folder, str]) -> dict[Folder, int]:
-    """Lists of one tower by size: the largest is its layers, the next layers_2."""
-    seen: Counter[str] = Counter()
+def _numbers(sizes: Counter[Folder], names: dict[Folder, str], roles: dict[Folder, str]) -> dict[Folder, int]:
+    """Lists of one role in a tower by size: the largest is its layers, the next layers_2."""
+    seen: Counter[tuple[str, str | None]] = Counter()
     numbers = {}
     for place, _ in sorted(sizes.items(), key=lambda item: (-item[1], str(item[0]))):
-        seen[names[place]] += 1
-        numbers[place] = seen[names[place]]
+        key = (names[place], roles.get(place))
+        seen[key] += 1
+        numbers[place] = seen[key]
     return numbers

@@ -147,3 +147,33 @@ def test_minicpm_without_a_place_for_images(tmp_path: Path) -> None:
         for name, values in several_inputs(4, mask=False).items()
     }
     check(reference("MiniCPMV4_7ForConditionalGeneration", config), tmp_path, inputs)
+
+
+@pytest.mark.parametrize("interval", [1, 2])
+def test_layers_that_read_images(interval: int, tmp_path: Path) -> None:
+    text = {key: value for key, value in TEXT.items() if key != "num_key_value_heads"}
+    vision = {key: value for key, value in VISION.items() if key != "hidden_size"}
+    config = transformers.IdeficsConfig(
+        **text | {"num_hidden_layers": 4, "pad_token_id": 0},
+        vision_config={**vision, "embed_dim": 24},
+        use_resampler=False,
+        alpha_type="vector" if interval == 2 else "float",
+        alpha_initializer="normal" if interval == 2 else "ones",
+        alphas_initializer_range=1.0,
+        cross_layer_interval=interval,
+        tie_word_embeddings=interval == 2,
+    )
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, 80, (2, 9), generator=generator)
+    pixels = torch.randn(2, 3, 3, 16, 16, generator=generator)
+    shown = torch.ones(2, 9, 3, dtype=torch.long)
+    shown[0, :4], shown[1, 3:, 1:] = 0, 0
+    right = torch.ones_like(ids)
+    right[1, -3:] = 0
+    images = {"input_ids": ids, "pixel_values": pixels, "image_attention_mask": shown}
+    cases = {
+        "right": {**images, "attention_mask": right},
+        "left": {**images, "attention_mask": right.flip(1)},
+        "one": {key: value[:1] for key, value in images.items()},
+    }
+    check(reference("IdeficsForVisionText2Text", config), tmp_path, cases)
