@@ -241,7 +241,7 @@ class _Spell(ast.NodeTransformer):
         if "weight" in reference.rest:
             _check_updates(reference)
         text = self.body.sequence(reference) if reference.is_list else self.body.spell(reference, beyond)
-        return ".".join([text, *reference.rest])
+        return text + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in reference.rest)
 
     def fact(self, node: ast.expr) -> ast.expr:
         piece = self.body.piece

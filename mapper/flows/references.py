@@ -15,11 +15,11 @@ class Reference:
     """The meaning of `layers[0].attention.query.weight` in one block.
 
     `items` are the leaves or blocks meant (several: the elements of a list, or one role of a loop variable);
-    `rest` are the attributes behind them (`weight`); `base` is the loop variable the path starts with.
+    `rest` are the attributes and positions behind them (`weight`, `weight[0]`); `base` is the loop variable the path starts with.
     """
 
     items: tuple[Item, ...]
-    rest: tuple[str, ...]
+    rest: tuple[str | int, ...]
     is_list: bool = False
     base: str | None = None
     base_items: tuple[Item, ...] = ()
@@ -62,8 +62,7 @@ def refer(block: Block, parts: list[str | int], loops: dict[str, tuple[Item, ...
     for index, part in enumerate(parts[1:], 1):
         step = _step(items, is_list, part)
         if step is None:
-            rest = tuple(str(word) for word in parts[index:])
-            return Reference(items, rest, is_list, base, base_items)
+            return Reference(items, tuple(parts[index:]), is_list, base, base_items)
         items, is_list = step
     return Reference(items, (), is_list, base, base_items)
 
