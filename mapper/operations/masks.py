@@ -44,6 +44,15 @@ def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tenso
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
+def chunked_mask(x: Tensor, attention_mask: Tensor | None, size: int) -> Tensor:
+    """Shows each query itself and the keys before it in its chunk of `size`; chunks begin at the first real key.
+
+    Shapes as in causal_mask
+    """
+    index = torch.arange(x.shape[1], device=x.device)
+    return chunked_mask_at(index, x.shape[1], attention_mask, size)
+
+
 def sliding_mask_both(x: Tensor, attention_mask: Tensor | None, reach: int) -> Tensor:
     """Shows each query the keys at most `reach` away on either side. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
@@ -70,6 +79,17 @@ def sliding_mask_at(
     """A sliding-window mask over a cache of `length` keys for queries that stand at `cache_position` (T,)."""
     index = torch.arange(length, device=cache_position.device)
     return causal_mask_at(cache_position, length, attention_mask) & (index > cache_position[:, None] - window)
+
+
+def chunked_mask_at(cache_position: Tensor, length: int, attention_mask: Tensor | None, size: int) -> Tensor:
+    """A chunked mask over a cache of `length` keys for queries that stand at `cache_position` (T,)."""
+    index = torch.arange(length, device=cache_position.device)
+    mask = causal_mask_at(cache_position, length, attention_mask)
+    if attention_mask is None:
+        return mask & (cache_position[:, None] // size == index // size)
+    first = (attention_mask.cumsum(dim=-1) == 0).sum(dim=-1)[:, None]  # keys of padding before it
+    chunk = (cache_position - first).div(size, rounding_mode="floor")
+    return mask & (chunk[:, :, None] == (index - first).div(size, rounding_mode="floor")[:, None])[:, None]
 
 
 def image_blocks(token_type_ids: Tensor | None) -> Tensor | None:

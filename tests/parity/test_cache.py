@@ -69,6 +69,15 @@ DECODERS: dict[str, Any] = {
     "XGLMForCausalLM": lambda: transformers.XGLMConfig(
         vocab_size=99, d_model=32, num_layers=2, attention_heads=4, ffn_dim=48
     ),
+    "Llama4ForCausalLM": lambda: transformers.Llama4TextConfig(
+        **SIZES,
+        intermediate_size_mlp=40,
+        num_local_experts=4,
+        moe_layers=[0],
+        no_rope_layers=[1, 0],
+        attention_chunk_size=4,
+        floor_scale=3,
+    ),
     "DeepseekV2ForCausalLM": lambda: transformers.DeepseekV2Config(**LATENT),
     "StableLmForCausalLM": lambda: transformers.StableLmConfig(**SIZES, qk_layernorm=True),
 }

@@ -125,6 +125,16 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "HunYuanMoEV1Config",
         {**SIZES, "num_experts": 4, "moe_topk": 2, "head_dim": 8, "eod_token_id": 3, "rope_parameters": {"rope_type": "dynamic", "alpha": 10.0, "factor": 1.0, "rope_theta": 1e4}},
     ),
+    "llama4_text": (
+        "Llama4ForCausalLM",
+        "Llama4TextConfig",
+        {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "num_hidden_layers": 3, "moe_layers": [0, 2], "no_rope_layers": [1, 0, 1], "attention_chunk_size": 5, "floor_scale": 4, "intermediate_size_mlp": 40},
+    ),
+    "llama4_text without its options": (
+        "Llama4ForCausalLM",
+        "Llama4TextConfig",
+        {**SIZES, "num_local_experts": 4, "head_dim": 8, "no_rope_layers": [1, 1], "attention_chunk_size": 4, "intermediate_size_mlp": 40, "use_qk_norm": False, "attn_temperature_tuning": False},
+    ),
     "minimax_m2": (
         "MiniMaxM2ForCausalLM",
         "MiniMaxM2Config",
