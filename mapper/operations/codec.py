@@ -16,7 +16,7 @@ def pad_start(x: Tensor, count: int, stride: int, mode: str = "constant") -> Ten
 
 
 def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
-    """As pad_start, with the samples next to either end in reverse order; zeros behind them where they are too few.
+    """As pad_start, with the samples next to either end in reverse order, zeros behind where they are few.
 
     x (B, C, T) -> (B, C, T')
     """

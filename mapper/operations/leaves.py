@@ -227,7 +227,10 @@ class Conv1dParametrized(nn.Module):
 
 
 class ConvTranspose1dWeightNorm(nn.Module):
-    """ConvTranspose1d whose kernel is stored as direction weight_v and length weight_g. (B, C, T) -> (B, C', T')"""
+    """ConvTranspose1d whose kernel is stored as direction weight_v and length weight_g.
+
+    x (B, C, T) -> (B, C', T')
+    """
 
     def __init__(
         self,
@@ -252,7 +255,7 @@ class ConvTranspose1dWeightNorm(nn.Module):
 
 
 class ConvTranspose1dParametrized(nn.Module):
-    """ConvTranspose1d whose kernel is stored as parametrizations.weight: original0 length, original1 direction."""
+    """ConvTranspose1d whose kernel is stored as parametrizations.weight, a length and a direction."""
 
     def __init__(
         self,

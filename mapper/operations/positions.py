@@ -106,7 +106,7 @@ def cut_positions(table: Tensor, height: int, width: int) -> Tensor:
 
 
 def crop_positions(table: Tensor, height: int, width: int) -> Tensor:
-    """Positions of a grid: those of a square of its longer side, fitted by bilinear interpolation, that it covers.
+    """Positions that a grid covers of a square of its longer side, fitted by bilinear interpolation.
 
     table (..., N * N, W) -> (1, height * width, W)
     """
