@@ -230,6 +230,9 @@ class Facts:
         """What the file says by any of the rules, then what its type has by default."""
         asked = [rule for rule in rules if rule.config or rule.towers]
         found = [(rule, item) for rule in asked for item in self.config.find(rule, scope)]
+        found = [
+            (rule, item) for rule, item in found if not (rule.per and item.value == [])
+        ]  # left to the default
         for rule, item in sorted(found, key=lambda pair: bool(pair[1].default_of)):
             if not item.default_of or (scope, rule.name) not in self.denied:
                 yield self._configured(rule, item, scope)

@@ -45,7 +45,7 @@ def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tenso
 
 
 def chunked_mask(x: Tensor, attention_mask: Tensor | None, size: int) -> Tensor:
-    """Shows each query itself and the keys before it in its chunk of `size`; chunks begin at the first real key.
+    """Shows each query itself and those before it in its chunk of `size` keys, from the first real one on.
 
     Shapes as in causal_mask
     """
