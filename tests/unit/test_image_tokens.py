@@ -7,10 +7,10 @@ from types import ModuleType
 import pytest
 import torch
 
+from mapper._api import _read
 from mapper._compiling import compile_source
 from mapper.architecture import Architecture
 from mapper.emission import emit
-from mapper.inference import infer
 from mapper.rulebook.examples import Example, header
 from mapper.rulebook.rulebook import Rulebook
 
@@ -43,7 +43,8 @@ def read(tokens: dict[str, list[int]], rows: int | None) -> Architecture:
         "hidden_act": "gelu",
         "layer_norm_eps": 1e-6,
     }
-    return infer(header(Example("unheard_of", tensors, config, {}, "test", 1)), RULEBOOK)
+    answers = {"pooling": None} if "embeddings.cls_token" in tokens else None
+    return _read(header(Example("unheard_of", tensors, config, {}, "test", 1)), answers, RULEBOOK, True)
 
 
 def module(architecture: Architecture) -> ModuleType:
