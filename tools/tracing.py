@@ -9,8 +9,10 @@ extent named in DYNAMIC is exported as dynamic, and the program is run on inputs
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ from torch import Tensor, nn
 # Extents that callers choose; others (channels, the side of an image, mel bins) belong to the model.
 DYNAMIC = ("batch", "length", "decoder_length", "text_batch", "frames", "samples")
 TOLERANCE = 1e-5
+SECONDS = 60  # for one check; most take one or two
 Inputs = Mapping[str, Tensor]
 Dims = Mapping[str, Sequence[str | int]]
 
@@ -33,10 +36,27 @@ def failures(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                CHECKS[name](model, inputs, dims)
+                with within(SECONDS):
+                    CHECKS[name](model, inputs, dims)
             except Exception as error:  # what torch cannot trace comes in many types
                 found[name] = one_line(error)
     return found
+
+
+@contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """Raises TimeoutError after so long: the sizes of some programs are equations that nobody solves in time."""
+
+    def end(number: int, frame: object) -> None:
+        raise TimeoutError(f"takes more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def one_line(error: Exception) -> str:
