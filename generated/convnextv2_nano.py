@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 677007637354.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -134,7 +134,7 @@ class Layer(nn.Module):
 
 
 class StageWithDownsampling(nn.Module):
-    """stages.*: a stage: layers in sequence, after downsampling where there is any."""
+    """stages.*: a stage: layers in sequence with downsampling first."""
 
     def __init__(
         self, config: Config, input_size: int, hidden_size: int, intermediate_size: int, layers: int
@@ -153,7 +153,7 @@ class StageWithDownsampling(nn.Module):
 
 
 class Stage(nn.Module):
-    """stages.0: a stage: layers in sequence, after downsampling where there is any."""
+    """stages.0: a stage: layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0f3b17b72591ddd1
+# sha256 of all above: 03cdc244e6e8d0e1

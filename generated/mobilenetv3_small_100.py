@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 677007637354.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -260,7 +260,7 @@ class LayerWithDepthwiseProjected(nn.Module):
 
 
 class StageWithDepthwise(nn.ModuleList):
-    """blocks.1: a stage: layers in sequence, after downsampling where there is any."""
+    """blocks.1: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__([LayerWithDepthwiseExpansion(), Layer()])
@@ -272,7 +272,7 @@ class StageWithDepthwise(nn.ModuleList):
 
 
 class StageWithConvolution(nn.ModuleList):
-    """blocks.5: a stage: layers in sequence, after downsampling where there is any."""
+    """blocks.5: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__(LayerWithConvolution() for _ in range(1))
@@ -284,7 +284,7 @@ class StageWithConvolution(nn.ModuleList):
 
 
 class StageWithGated(nn.ModuleList):
-    """blocks.0: a stage: layers in sequence, after downsampling where there is any."""
+    """blocks.0: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__(LayerWithDepthwiseProjected() for _ in range(1))
@@ -296,7 +296,7 @@ class StageWithGated(nn.ModuleList):
 
 
 class Stage(nn.ModuleList):
-    """blocks.*: a stage: layers in sequence, after downsampling where there is any."""
+    """blocks.*: a stage: layers in sequence."""
 
     def __init__(
         self,
@@ -348,7 +348,7 @@ class Stage(nn.ModuleList):
 
 
 class Stage2(nn.ModuleList):
-    """blocks.3: a stage: layers in sequence, after downsampling where there is any."""
+    """blocks.3: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__(
@@ -472,4 +472,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 634cd257b2d63304
+# sha256 of all above: ceb0490a87b55360

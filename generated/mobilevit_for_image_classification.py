@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules 677007637354.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -211,7 +211,7 @@ class Layer2(nn.Module):
 
 
 class StageWithNorm(nn.Module):
-    """mobilevit.encoder.layer.*: a stage: convolutions, then transformer layers over unfolded patches
+    """mobilevit.encoder.layer.*: a stage: convolutions and layers over their map with unfolded patches
     (MobileViT).
     """
 
@@ -279,7 +279,7 @@ class StageWithNorm(nn.Module):
 
 
 class Stage(nn.Module):
-    """mobilevit.encoder.layer.0: a stage: layers in sequence, after downsampling where there is any."""
+    """mobilevit.encoder.layer.0: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__()
@@ -295,7 +295,7 @@ class Stage(nn.Module):
 
 
 class Stage2(nn.Module):
-    """mobilevit.encoder.layer.1: a stage: layers in sequence, after downsampling where there is any."""
+    """mobilevit.encoder.layer.1: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__()
@@ -427,4 +427,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7b75b20638e94fbd
+# sha256 of all above: 04200d1ee9022ebf

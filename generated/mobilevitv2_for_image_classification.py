@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 677007637354.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -227,8 +227,8 @@ class Layer2(nn.Module):
 
 
 class StageWithNorm(nn.Module):
-    """mobilevitv2.encoder.layer.*: a stage: convolutions, then layers over a map of patches (MobileViT
-    v2).
+    """mobilevitv2.encoder.layer.*: a stage: convolutions and layers over their map with a map of patches
+    (MobileViT v2).
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class StageWithNorm(nn.Module):
 
 
 class Stage(nn.Module):
-    """mobilevitv2.encoder.layer.0: a stage: layers in sequence, after downsampling where there is any."""
+    """mobilevitv2.encoder.layer.0: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__()
@@ -294,7 +294,7 @@ class Stage(nn.Module):
 
 
 class Stage2(nn.Module):
-    """mobilevitv2.encoder.layer.1: a stage: layers in sequence, after downsampling where there is any."""
+    """mobilevitv2.encoder.layer.1: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__()
@@ -415,4 +415,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: fdc4bb243aeefa21
+# sha256 of all above: 2a7b57dcc60d24d3

@@ -1,4 +1,4 @@
-"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 677007637354.
+"""UsefulSensors/moonshine-tiny: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family moonshine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -24,7 +24,7 @@ class Config:
     """Sizes, each with what it is known from."""
 
     hidden_size: int = 288  # shape: model.decoder.norm.weight [288]
-    heads: int = 8  # config: decoder_num_attention_heads
+    heads: int = 8  # config: encoder_num_attention_heads
     # config: model.decoder.layers.{0..5}.encoder_attn.q_proj.weight [288, 288] = heads * head_dim
     head_dim: int = 36
     intermediate_size: int = 1152  # shape: model.decoder.layers.{0..5}.mlp.fc2.weight [288, 1152]
@@ -362,10 +362,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["MoonshineForConditionalGeneration"], "attention_bias": false,
-# "decoder_hidden_act": "silu", "decoder_num_attention_heads": 8, "decoder_num_hidden_layers": 6,
-# "encoder_hidden_act": "gelu", "encoder_num_attention_heads": 8, "encoder_num_hidden_layers": 6,
-# "hidden_size": 288, "intermediate_size": 1152, "model_type": "moonshine", "partial_rotary_factor": 0.9,
-# "rope_theta": 10000.0, "tie_word_embeddings": true, "vocab_size": 32768}, "notes": ["header from the bundled
-# catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
-# transformers-default"]}
-# sha256 of all above: ca001f6fc88f04c4
+# "decoder_hidden_act": "silu", "decoder_num_hidden_layers": 6, "encoder_hidden_act": "gelu",
+# "encoder_num_attention_heads": 8, "encoder_num_hidden_layers": 6, "hidden_size": 288, "intermediate_size":
+# 1152, "model_type": "moonshine", "partial_rotary_factor": 0.9, "rope_theta": 10000.0, "tie_word_embeddings":
+# true, "vocab_size": 32768}, "notes": ["header from the bundled catalogue (reconstructed with transformers
+# 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
+# sha256 of all above: b1e05224646277bb

@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 677007637354.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -59,8 +59,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class PatchesWithClassToken(nn.Module):
-    """pvt.encoder.patch_embeddings.3: a class token and patch embeddings with layer norm and position
-    embeddings of one size, as one row.
+    """pvt.encoder.patch_embeddings.3: patch embedding with layer norm and position embeddings of one size
+    after a class token, as one row.
     """
 
     def __init__(self, config: Config):
@@ -382,4 +382,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: d911869e431cc693
+# sha256 of all above: 63dcbdc33ac54b59

@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules 677007637354.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -209,7 +209,7 @@ class Layer(nn.Module):
 
 
 class Stage(nn.Module):
-    """regnet.encoder.stages.*: a stage: layers in sequence, after downsampling where there is any."""
+    """regnet.encoder.stages.*: a stage: layers in sequence."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class Stage(nn.Module):
 
 
 class Stage2(nn.Module):
-    """regnet.encoder.stages.*: a stage: layers in sequence, after downsampling where there is any."""
+    """regnet.encoder.stages.*: a stage: layers in sequence."""
 
     def __init__(
         self,
@@ -411,4 +411,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 6d386dd5e1085806
+# sha256 of all above: d3db7e6d76d71954

@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 677007637354.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -120,7 +120,7 @@ class LayerWithShortcut(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """layer1: a stage: layers in sequence, after downsampling where there is any."""
+    """layer1: a stage: layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(Layer(in_channels=64, out_channels=64) for _ in range(config.layers))
@@ -132,7 +132,7 @@ class Stage(nn.ModuleList):
 
 
 class StageWithShortcut(nn.ModuleList):
-    """layer2, layer3 and 1 more: a stage: layers in sequence, after downsampling where there is any."""
+    """layer2, layer3 and 1 more: a stage: layers in sequence."""
 
     def __init__(
         self,
@@ -243,4 +243,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7f960217651b65df
+# sha256 of all above: eff1ce3e42a017af

@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules 677007637354.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -80,7 +80,7 @@ class FeedForward(nn.Module):
 
 
 class Patches(nn.Module):
-    """segformer.encoder.patch_embeddings.*: overlapping patch embedding with layer norm, channels last."""
+    """segformer.encoder.patch_embeddings.*: patch embedding with layer norm, channels last."""
 
     def __init__(
         self,
@@ -323,4 +323,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: c5ea8efc448fcb5d
+# sha256 of all above: 62f678aa1b48c559

@@ -1,4 +1,4 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 677007637354.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -104,7 +104,7 @@ class FeedForward(nn.Module):
 
 
 class Patches(nn.Module):
-    """segformer.encoder.patch_embeddings.*: overlapping patch embedding with layer norm, channels last."""
+    """segformer.encoder.patch_embeddings.*: patch embedding with layer norm, channels last."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class Stage(nn.ModuleList):
 
 class Pixels(nn.Module):
     """segformer.encoder: an image through stages, each coarser than the one before with patch embeddings
-    before each stage, and a norm after it and the feature maps of all stages.
+    before each stage, and a norm after it where there is any and the feature maps of all stages.
     """
 
     def __init__(self, config: Config):
@@ -347,4 +347,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 5227841260acc6cc
+# sha256 of all above: 8be2b70bba6ca94b

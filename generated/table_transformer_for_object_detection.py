@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 677007637354.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -345,9 +345,7 @@ class EncoderLayer(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """model.backbone.conv_encoder.model.layer1: a stage: layers in sequence, after downsampling where
-    there is any.
-    """
+    """model.backbone.conv_encoder.model.layer1: a stage: layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(
@@ -407,7 +405,7 @@ class QueryDecoder(nn.Module):
 
 class StageWithShortcut(nn.ModuleList):
     """model.backbone.conv_encoder.model.layer2, model.backbone.conv_encoder.model.layer3 and 1 more: a
-    stage: layers in sequence, after downsampling where there is any.
+    stage: layers in sequence.
     """
 
     def __init__(
@@ -559,4 +557,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 0083bd9db3f089f4
+# sha256 of all above: 0574fab3c04964b3

@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 677007637354.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -54,7 +54,7 @@ torch.export.register_dataclass(Output)
 def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
     """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
     axes = [axis for axis, size in enumerate(length.shape) if size == 1]
-    return direction * (length / direction.norm(dim=axes, keepdim=True))
+    return direction * (length / torch.linalg.vector_norm(direction, dim=axes, keepdim=True))
 
 
 class Conv1dWeightNorm(nn.Module):
@@ -320,4 +320,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: e2b681d094aba2db
+# sha256 of all above: cecce84c24e7d792

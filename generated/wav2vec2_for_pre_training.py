@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 677007637354.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -59,7 +59,7 @@ torch.export.register_dataclass(Output)
 def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
     """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
     axes = [axis for axis, size in enumerate(length.shape) if size == 1]
-    return direction * (length / direction.norm(dim=axes, keepdim=True))
+    return direction * (length / torch.linalg.vector_norm(direction, dim=axes, keepdim=True))
 
 
 class Conv1dWeightNorm(nn.Module):
@@ -356,4 +356,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_codevector_groups": 2, "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128,
 # "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d821cab24cb2fc69
+# sha256 of all above: edbceb5ec0473242

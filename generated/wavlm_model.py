@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules 677007637354.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -56,7 +56,7 @@ torch.export.register_dataclass(Output)
 def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
     """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
     axes = [axis for axis, size in enumerate(length.shape) if size == 1]
-    return direction * (length / direction.norm(dim=axes, keepdim=True))
+    return direction * (length / torch.linalg.vector_norm(direction, dim=axes, keepdim=True))
 
 
 class Conv1dParametrized(nn.Module):
@@ -362,4 +362,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: cb488a18ac47f712
+# sha256 of all above: 4437146dc1ef9d1a

@@ -1,4 +1,4 @@
-"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 677007637354.
+"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 3c2ee793cdcb.
 
 Reading: exact (family bert_pre_norm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -244,4 +244,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 1, "vocab_size": 250880}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 40bdd0a58dfe31ac
+# sha256 of all above: a615b1006af61703

@@ -1,0 +1,511 @@
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 3c2ee793cdcb.
+
+Reading: exact (family efficientnet).
+header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
+evidence for its config: transformers-default
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+
+Load the weights with `load(path)`; the attributes are the names in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes, each with what it is known from."""
+
+    channels: int = 3  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
+    embedding_size: int = 64  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
+    kernel_size: int = 3  # shape: efficientnet.embeddings.convolution.weight [64, 3, 3, 3]
+    norm_eps: float = 0.001  # config: batch_norm_eps
+    layers: int = 55  # name: efficientnet.encoder.blocks.*
+    pooled_size: int = 2560  # shape: classifier.weight [1000, 2560]
+    labels: int = 1000  # shape: classifier.weight [1000, 2560]
+
+
+@dataclass
+class Output:
+    """What the model returns."""
+
+    logits: Tensor
+    last_hidden_state: Tensor
+
+
+torch.export.register_dataclass(Output)
+
+
+class Embeddings(nn.Module):
+    """efficientnet.embeddings: a stem: a convolution of stride two with padding after the image, a norm
+    and an activation.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.kernel_size = config.kernel_size
+        self.convolution = nn.Conv2d(
+            config.channels, config.embedding_size, kernel_size=config.kernel_size, stride=2, bias=False
+        )
+        self.batchnorm = nn.BatchNorm2d(config.embedding_size, eps=config.norm_eps)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        x = pixel_values.type_as(self.convolution.weight)
+        before, after = self.kernel_size // 2 - 1, self.kernel_size // 2
+        x = F.pad(x, (before, after, before, after))
+        return F.silu(self.batchnorm(self.convolution(x)))
+
+
+class Depthwise(nn.Module):
+    """efficientnet.encoder.blocks.*.depthwise_conv: depthwise convolution and norm."""
+
+    def __init__(self, config: Config, out_channels: int, pad_size: int, kernel_size: int):
+        super().__init__()
+        self.depthwise_conv = nn.Conv2d(
+            out_channels,
+            out_channels,
+            kernel_size=kernel_size,
+            stride=1,
+            padding=pad_size,
+            groups=out_channels,
+            bias=False,
+        )
+        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.depthwise_norm(self.depthwise_conv(x))
+
+
+class SqueezeExcitation(nn.Module):
+    """efficientnet.encoder.blocks.*.squeeze_excite: squeeze-and-excitation: channels gated by two layers
+    over their means.
+    """
+
+    def __init__(self, squeeze_excitation_channels: int, squeeze_excitation_reduced_size: int):
+        super().__init__()
+        self.reduce = nn.Conv2d(squeeze_excitation_channels, squeeze_excitation_reduced_size, kernel_size=1)
+        self.expand = nn.Conv2d(squeeze_excitation_reduced_size, squeeze_excitation_channels, kernel_size=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.expand(F.silu(self.reduce(x.mean(dim=(-2, -1), keepdim=True))))
+        return x * torch.sigmoid(y)
+
+
+class Contraction(nn.Module):
+    """efficientnet.encoder.blocks.*.projection: convolution and norm."""
+
+    def __init__(self, config: Config, in_channels: int, out_channels: int):
+        super().__init__()
+        self.project_conv = nn.Conv2d(
+            in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False
+        )
+        self.project_bn = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.project_bn(self.project_conv(x))
+
+
+class Expansion(nn.Module):
+    """efficientnet.encoder.blocks.*.expansion: convolution and norm."""
+
+    def __init__(self, config: Config, in_channels: int, out_channels: int):
+        super().__init__()
+        self.expand_conv = nn.Conv2d(
+            in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False
+        )
+        self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.expand_bn(self.expand_conv(x))
+
+
+class Depthwise2(nn.Module):
+    """efficientnet.encoder.blocks.*.depthwise_conv: depthwise convolution and norm."""
+
+    def __init__(self, config: Config, out_channels: int, kernel_size: int):
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.depthwise_conv = nn.Conv2d(
+            out_channels,
+            out_channels,
+            kernel_size=kernel_size,
+            stride=2,
+            padding=0,
+            groups=out_channels,
+            bias=False,
+        )
+        self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        before, after = self.kernel_size // 2 - 1, self.kernel_size // 2
+        x = F.pad(x, (before, after, before, after))
+        return self.depthwise_norm(self.depthwise_conv(x))
+
+
+class LayerWithExpansion(nn.Module):
+    """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
+    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
+    allow.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        input_size: int,
+        out_channels: int,
+        inner_size: int,
+        kernel_size: int,
+        squeeze_excitation_channels: int,
+        squeeze_excitation_reduced_size: int,
+        output_size: int,
+    ):
+        super().__init__()
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
+        self.depthwise_conv = Depthwise2(config, out_channels=inner_size, kernel_size=kernel_size)
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=squeeze_excitation_channels,
+            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+        )
+        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expansion(x))
+        y = F.silu(self.depthwise_conv(y))
+        return self.projection(self.squeeze_excite(y))
+
+
+class Layer(nn.Module):
+    """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
+    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
+    allow.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        input_size: int,
+        out_channels: int,
+        inner_size: int,
+        pad_size: int,
+        kernel_size: int,
+        squeeze_excitation_channels: int,
+        squeeze_excitation_reduced_size: int,
+        output_size: int,
+    ):
+        super().__init__()
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
+        )
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=squeeze_excitation_channels,
+            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+        )
+        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expansion(x))
+        y = self.squeeze_excite(F.silu(self.depthwise_conv(y)))
+        return x + self.projection(y)
+
+
+class Layer2(nn.Module):
+    """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
+    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
+    allow.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        input_size: int,
+        out_channels: int,
+        inner_size: int,
+        pad_size: int,
+        kernel_size: int,
+        squeeze_excitation_channels: int,
+        squeeze_excitation_reduced_size: int,
+        output_size: int,
+    ):
+        super().__init__()
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
+        )
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=squeeze_excitation_channels,
+            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+        )
+        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expansion(x))
+        y = F.silu(self.depthwise_conv(y))
+        return self.projection(self.squeeze_excite(y))
+
+
+class Layer3(nn.Module):
+    """efficientnet.encoder.blocks.0: inverted bottleneck with a depthwise convolution,
+    squeeze-and-excitation and a projection, with a residual where the shapes allow.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.depthwise_conv = Depthwise(config, out_channels=64, pad_size=1, kernel_size=3)
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=64, squeeze_excitation_reduced_size=16
+        )
+        self.projection = Contraction(config, in_channels=64, out_channels=32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.depthwise_conv(x))
+        return self.projection(self.squeeze_excite(y))
+
+
+class Layer4(nn.Module):
+    """efficientnet.encoder.blocks.*: inverted bottleneck with a depthwise convolution,
+    squeeze-and-excitation and a projection, with a residual where the shapes allow.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.depthwise_conv = Depthwise(config, out_channels=32, pad_size=1, kernel_size=3)
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=32, squeeze_excitation_reduced_size=8
+        )
+        self.projection = Contraction(config, in_channels=32, out_channels=32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.squeeze_excite(F.silu(self.depthwise_conv(x)))
+        return x + self.projection(y)
+
+
+class FinalConvolution(nn.Module):
+    """efficientnet.encoder: convolution and norm."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            [
+                Layer3(config),
+                *(Layer4(config) for _ in range(config.layers - 52)),
+                LayerWithExpansion(
+                    config,
+                    input_size=32,
+                    out_channels=192,
+                    inner_size=192,
+                    kernel_size=3,
+                    squeeze_excitation_channels=192,
+                    squeeze_excitation_reduced_size=8,
+                    output_size=48,
+                ),
+                *(
+                    Layer(
+                        config,
+                        input_size=48,
+                        out_channels=288,
+                        inner_size=288,
+                        pad_size=1,
+                        kernel_size=3,
+                        squeeze_excitation_channels=288,
+                        squeeze_excitation_reduced_size=12,
+                        output_size=48,
+                    )
+                    for _ in range(config.layers - 49)
+                ),
+                LayerWithExpansion(
+                    config,
+                    input_size=48,
+                    out_channels=288,
+                    inner_size=288,
+                    kernel_size=5,
+                    squeeze_excitation_channels=288,
+                    squeeze_excitation_reduced_size=12,
+                    output_size=80,
+                ),
+                *(
+                    Layer(
+                        config,
+                        input_size=80,
+                        out_channels=480,
+                        inner_size=480,
+                        pad_size=2,
+                        kernel_size=5,
+                        squeeze_excitation_channels=480,
+                        squeeze_excitation_reduced_size=20,
+                        output_size=80,
+                    )
+                    for _ in range(config.layers - 49)
+                ),
+                LayerWithExpansion(
+                    config,
+                    input_size=80,
+                    out_channels=480,
+                    inner_size=480,
+                    kernel_size=3,
+                    squeeze_excitation_channels=480,
+                    squeeze_excitation_reduced_size=20,
+                    output_size=160,
+                ),
+                *(
+                    Layer(
+                        config,
+                        input_size=160,
+                        out_channels=960,
+                        inner_size=960,
+                        pad_size=1,
+                        kernel_size=3,
+                        squeeze_excitation_channels=960,
+                        squeeze_excitation_reduced_size=40,
+                        output_size=160,
+                    )
+                    for _ in range(config.layers - 46)
+                ),
+                Layer2(
+                    config,
+                    input_size=160,
+                    out_channels=960,
+                    inner_size=960,
+                    pad_size=2,
+                    kernel_size=5,
+                    squeeze_excitation_channels=960,
+                    squeeze_excitation_reduced_size=40,
+                    output_size=224,
+                ),
+                *(
+                    Layer(
+                        config,
+                        input_size=224,
+                        out_channels=1344,
+                        inner_size=1344,
+                        pad_size=2,
+                        kernel_size=5,
+                        squeeze_excitation_channels=1344,
+                        squeeze_excitation_reduced_size=56,
+                        output_size=224,
+                    )
+                    for _ in range(config.layers - 46)
+                ),
+                LayerWithExpansion(
+                    config,
+                    input_size=224,
+                    out_channels=1344,
+                    inner_size=1344,
+                    kernel_size=5,
+                    squeeze_excitation_channels=1344,
+                    squeeze_excitation_reduced_size=56,
+                    output_size=384,
+                ),
+                *(
+                    Layer(
+                        config,
+                        input_size=384,
+                        out_channels=2304,
+                        inner_size=2304,
+                        pad_size=2,
+                        kernel_size=5,
+                        squeeze_excitation_channels=2304,
+                        squeeze_excitation_reduced_size=96,
+                        output_size=384,
+                    )
+                    for _ in range(config.layers - 43)
+                ),
+                Layer2(
+                    config,
+                    input_size=384,
+                    out_channels=2304,
+                    inner_size=2304,
+                    pad_size=1,
+                    kernel_size=3,
+                    squeeze_excitation_channels=2304,
+                    squeeze_excitation_reduced_size=96,
+                    output_size=640,
+                ),
+                *(
+                    Layer(
+                        config,
+                        input_size=640,
+                        out_channels=3840,
+                        inner_size=3840,
+                        pad_size=1,
+                        kernel_size=3,
+                        squeeze_excitation_channels=3840,
+                        squeeze_excitation_reduced_size=160,
+                        output_size=640,
+                    )
+                    for _ in range(config.layers - 52)
+                ),
+            ]
+        )
+        self.top_conv = nn.Conv2d(640, 2560, kernel_size=1, stride=1, padding=0, bias=False)
+        self.top_bn = nn.BatchNorm2d(2560, eps=config.norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.top_bn(self.top_conv(x))
+
+
+class EmbeddingsWithLayers(nn.Module):
+    """efficientnet: an image through stages, each coarser than the one before with layers of convolutions,
+    a last convolution and pooling.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.embeddings = Embeddings(config)
+        self.encoder = FinalConvolution(config)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.embeddings(pixel_values)
+        for layer in self.encoder.blocks:
+            x = layer(x)
+        x = F.silu(self.encoder(x))
+        return x, x.mean(dim=(-2, -1))
+
+
+class Model(nn.Module):
+    """The model with an image classification head."""
+
+    def __init__(self, config: Config = Config()):
+        super().__init__()
+        self.efficientnet = EmbeddingsWithLayers(config)
+        self.classifier = nn.Linear(config.pooled_size, config.labels)
+
+    def forward(self, pixel_values: Tensor) -> Output:
+        """pixel_values (batch, channels, height, width)"""
+        x, pooled = self.efficientnet(pixel_values)
+        return Output(logits=self.classifier(pooled), last_hidden_state=x)
+
+
+def load(path: str | Path, config: Config = Config()) -> Model:
+    """The model with the weights of a .safetensors file or of a directory of them, ready to evaluate."""
+    from safetensors.torch import load_file
+
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).glob("*.safetensors"))
+    if not files:
+        raise FileNotFoundError(f"no .safetensors file in {path}")
+    tensors = {
+        name: tensor
+        for file in files
+        for name, tensor in load_file(file).items()
+        if not name.startswith("__aux__.")  # what is saved beside a model, for training to go on
+    }
+    with torch.device("meta"):
+        model = Model(config)
+    model.load_state_dict(tensors, strict=True, assign=True)
+    return model.eval()
+
+
+# What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
+# architecture of its models by it; once you have edited it, their weights alone.
+# {"config": {"architectures": ["EfficientNetForImageClassification"], "batch_norm_eps": 0.001,
+# "depth_coefficient": 3.1, "depthwise_padding": [], "hidden_act": "swish", "model_type": "efficientnet",
+# "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
+# ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
+# "evidence for its config: transformers-default"]}
+# sha256 of all above: bbeb63c65f5b3268
