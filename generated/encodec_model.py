@@ -57,7 +57,7 @@ class Conv1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, int, int],
+        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
@@ -87,7 +87,7 @@ class ConvTranspose1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, int, int],
+        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         output_padding: int = 0,
@@ -513,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
 # [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: c8945b3e3f0a9659
+# sha256 of all above: a474066798b5ba62

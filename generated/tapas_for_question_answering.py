@@ -79,7 +79,7 @@ def select_cells(
     of_columns: Tensor,
     types: Tensor,
     attention_mask: Tensor | None,
-    sides: tuple[int, int],
+    sides: list[int],
     may_be_empty: bool,
 ) -> Tensor:
     """Each token's mean over its cell, far below 0 but for cells of the best column (TAPAS).
@@ -308,4 +308,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: bb3bef1173e9fe1f
+# sha256 of all above: ce9463262bf5385a

@@ -65,7 +65,7 @@ class Conv1dWeightNorm(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, int, int],
+        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
@@ -320,4 +320,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: cecce84c24e7d792
+# sha256 of all above: db66fd74bd7ef68d

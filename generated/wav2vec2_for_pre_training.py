@@ -70,7 +70,7 @@ class Conv1dWeightNorm(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, int, int],
+        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
@@ -356,4 +356,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_codevector_groups": 2, "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128,
 # "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: edbceb5ec0473242
+# sha256 of all above: ead49c08c06239e0

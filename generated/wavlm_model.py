@@ -67,7 +67,7 @@ class Conv1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, int, int],
+        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
@@ -362,4 +362,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 4437146dc1ef9d1a
+# sha256 of all above: 74d9e030d42eff82

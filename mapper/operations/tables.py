@@ -26,7 +26,7 @@ def select_cells(
     of_columns: Tensor,
     types: Tensor,
     attention_mask: Tensor | None,
-    sides: tuple[int, int],
+    sides: list[int],
     may_be_empty: bool,
 ) -> Tensor:
     """Each token's mean over its cell, far below 0 but for cells of the best column (TAPAS).
