@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.parity.harness import Inputs, check, reference, text_inputs, transformers
+from tests.parity.harness import Inputs, check, image_inputs, reference, text_inputs, transformers
 from tests.parity.test_composites import PLACE, TEXT, VISION, image_text_inputs
 
 
@@ -101,6 +101,30 @@ def test_several_layers_in_a_text_that_scales_its_images(strategy: str, tmp_path
     )
     vectors = 4 + (strategy == "full")
     check(reference("LlavaForConditionalGeneration", config), tmp_path, image_text_inputs(vectors, 3, 16, 16))
+
+
+ADAPTED = {
+    "hidden_size": 16, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16,
+    "patch_size": 4, "projector_input_dim": 12, "projector_output_dim": 12, "vision_output_dim": 12,
+}  # fmt: skip
+
+
+def test_a_tower_that_puts_its_patches_together(tmp_path: Path) -> None:
+    config = transformers.Llama4Config(
+        text_config=transformers.Llama4TextConfig(
+            **TEXT, intermediate_size_mlp=40, num_local_experts=2, head_dim=8, attention_chunk_size=6
+        ),
+        vision_config=transformers.Llama4VisionConfig(**ADAPTED),
+        image_token_index=PLACE,
+    )
+    check(reference("Llama4ForConditionalGeneration", config), tmp_path, image_text_inputs(4, 3, 16, 16))
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.25])
+def test_such_a_tower_alone(ratio: float, tmp_path: Path) -> None:
+    sizes = {"intermediate_size": int(16 / ratio**2), "pixel_shuffle_ratio": ratio}
+    config = transformers.Llama4VisionConfig(**{**ADAPTED, **sizes})
+    check(reference("Llama4VisionModel", config), tmp_path, image_inputs(own=(16, 16)))
 
 
 def cohere(**more: Any) -> Any:
