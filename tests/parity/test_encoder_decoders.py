@@ -336,6 +336,10 @@ def test_wav2vec2_with_the_older_names_of_a_normed_weight(tmp_path: Path) -> Non
         ("UMT5ForConditionalGeneration", lambda: transformers.UMT5Config(**T5)),
         ("BartForConditionalGeneration", lambda: transformers.BartConfig(**BART)),
         ("WhisperForConditionalGeneration", lambda: transformers.WhisperConfig(**WHISPER)),
+        (
+            "FSMTForConditionalGeneration",
+            lambda: transformers.FSMTConfig(**BART, src_vocab_size=99, tgt_vocab_size=99, use_cache=False),
+        ),
     ],
 )
 def test_steps_with_a_cache_give_what_one_forward_gives(

@@ -63,6 +63,31 @@ def test_m2m_100(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, inputs)
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_fsmt(is_stored: bool, tmp_path: Path) -> None:
+    config = transformers.FSMTConfig(
+        **{key: size for key, size in BART.items() if key != "vocab_size"},
+        src_vocab_size=99,
+        tgt_vocab_size=90,
+        scale_embedding=is_stored,
+        use_cache=False,  # with it the published code has no causal mask
+    )
+    model = reference("FSMTForConditionalGeneration", config)
+    if not is_stored:  # positions are the waves that it starts with
+        model._keys_to_ignore_on_save = [
+            "model.encoder.embed_positions.weight",
+            "model.decoder.embed_positions.weight",
+        ]
+        for part in (model.model.encoder.embed_positions, model.model.decoder.embed_positions):
+            part.weight.data = part.get_embedding(*part.weight.shape, part.padding_idx)
+    inputs = answers(90)
+    padded = text_inputs(99, positions=False, padding=1)  # the words decide what is counted
+    for key in ("right", "left"):
+        inputs[key]["input_ids"] = padded[key]["input_ids"]
+    inputs["no mask"]["decoder_input_ids"][:, 3:5] = 1  # and what the decoder reads
+    check(model, tmp_path, inputs)
+
+
 @pytest.mark.parametrize("scaled", [True, False])
 def test_the_texts_of_seamless_m4t_v2(scaled: bool, tmp_path: Path) -> None:
     sizes = {key: value for key, value in BART.items() if key != "d_model"}
