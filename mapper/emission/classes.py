@@ -147,7 +147,8 @@ class Classes:
     def child(self, draft: Draft, child: Folder | Leaf, name: str) -> str:
         """The expression that makes a child."""
         if isinstance(child, Leaf):
-            return Constructor(draft, child, name, self.settings.get(id(child), Setting())).text()
+            made = Constructor(draft, child, name, self.settings.get(id(child), Setting()))
+            return made.text_with(self.root.unread.get(id(child), {}))
         if id(child) in self.of_folder:
             return self.call(draft, child, self.arguments(child))
         leaves = [item for item in child.children.values() if isinstance(item, Leaf)]

@@ -93,6 +93,18 @@ class Constructor:
         method = getattr(self, f"make_{kind.lower()}", None)
         return self.convolution() if kind in _CONVOLUTIONS else method() if method else self.recurrent()
 
+    def text_with(self, unread: Mapping[str, TensorInfo]) -> str:
+        """The call, and around it one that makes tensors which no forward reads, as long as its own where they are."""
+        text, own = self.text(), self.weight()
+        shapes = []
+        for name, info in unread.items():
+            shape, hint = info.torch_shape, identifier(name.replace(".", "_"))
+            alike = shape in (own, own[:1]) and not self.leaf.is_transposed
+            declared = self.where.shape[: len(shape)] if alike else ()
+            sizes = [self.extent(axis, shape, f"{hint}_size{axis}", declared) for axis in range(len(shape))]
+            shapes.append(f"{literal(name)}: [{', '.join(sizes)}]")
+        return f"with_unused({text}, {{{', '.join(shapes)}}})" if unread else text
+
     def is_whole(self) -> bool:
         """Whether its tensors are those that its usual module has; a tied head may have stored its bias alone."""
         names, kind = set(self.leaf.tensors) - set(UPDATED), self.leaf.kind

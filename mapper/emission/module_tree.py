@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mapper.architecture import Architecture, Block, Leaf, Place
+from mapper.checkpoint import TensorInfo
 from mapper.errors import ArchitectureError, shorten
 from mapper.flows.program import Program
+from mapper.naming.members import FLOATS
 
 Key = str | tuple[int, ...]
 UNUSED = 10**9  # rank of what no statement refers to: it stands last
@@ -23,6 +25,7 @@ class Folder:
     methods: list[Block] = field(default_factory=list)
     tower: str = ""  # role of the tower it belongs to
     rank: int = UNUSED
+    unread: dict[int, dict[str, TensorInfo]] = field(default_factory=dict)  # of the root: `unread_below`
 
     @property
     def is_list(self) -> bool:
@@ -87,14 +90,52 @@ def module_tree(architecture: Architecture) -> Folder:
     """Folders and leaves of every tensor. Raises ArchitectureError where one name is both a tensor and a folder."""
     root = Folder(Place())
     above = {Place(leaf.place[:depth]) for leaf in architecture.leaves for depth in range(1, len(leaf.place))}
+    root.unread, left = unread_below(
+        [leaf for leaf in architecture.leaves if leaf.place in above], architecture
+    )
     for leaf in architecture.leaves:
-        for part in _parts(leaf) if leaf.place in above else [leaf]:
+        if id(leaf) in left:
+            continue
+        for part in _parts(leaf) if leaf.place in above and id(leaf) not in root.unread else [leaf]:
             parent = _descend(root, Place(part.place[:-1]))
             key = part.place[-1] if part.place else ""
             if key in parent.children:
                 raise _clash(part.place)
             parent.children[key] = part
     return root
+
+
+def unread_below(
+    modules: list[Leaf], architecture: Architecture
+) -> tuple[dict[int, dict[str, TensorInfo]], set[int]]:
+    """Modules with tensors below that no forward reads, and nothing else: these by their names, and whose they are.
+
+    Such a module stays what torch has, and holds them beside its own.
+    """
+    why = dict(architecture.unused)
+    held: dict[int, dict[str, TensorInfo]] = {}
+    left: set[int] = set()
+    for module in modules if why else ():
+        below = [
+            leaf for leaf in architecture.leaves if leaf is not module and leaf.place.within(module.place)
+        ]
+        names = [leaf.place[len(module.place) :] for leaf in below]
+        plain = all(
+            leaf.tensors.keys() == {""}
+            and leaf.tensors[""].dtype in FLOATS
+            and all(isinstance(w, str) for w in name)
+            for leaf, name in zip(below, names, strict=True)
+        )
+        if (
+            "" not in module.tensors
+            and plain
+            and all(key in why for leaf in below for key in Leaf.keys(leaf))
+        ):
+            held[id(module)] = {
+                ".".join(map(str, name)): leaf.tensors[""] for leaf, name in zip(below, names, strict=True)
+            }
+            left |= {id(leaf) for leaf in below}
+    return held, left
 
 
 def _parts(leaf: Leaf) -> list[Leaf]:

@@ -281,3 +281,15 @@ class ConvTranspose1dParametrized(nn.Module):
         direction = self.get_parameter("parametrizations.weight.original1")
         weight = weight_norm(length, direction)
         return F.conv_transpose1d(x, weight, self.bias, self.stride, self.padding, self.output_padding)
+
+
+def with_unused(module: nn.Module, shapes: dict[str, list[int]]) -> nn.Module:
+    """The module, which also holds tensors that no forward reads, by their names below it: {"x_min": [1]}"""
+    for name, shape in shapes.items():
+        folder, _, last = name.rpartition(".")
+        holder = module
+        for word in folder.split(".") if folder else []:
+            holder.add_module(word, dict(holder.named_children()).get(word, nn.Module()))
+            holder = holder.get_submodule(word)
+        holder.register_buffer(last, torch.zeros(shape))
+    return module

@@ -58,6 +58,17 @@ def boxes_of(ids: torch.Tensor) -> torch.Tensor:
     return torch.cat((corners, corners + torch.stack((ids % 7, ids % 5), -1)), -1)
 
 
+@pytest.mark.parametrize("head", ["Model", *COMMON])
+def test_ibert_without_integers(head: str, tmp_path: Path) -> None:
+    compare(f"IBert{head}", transformers.IBertConfig(**SIZES), tmp_path)
+
+
+def test_ibert_with_integers_is_not_vouched_for(tmp_path: Path) -> None:
+    model = reference("IBertModel", transformers.IBertConfig(**SIZES, quant_mode=True))
+    model.save_pretrained(tmp_path)
+    assert mapper.inspect(tmp_path).architecture.reading != "exact"
+
+
 @pytest.mark.parametrize("name", ["DPRQuestionEncoder", "DPRContextEncoder"])
 @pytest.mark.parametrize("size", [0, 24])
 def test_dpr(name: str, size: int, tmp_path: Path) -> None:

@@ -188,3 +188,14 @@ def test_a_length_of_one_number_is_of_all_that_it_stands_for():
     direction = torch.randn(1, 4, 3)
     expected = direction / direction.flatten().norm() * 2
     torch.testing.assert_close(convolution.weight_norm(torch.full((1, 1, 1), 2.0), direction), expected)
+
+
+def test_a_module_holds_what_nothing_reads_beside_its_own():
+    torch.manual_seed(0)
+    plain = nn.Linear(4, 6)
+    held = leaves.with_unused(nn.Linear(4, 6), {"scale": [6], "range.x_min": [1], "range.x_max": [1]})
+    held.load_state_dict(plain.state_dict(), strict=False)
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(held(x), plain(x), rtol=0, atol=0)
+    assert set(held.state_dict()) - set(plain.state_dict()) == {"scale", "range.x_min", "range.x_max"}
+    assert len(list(held.parameters())) == 2  # nothing trains them
