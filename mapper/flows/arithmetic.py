@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -23,12 +24,22 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
 }  # fmt: skip
 _OF_LISTS = ("largest", "smallest", "product", "first")
+
+
+def _bfloat16(number: float) -> float:
+    """The nearest number of 8 significant bits, as a constant that published code stores so."""
+    bits = int.from_bytes(struct.pack(">f", number), "big")
+    bits += 0x7FFF + (bits >> 16 & 1)  # halves go to the even neighbour
+    return float(struct.unpack(">f", (bits & 0xFFFF0000).to_bytes(4, "big"))[0])
+
+
 _FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "log": math.log,
     "log2": math.log2,
     "sqrt": math.sqrt,
     "floor": math.floor,
     "ceil": math.ceil,
+    "bfloat16": _bfloat16,
     "largest": max,  # of a list
     "smallest": min,
     "product": math.prod,

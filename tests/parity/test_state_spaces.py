@@ -199,3 +199,20 @@ def test_jamba(name: str, more: dict[str, Any], tmp_path: Path) -> None:
     fields = {"attn_layer_period": 2, "mamba_d_state": 8, "num_experts": 4, "use_mamba_kernels": False}
     made = transformers.JambaConfig(**{**DECODER, **fields, **more})
     check(reference(name, made), tmp_path, INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("RecurrentGemmaForCausalLM", {}),
+        ("RecurrentGemmaModel", {"lru_width": 48, "num_key_value_heads": 2, "attention_bias": True}),
+        ("RecurrentGemmaModel", {"num_hidden_layers": 2, "conv1d_width": 3, "hidden_size": 40}),
+    ],
+)
+def test_gated_linear_recurrences(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+    sizes = {
+        "vocab_size": 99, "hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "attention_window_size": 4, "use_cache": False,
+    }  # fmt: skip
+    made = transformers.RecurrentGemmaConfig(**{**sizes, **more})
+    check(reference(name, made), tmp_path, text_inputs(99, padding=0, left_positions=True))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from mapper.architecture import Block, Place
 from mapper.errors import HintError
@@ -81,6 +82,12 @@ def test_arithmetic_out_of_range_is_a_value_error(text: str) -> None:
 def test_whole_quotients_stay_whole() -> None:
     assert evaluate(parse("hidden_size / heads"), {"hidden_size": 384, "heads": 12}) == 32
     assert isinstance(evaluate(parse("hidden_size / heads"), {"hidden_size": 384, "heads": 12}), int)
+
+
+@pytest.mark.parametrize("number", [0.0, 2560**0.5, -(32**0.5), 1.00390625, 1.01171875, 1e18])
+def test_a_constant_is_rounded_as_a_tensor_is(number: float) -> None:
+    wanted = torch.tensor(number, dtype=torch.bfloat16).item()
+    assert evaluate(parse("bfloat16(x)"), {"x": number}) == wanted
 
 
 def test_lists_are_calculated_with_element_by_element() -> None:
