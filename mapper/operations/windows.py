@@ -167,3 +167,21 @@ def log_offsets(x: Tensor, size: int, trained: int) -> Tensor:
     steps = steps / max((trained or size) - 1, 1) * 8
     steps = steps.sign() * (steps.abs() + 1).log2() / 3
     return torch.cartesian_prod(steps, steps).to(x.dtype)
+
+
+def square_biases(table: Tensor, stride: int) -> Tensor:
+    """Bias of every n-th place of a square for all, by how far apart their rows and columns are (LeViT).
+
+    table (H, S * S) -> (H, n, S * S), n the places whose row and column divide by the stride
+    """
+    side = round(table.shape[1] ** 0.5)
+    index = torch.arange(side, device=table.device)
+    apart = (index[::stride, None] - index).abs()
+    places = apart[:, None, :, None] * side + apart[:, None]
+    return table[:, places.flatten(2).flatten(0, 1)]
+
+
+def stride_positions(x: Tensor, stride: int) -> Tensor:
+    """Every n-th place of every n-th row of a square. x (B, S * S, C) -> (B, n, C)"""
+    side = round(x.shape[1] ** 0.5)
+    return x.unflatten(1, (side, side))[:, ::stride, ::stride].flatten(1, 2)

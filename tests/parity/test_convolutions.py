@@ -207,6 +207,23 @@ def test_cvt(name: str, tmp_path: Path) -> None:
     made(name, "Cvt", tmp_path, *OTHER_SIZES, **sizes, **cut, **steps, **rates, **more)
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "more"),
+    [
+        ("ForImageClassification", 48, {}),
+        ("ForImageClassificationWithTeacher", 48, {"attention_ratio": [2, 3, 2]}),
+        ("Model", 5, {"mlp_ratio": [2, 0, 3], "stride": 1, "kernel_size": 5, "padding": 2, "patch_size": 1}),
+    ],
+)
+def test_levit(name: str, size: int, more: dict[str, Any], tmp_path: Path) -> None:
+    fields = {
+        "hidden_sizes": [16, 32, 48], "num_attention_heads": [2, 3, 4], "key_dim": [8, 8, 8], "depths": [1, 2, 1],
+        "attention_ratio": [2, 2, 2], "mlp_ratio": [2, 2, 2], "patch_size": 16,
+    }  # fmt: skip
+    config = transformers.LevitConfig(**{**fields, "image_size": size, **more})
+    check(reference(f"Levit{name}", config), tmp_path, image_inputs(own=(size, size)))
+
+
 @pytest.mark.parametrize(("name", "scaled"), [("Model", False), ("ForImageClassification", True)])
 def test_swiftformer(name: str, scaled: bool, tmp_path: Path) -> None:
     fields = {

@@ -22,6 +22,8 @@ from mapper.operations.windows import (
     partition_map,
     rotary_tables_map,
     shift_within,
+    square_biases,
+    stride_positions,
 )
 
 
@@ -123,3 +125,14 @@ def test_boxes_are_moved_before_sigmoid() -> None:
 def test_boxes_have_waves_of_their_four_numbers() -> None:
     boxes = torch.tensor([[0.5, 0.5, 0.2, 0.4]])
     assert box_sinusoids(boxes, 6, 10000.0).shape == (1, 24)
+
+
+def test_biases_of_a_square_are_those_of_rows_and_columns_apart() -> None:
+    table = torch.arange(9.0)[None]
+    bias = square_biases(table, 2)
+    assert bias.shape == (1, 4, 9)
+    for query, (row, column) in enumerate([(0, 0), (0, 2), (2, 0), (2, 2)]):
+        wanted = [abs(row - y) * 3 + abs(column - x) for y in range(3) for x in range(3)]
+        assert bias[0, query].tolist() == wanted
+    assert square_biases(table, 1).shape == (1, 9, 9)
+    assert stride_positions(torch.arange(9.0).view(1, 9, 1), 2).flatten().tolist() == [0, 2, 6, 8]
