@@ -186,7 +186,7 @@ class _Checker:
 
     def flow(self, document: Document, found: FileCheck) -> None:
         from mapper.flows.arithmetic import parse_rule
-        from mapper.flows.combinations import check_context, check_flow, check_length
+        from mapper.flows.combinations import check_flow, check_length
 
         page = page_of(document)
         spines = self.rulebook.flows.pages(page.topic) if page.slots or page.more else []
@@ -202,8 +202,7 @@ class _Checker:
                         parse_rule(text, rule.file, rule.line)
             check_length(rule)
         for rule in (*flows, *chain.from_iterable(map(pairs, spines))):
-            found.combinations += check_flow(rule)
-            check_context(rule, self.known_names)
+            found.combinations += check_flow(rule, self.known_names)
 
     def family(self, document: Document, found: FileCheck) -> None:
         read_family(document)

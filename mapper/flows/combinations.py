@@ -12,8 +12,8 @@ from mapper.errors import FlowError
 from mapper.flows.flow import Flow, known_names, parse_flow
 from mapper.flows.guards import OPTION, ROLE, fact_name, parts, question
 from mapper.flows.language import dotted, every, targets
+from mapper.flows.remains import Remainder
 from mapper.flows.retired import not_callable
-from mapper.flows.specialise import resolved
 from mapper.flows.walk import bindings, nodes
 from mapper.operations.registry import operation_names, operation_signature
 from mapper.rulebook.flows import FlowRule
@@ -88,22 +88,24 @@ def check_length(rule: FlowRule) -> None:
         )
 
 
-def check_flow(rule: FlowRule) -> int:
-    """Checks one flow under all combinations of its guards; returns how many there were. Raises FlowError."""
+def check_flow(rule: FlowRule, known: Container[str] | None = None) -> int:
+    """Checks one flow under all combinations of its guards; returns how many there were. Raises FlowError.
+
+    `known` are the names that flows above it bind and public inputs; without them its free names are not checked.
+    """
     flow = parse_flow(rule)
+    if known is not None:
+        _check_context(flow, known)
     _check_calls(flow)
     _check_declared(rule)
     used: set[str] = set()
-    bound = frozenset(bindings(flow.statements))  # any of them may be context of a block below
+    remainder = Remainder(flow)
     count = 0
     for roles, options, facts in combinations(flow):
-        statements = resolved(flow, lambda role: roles.get(role, True), _lookup(facts), bound, options)  # noqa: B023
-        _check_end(rule, statements)
-        here = {
-            node.id for statement in statements for node in every(statement) if isinstance(node, ast.Name)
-        }
-        _check_roles(rule, here, roles)
-        used |= here
+        remains = remainder.under(roles, options, facts)
+        _check_end(rule, remains.end)
+        _check_roles(rule, remains.names, roles)
+        used |= remains.names
         count += 1
     spared = {*rule.reads_elsewhere, *rule.ignored}
     unused = [role for role in rule.roles if role not in used and role not in spared]
@@ -112,25 +114,17 @@ def check_flow(rule: FlowRule) -> int:
     return count
 
 
-def _lookup(facts: Mapping[str, Any]) -> Any:
-    def value(name: str) -> Any:
-        return facts.get(name, 1)
-
-    return value
-
-
-def _check_end(rule: FlowRule, statements: list[ast.stmt]) -> None:
-    if not statements or not isinstance(statements[-1], ast.Return):
+def _check_end(rule: FlowRule, end: ast.expr | None) -> None:
+    if end is None:
         raise FlowError(
             f"{rule.file}:{rule.line}: {rule.name} does not end in return under every combination of its guards"
         )
-    end = statements[-1].value
     is_output = isinstance(end, ast.Call) and dotted(end.func) == "output" and "output" not in rule.roles
     if (rule.topic == "root") != is_output:
         raise FlowError(f"{rule.file}:{rule.line}: a root ends in output(...), and nothing else does")
 
 
-def _check_roles(rule: FlowRule, names: set[str], roles: Mapping[str, bool]) -> None:
+def _check_roles(rule: FlowRule, names: frozenset[str], roles: Mapping[str, bool]) -> None:
     """Every needed role is used always; an optional one is only used behind has(role)."""
     for role in rule.needs:
         if role not in names:
@@ -158,12 +152,14 @@ def _check_calls(flow: Flow) -> None:
     loops = {
         name for node in nodes(flow.statements) if isinstance(node, ast.For) for name in targets(node.target)
     }
+    operations = operation_names()
+    callable_names = flow.roles | loops | known_names()
     for node in nodes(flow.statements):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id
-            if name not in flow.roles | loops | known_names():
+            if name not in callable_names:
                 raise FlowError(f"{_where(flow, node)}: {not_callable(name, flow.rule.name)}")
-            if name in operation_names() and name not in flow.roles:
+            if name in operations and name not in flow.roles:
                 _check_arguments(flow, node, name)
 
 
@@ -193,9 +189,9 @@ def bound_names(flows: Iterable[FlowRule]) -> set[str]:
     return bound
 
 
-def check_context(rule: FlowRule, known: Container[str]) -> None:
-    """Every free name of a flow is bound by some flow above it, or is a public input. Raises FlowError."""
-    flow = parse_flow(rule)
+def _check_context(flow: Flow, known: Container[str]) -> None:
+    """Every free name of a flow is bound by some flow above it, or is a public input."""
+    rule = flow.rule
     for name in flow.free_names:
         if name not in known:
             raise FlowError(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from mapper.flows.language import (
     MODULES,
     SPECIAL,
-    copied,
     dotted,
     every,
     is_fact,
@@ -78,7 +77,7 @@ def parse_flow(rule: FlowRule) -> Flow:
     statements = parse_body(rule.body, rule.file, rule.line, roles)
     if not has_words(statements):
         return Flow(rule, tuple(statements))
-    return Flow(rule, tuple(without_words(copied(statements))), tuple(statements))
+    return Flow(rule, tuple(without_words(statements)), tuple(statements))
 
 
 def facts_in(node: ast.AST) -> Iterator[str]:
@@ -123,8 +122,9 @@ class _FreeNames(Walk):
         self.bound.update(targets(target))
 
     def read(self, node: ast.expr) -> None:
-        called = {id(child.func) for child in every(node) if isinstance(child, ast.Call)}
-        for child in every(node):
+        below = list(every(node))
+        called = {id(child.func) for child in below if isinstance(child, ast.Call)}
+        for child in below:
             if not isinstance(child, ast.Name) or child.id in self.bound or child.id in self.free:
                 continue
             if (

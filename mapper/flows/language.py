@@ -75,10 +75,11 @@ def parse_body(body: str, file: str, line: int, roles: Iterable[str] = ()) -> li
 
 
 def _loops(statements: list[ast.stmt]) -> Iterator[ast.For]:
-    for statement in statements:
-        for node in every(statement):
-            if isinstance(node, ast.For):
-                yield node
+    for node in statements:
+        if isinstance(node, ast.For):
+            yield node
+        if isinstance(node, (ast.For, ast.If)):
+            yield from _loops([*node.body, *node.orelse])
 
 
 def parse_expression(text: str, file: str, line: int) -> ast.expr:

@@ -26,12 +26,15 @@ def has_words(statements: Sequence[ast.stmt]) -> bool:
 
 
 def without_words(statements: Iterable[ast.stmt]) -> list[ast.stmt]:
-    """The statements that compute something."""
-    kept = [node for node in statements if not is_word(node)]
-    for node in kept:
-        if isinstance(node, ast.If):
-            node.body, node.orelse = without_words(node.body), without_words(node.orelse)
-    return kept
+    """The statements that compute something; those given stay as they are."""
+    return [_wordless(node) for node in statements if not is_word(node)]
+
+
+def _wordless(node: ast.stmt) -> ast.stmt:
+    if not isinstance(node, ast.If):
+        return node
+    body, orelse = without_words(node.body), without_words(node.orelse)
+    return ast.copy_location(ast.If(node.test, body, orelse), node)
 
 
 def docstring(

@@ -388,8 +388,9 @@ def pairs(page: Page) -> Iterator[FlowRule]:
     }
     if len(page.slots) == 1:
         open_pairs = {(step.name, step.name) for step in page.slots[0].steps}
-    while open_pairs:
-        first = min(open_pairs)
+    for first in sorted(open_pairs):
+        if first not in open_pairs:
+            continue
         steps = _around(page, first, open_pairs)
         covered = {(one.name, other.name) for at, one in enumerate(steps) for other in steps[at + 1 :]}
         open_pairs -= {first, *covered}
@@ -417,16 +418,22 @@ def _around(page: Page, pair: tuple[str, str], wanted: set[tuple[str, str]]) -> 
         ]
         if slot.name not in given and not fitting:
             return []
-        taken[slot.name] = given.get(slot.name) or max(fitting, key=lambda step: _worth(step, chosen, wanted))
+        taken[slot.name] = given.get(slot.name) or max(fitting, key=_worth(chosen, wanted))
     return page.in_order(taken)
 
 
-def _worth(step: FlowRule, chosen: Sequence[FlowRule], wanted: set[tuple[str, str]]) -> tuple[int, int, int]:
+def _worth(
+    chosen: Sequence[FlowRule], wanted: set[tuple[str, str]]
+) -> Callable[[FlowRule], tuple[int, int, int]]:
     """How well a step goes with those that are chosen: what it reads that they stand beside, and what it stands beside."""
     there = {role for one in chosen for role in one.needs}
     asked = {role for one in chosen for role in _beside(one)} - there
-    lacking = sum(role not in there for role in _beside(step))
-    return len(asked.intersection(step.needs)), -lacking, sum(_key(step, one) in wanted for one in chosen)
+
+    def worth(step: FlowRule) -> tuple[int, int, int]:
+        lacking = sum(role not in there for role in _beside(step))
+        return len(asked.intersection(step.needs)), -lacking, sum(_key(step, one) in wanted for one in chosen)
+
+    return worth
 
 
 def _key(one: FlowRule, other: FlowRule) -> tuple[str, str]:

@@ -8,7 +8,6 @@ from mapper.errors import FlowError
 from mapper.flows.combinations import (
     MAX_GUARDS,
     bound_names,
-    check_context,
     check_flow,
     check_length,
     combinations,
@@ -102,7 +101,7 @@ def test_nothing_but_a_root_ends_in_output() -> None:
 def test_a_name_that_nothing_binds_is_refused() -> None:
     flow = flow_rule("return up(x, mask)", needs=("up",))
     with pytest.raises(FlowError, match="layer/x reads 'mask', which no flow binds and no input is"):
-        check_context(flow, bound_names([flow]))
+        check_flow(flow, bound_names([flow]))
 
 
 @pytest.mark.parametrize(
@@ -115,11 +114,11 @@ def test_a_name_that_nothing_binds_is_refused() -> None:
 )
 def test_a_name_that_some_flow_binds_is_context(above: str) -> None:
     flow = flow_rule("return up(x, mask)", needs=("up",))
-    check_context(flow, bound_names([flow, flow_rule(above, "tower/x", takes=("y",), options=("layers",))]))
+    check_flow(flow, bound_names([flow, flow_rule(above, "tower/x", takes=("y",), options=("layers",))]))
 
 
 def test_a_public_input_is_context() -> None:
-    check_context(flow_rule("return up(x, mask)", needs=("up",)), {"mask"})
+    check_flow(flow_rule("return up(x, mask)", needs=("up",)), {"mask"})
 
 
 def test_a_role_that_a_flow_says_it_leaves_unread_need_not_be_used() -> None:
