@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from mapper.architecture import Filled
@@ -35,9 +36,14 @@ class Composed:
     """The flow that a block's steps make, or what came near to one."""
 
     flow: FlowRule | None = None
-    near: list[FlowRule] = field(default_factory=list)
+    look: Callable[[], list[FlowRule]] = list  # gives `near`
     tied: str = ""  # the steps of one slot that fit equally
     slots: list[Filled] = field(default_factory=list)
+
+    @cached_property
+    def near(self) -> list[FlowRule]:
+        """What came near to a flow: put together only where no other spine fits."""
+        return self.look()
 
 
 def compose(
@@ -56,7 +62,7 @@ def compose(
     fitting = [one for one in made if one.flow or one.tied]
     if len(fitting) > 1:
         return Composed(tied=listed([one.flow.name for one in fitting if one.flow] or [fitting[0].tied]))
-    return fitting[0] if fitting else Composed(near=_nearest(scope, made) if made else [])
+    return fitting[0] if fitting else Composed(look=lambda: _nearest(scope, made) if made else [])
 
 
 def _nearest(scope: Scope, made: Sequence[Composed]) -> list[FlowRule]:
@@ -69,38 +75,75 @@ def _nearest(scope: Scope, made: Sequence[Composed]) -> list[FlowRule]:
     return [rule for one in made if spare(one) == least for rule in one.near]
 
 
+@dataclass
+class _Slots:
+    """What fills the slots of a spine, in the order in which they are filled."""
+
+    ways: dict[str, list[FlowRule]] = field(
+        default_factory=dict
+    )  # for each its step, or those that come near
+    filled: dict[str, Filled] = field(default_factory=dict)
+    tied: str = ""  # the steps of one slot that fit equally
+    are_whole: bool = True  # each has a step
+
+    @property
+    def first(self) -> dict[str, FlowRule]:
+        """One step for each slot."""
+        return {name: steps[0] for name, steps in self.ways.items()}
+
+
 def _composed(
     scope: Scope, page: Page, flows: FlowTable, facts: Facts, assumed: Mapping[str, Any]
 ) -> Composed:
     """The flow of one spine."""
+    slots = _filled(scope, page, facts, assumed)
+    if not slots.are_whole:
+        return Composed(look=lambda: _near(scope, page, flows, facts, assumed))
+    first = slots.first
+    whole = assemble(page, page.in_order(first))
+    fits = bool(whole.steps) and not any(misfits(scope, whole, facts, tuple(assumed)))
+    if not fits or not _give_one_value_each(first.values()):
+        return Composed(look=lambda: [whole])
+    if slots.tied:
+        return Composed(tied=slots.tied)
+    order = [slots.filled[slot.name] for slot in page.slots if slot.name in slots.filled]
+    return Composed(flows[whole.name], slots=order)
+
+
+def _filled(
+    scope: Scope, page: Page, facts: Facts, assumed: Mapping[str, Any], to_the_end: bool = False
+) -> _Slots:
+    """Fills the slots of a spine, up to the first that no step fits or to the end."""
+    slots = _Slots()
     claimed: set[str] = set()
-    ways: dict[str, list[FlowRule]] = {}  # for each slot its step, or those that come near
-    first: dict[str, FlowRule] = {}
-    filled: dict[str, Filled] = {}
-    tied = ""
     ties: dict[str, str] = {}
     for slot in page.centres_first():
-        if left_out(slot, first):
+        if left_out(slot, slots.first):
             continue
-        ways[slot.name], equal, weaker = _fill(scope, _tied(slot, ties), claimed, facts, assumed)
-        tied = tied or equal
-        first[slot.name] = ways[slot.name][0]
-        ties |= first[slot.name].ties
-        filled[slot.name] = Filled(slot.name, step_name(first[slot.name]), tuple(map(step_name, weaker)))
-        claimed |= {*first[slot.name].roles, *first[slot.name].ignored} & scope.block.roles.keys()
-    whole = assemble(page, page.in_order(first))
-    if all(len(steps) == 1 for steps in ways.values()):
-        fits = bool(whole.steps) and not any(misfits(scope, whole, facts, tuple(assumed)))
-        fits = fits and _give_one_value_each(first.values())
-        found = flows[whole.name] if fits and not tied else None
-        slots = [filled[slot.name] for slot in page.slots if slot.name in filled] if found else []
-        return Composed(found, [] if fits else [whole], tied if fits else "", slots)
-    others = [{**first, name: step} for name, steps in ways.items() for step in steps[1:]]
-    tried = [whole, *(assemble(page, page.in_order(steps)) for steps in others)]
-    near = [rule for rule in tried if all(rule.when.values())] or [whole]
-    if not assumed and not any(_answerable(scope, rule, facts) for rule in near):
-        near = [*_by_answers(scope, page, flows, facts, tried), *near]
-    return Composed(near=list({rule.name: rule for rule in near}.values()))
+        steps, equal, weaker = _fill(scope, _tied(slot, ties), claimed, facts, assumed)
+        slots.ways[slot.name] = steps
+        slots.are_whole = slots.are_whole and len(steps) == 1
+        if not slots.are_whole and not to_the_end:
+            break
+        slots.tied = slots.tied or equal
+        ties |= steps[0].ties
+        slots.filled[slot.name] = Filled(slot.name, step_name(steps[0]), tuple(map(step_name, weaker)))
+        claimed |= {*steps[0].roles, *steps[0].ignored} & scope.block.roles.keys()
+    return slots
+
+
+def _near(
+    scope: Scope, page: Page, flows: FlowTable, facts: Facts, assumed: Mapping[str, Any]
+) -> list[FlowRule]:
+    """What comes near to a flow of a spine that no steps make whole."""
+    slots = _filled(scope, page, facts, assumed, to_the_end=True)
+    first = slots.first
+    others = [first, *({**first, name: step} for name, steps in slots.ways.items() for step in steps[1:])]
+    tried = [assemble(page, page.in_order(steps)) for steps in others]
+    found = [rule for rule in tried if all(rule.when.values())] or tried[:1]
+    if not assumed and not any(_answerable(scope, rule, facts) for rule in found):
+        found = [*_by_answers(scope, page, flows, facts, tried), *found]
+    return list({rule.name: rule for rule in found}.values())
 
 
 def _tied(slot: Slot, ties: Mapping[str, str]) -> Slot:
@@ -173,17 +216,22 @@ def _faults(
     scope: Scope, step: FlowRule, free: set[str], facts: Facts, assumed: Mapping[str, Any]
 ) -> Iterator[Misfit]:
     """Why a step does not fit, of the roles that no other has; roles first, as these need no looking up."""
-    lacks = [Misfit(LACKS, role) for role in step.beside if not has_role(scope.block, role)]
-    lacks += lacking(scope, step, free)
-    lacks += [
-        Misfit(OTHER, name) for name, value in assumed.items() if value not in step.when.get(name, (value,))
-    ]
-    if lacks:
-        yield from lacks
-        return
-    yield from condition_faults(scope, step, facts, tuple(assumed))
-    yield from untaken(scope, step, facts)
-    yield from untied(scope, step, facts)
+    is_lacking = False
+    for fault in _lacks(scope, step, free, assumed):
+        is_lacking = True
+        yield fault
+    if not is_lacking:
+        yield from condition_faults(scope, step, facts, tuple(assumed))
+        yield from untaken(scope, step, facts)
+        yield from untied(scope, step, facts)
+
+
+def _lacks(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, Any]) -> Iterator[Misfit]:
+    yield from lacking(scope, step, free)
+    yield from (Misfit(LACKS, role) for role in step.beside if not has_role(scope.block, role))
+    for name, value in assumed.items():
+        if value not in step.when.get(name, (value,)):
+            yield Misfit(OTHER, name)
 
 
 def _decisive(faults: Iterable[Misfit]) -> list[Misfit]:

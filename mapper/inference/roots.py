@@ -94,7 +94,7 @@ def _refused(stated: Known, choice: Choice, root: Scope, flows: FlowTable, facts
     """The error for a task that the heads are not for, with those that they are for."""
     roots = [rule for rule in flows.values() if rule.topic == ROOT and rule.when.get(TASK)]
     fitting = [rule for rule in roots if not any(misfits(root, rule, facts, (TASK,)))]
-    fitting += [one.flow for one in _composed(root, flows, facts)[0].values() if one.flow]
+    fitting += [one.flow for one in _made(_composed(root, flows, facts)).values() if one.flow]
     tasks = dict.fromkeys(str(task) for rule in fitting for task in rule.when[TASK])
     why = f"possible here: {', '.join(tasks)}" if tasks else why_none(root, choice, facts)
     return HintError(f"{stated.source} does not go with the heads; {why}")
@@ -128,15 +128,21 @@ def _tasks(flows: FlowTable) -> set[Any]:
     return {*_tasks_of_steps(flows), *written}
 
 
-def _composed(root: Scope, flows: FlowTable, facts: Facts) -> tuple[dict[str, Composed], list[FlowRule]]:
-    """The roots that steps make, each for the first of its tasks, and what comes near to one."""
-    made: dict[str, Composed] = {}
-    near: dict[str, FlowRule] = {}
-    for task in _tasks_of_steps(flows):
-        found = compose(root, flows.pages(ROOT), flows, facts, {TASK: task})
-        made |= {found.flow.name: found} if found.flow else {}
-        near |= {rule.name: rule for rule in found.near if all(rule.when.values())}
-    return made, list(near.values())
+def _composed(root: Scope, flows: FlowTable, facts: Facts) -> list[Composed]:
+    """What steps make of a root for each task."""
+    pages = flows.pages(ROOT)
+    return [compose(root, pages, flows, facts, {TASK: task}) for task in _tasks_of_steps(flows)]
+
+
+def _made(found: Iterable[Composed]) -> dict[str, Composed]:
+    """The roots that steps make, each for the first of its tasks."""
+    return {one.flow.name: one for one in found if one.flow}
+
+
+def _near(found: Iterable[Composed]) -> list[FlowRule]:
+    """What comes near to a root, where there is none."""
+    every = (rule for one in found for rule in one.near)
+    return list({rule.name: rule for rule in every if all(rule.when.values())}.values())
 
 
 def _lacking(root: Scope, rules: Sequence[FlowRule], facts: Facts) -> str:
@@ -162,13 +168,15 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts) -
     named = named_flows(root, flows, families)
     rules = flows.named(rule.name for rule in named) if named else flows.of_topic(ROOT)
     fitting = fitting_flows(root, rules, facts, (TASK,))
-    made, near = ({}, []) if named else _composed(root, flows, facts)
+    found = [] if named else _composed(root, flows, facts)
+    made = _made(found)
     served = {task for rule in fitting for task in rule.when.get(TASK, ())}
     steps = [one.flow for one in made.values() if one.flow]
     fitting += [rule for rule in steps if not served.intersection(rule.when.get(TASK, ()))]
     if not fitting:
-        considered = [*rules, *near]
-        return Choice(considered=considered, reasons=[] if considered else ["there is no flow for a root"])
+        considered = [*rules, *_near(found)]
+        none = [] if considered else ["there is no flow for a root"]
+        return Choice(reasons=none, tried=lambda: considered)
     headless = facts.config.vocabulary.headless  # a tied head is no tensor: without any, there is none
     fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
     signs = {rule.name: sum(has_role(root.block, path) for path in rule.prefer_if) for rule in fitting}

@@ -33,10 +33,15 @@ class Choice:
     reasons: list[str] = field(default_factory=list)  # where it is not that none of `considered` fits
     look: Callable[[], str] = str  # gives `problem`
     slots: Sequence[Filled] = ()  # of a flow that was put together: what fills each
-    considered: Sequence[FlowRule] = ()  # where there is none: which were tried
+    tried: Callable[[], Sequence[FlowRule]] = tuple  # gives `considered`
     asks: Mapping[str, Sequence[Any]] = field(
         default_factory=dict
     )  # facts that would decide, with their values
+
+    @cached_property
+    def considered(self) -> Sequence[FlowRule]:
+        """Where there is none: which were tried, and what steps make that comes near."""
+        return self.tried()
 
     @cached_property
     def problem(self) -> str:
@@ -77,10 +82,9 @@ def _composed(scope: Scope, topic: str, flows: FlowTable, facts: Facts, choice: 
     if made.flow or made.tied:
         reasons = [f"{made.tied} fit equally"] if made.tied else []
         return Choice(made.flow, reasons=reasons, slots=made.slots)
-    names = [name for rule in made.near for name in (*rule.when, *rule.values)]
     return Choice(
-        look=lambda: choice.problem or _problem(scope, names, facts),
-        considered=[*choice.considered, *made.near],
+        look=lambda: choice.problem or _problem(scope, _names(made.near), facts),
+        tried=lambda: [*choice.considered, *made.near],
     )
 
 
@@ -104,8 +108,12 @@ def _first(scope: Scope, rules: Sequence[FlowRule], facts: Facts) -> Choice:
     fitting = [rule for rule in rules if not any(misfits(scope, rule, facts))]
     for rule in [rule for rule in fitting if has_its_ranks(scope, rule)] or fitting:
         return Choice(rule, named=True)
-    names = [name for rule in rules for name in (*rule.when, *rule.values)]
-    return Choice(named=True, look=lambda: _problem(scope, names, facts), considered=rules)
+    return Choice(named=True, look=lambda: _problem(scope, _names(rules), facts), tried=lambda: rules)
+
+
+def _names(rules: Iterable[FlowRule]) -> list[str]:
+    """The facts by which flows are chosen or refused."""
+    return [name for rule in rules for name in (*rule.when, *rule.values)]
 
 
 def _most_specific(scope: Scope, rules: Flows, facts: Facts) -> Choice:
@@ -114,7 +122,7 @@ def _most_specific(scope: Scope, rules: Flows, facts: Facts) -> Choice:
     fitting = [rule for rule in fitting if has_its_ranks(scope, rule)] or fitting
     if not fitting:
         none = [] if rules else [f"there is no flow for {scope.topic}"]
-        return Choice(reasons=none, look=lambda: _problem(scope, rules.facts(), facts), considered=rules)
+        return Choice(reasons=none, look=lambda: _problem(scope, rules.facts(), facts), tried=lambda: rules)
     equal = [rule.name for rule in fitting if specificity(rule) == specificity(fitting[0])]
     if len(equal) > 1:
         return Choice(reasons=[f"{listed(equal)} fit equally; a family must say which"])

@@ -1,6 +1,6 @@
 """Whatever is taken out of a family's example is missed: no lesser model passes for the vouched one.
 
-A run tries a fifteenth of the names of each example, another for the next one; LACKING=all tries all.
+A run tries a thirtieth of the names of each example, another for the next one; LACKING=all tries all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXAMPLES = [
     for example in family.examples
     if not is_near_miss(example)
 ]
-PARTS = 15
+PARTS = 30
 # What a checkpoint of its family may lack: heads beside a tower, what training alone reads, what the forward makes itself,
 # maps that a field of the config leaves without a bias, and embeddings of which towers share one or have their own.
 OPTIONAL = (
