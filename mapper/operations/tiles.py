@@ -94,3 +94,31 @@ def join_tiles(
         ends = line_end[:, None, None].expand(-1, whole.shape[1], 1)
         found.append(torch.cat((whole, ends), dim=2).flatten(1).t())
     return torch.cat(found)
+
+
+def tile_mask(x: Tensor, mask: Tensor, places: int) -> Tensor:
+    """What is added to scores over all tiles of an image: padding alone is hidden, and from padding alone.
+
+    x (N, tiles, T, W), of which `places` of T are real, mask (..., tiles) of N images
+    -> (N, 1, tiles * T, tiles * T)
+    """
+    real = (mask != 0).reshape(x.shape[0], -1, 1) & (torch.arange(x.shape[2], device=x.device) < places)
+    padding = ~real.flatten(1)
+    hidden = padding[:, :, None] & padding[:, None]
+    return (hidden * torch.finfo(x.dtype).min)[:, None].to(x.dtype)
+
+
+def mask_of_tiles(reads: Tensor | None, found: Tensor | None) -> Tensor | None:
+    """Which places of tiles each token reads; one that reads no tile is shown all.
+
+    reads (B, T, images * tiles), found (B, images, tiles, places, W) -> (B, 1, T, images * tiles * places)
+    """
+    if reads is None or found is None:
+        return None
+    places = reads.repeat_interleave(found.shape[3], dim=-1)
+    return (places | ~reads.any(dim=-1, keepdim=True))[:, None]
+
+
+def states_read(x: Tensor, states: Tensor | None, reads_images: bool) -> Tensor | None:
+    """What a layer reads: the states of images, which may be none, or its own input."""
+    return states if reads_images else x

@@ -180,3 +180,45 @@ def test_bridgetower(bridges: int, tmp_path: Path) -> None:
     check(
         reference("BridgeTowerModel", config), tmp_path, with_images(texts, resize="interpolate_pos_encoding")
     )
+
+
+def tiled_images() -> dict[str, Inputs]:
+    """Texts whose tokens read tiles of up to two images, padded on either side; an image of no tile; a text alone."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, 90, (2, 9), generator=generator)
+    right = torch.ones_like(ids)
+    right[0, -3:] = 0
+    images = {
+        "pixel_values": torch.randn(2, 2, 2, 3, 16, 16, generator=generator),
+        "aspect_ratio_ids": torch.tensor([[1, 2], [3, 0]]),
+        "aspect_ratio_mask": torch.tensor([[[1, 0], [1, 1]], [[1, 1], [1, 0]]]),
+    }
+    reads = torch.zeros(2, 9, 2, 2, dtype=torch.int64)
+    reads[0, 2:, 0, 0] = reads[0, 5:, 1] = reads[1, 3:, 0] = 1
+    empty = torch.tensor([[[1, 0], [1, 1]], [[1, 1], [0, 0]]])
+    return {
+        "right": {**images, "input_ids": ids, "attention_mask": right, "cross_attention_mask": reads},
+        "left": {
+            **images,
+            "input_ids": ids,
+            "attention_mask": right.flip(1),
+            "cross_attention_mask": reads.flip(1),
+        },
+        "all": {**images, "input_ids": ids},
+        "no tile": {**images, "input_ids": ids, "aspect_ratio_mask": empty},
+        "words": {"input_ids": ids, "attention_mask": right},
+    }
+
+
+def test_layers_that_read_tiles_of_images(tmp_path: Path) -> None:
+    text = {
+        "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 48, "cross_attention_layers": [0, 2], "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3,
+    }  # fmt: skip
+    vision = {
+        "hidden_size": 16, "num_hidden_layers": 3, "num_global_layers": 2, "attention_heads": 2, "intermediate_size": 24,
+        "image_size": 16, "patch_size": 4, "max_num_tiles": 2, "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]],
+        "intermediate_layers_indices": [0, 2], "vision_output_dim": 48,
+    }  # fmt: skip
+    config = transformers.MllamaConfig(text_config=text, vision_config=vision)
+    check(reference("MllamaForConditionalGeneration", config), tmp_path, tiled_images())
