@@ -176,6 +176,10 @@ class Body:
         if reference.base is not None:
             base, start = reference.base, self.elements[reference.base]
             start = Place(place[: len(start)])
+        around = Place(place[:-1])
+        if is_numbered(reference.items[0]) and self.is_all_of(around, reference):
+            self.bodies.paths.opened.add(around)
+            return f"{self.bodies.paths.spell(base, start, around, beyond=True)}.values()"
         if is_numbered(reference.items[0]):
             order = sorted(reference.items, key=element_indices)
             return _tuple([self.bodies.paths.spell(base, start, place_of(item)) for item in order])
@@ -185,6 +189,14 @@ class Body:
         if meant == sum(len(key) for key in folder.children):
             return self.bodies.paths.elements(base, start, folder)
         return _tuple(list(self._one_by_one(reference, base, start, len(folder.place))))
+
+    def is_all_of(self, place: Place, reference: Reference) -> bool:
+        """Whether the elements are all children of a folder, in order of their numbers."""
+        if not self.bodies.paths.root.at(place):
+            return False
+        folder = self.bodies.paths.root.find(place)
+        held = {place_of(item) for item in reference.items}
+        return bool(folder.stem) and held == {child.place for child in folder.children.values()}
 
     def _one_by_one(self, reference: Reference, base: str, start: Place, at: int) -> Iterator[str]:
         """The elements by name, in order: their folder holds others too."""

@@ -49,8 +49,9 @@ class Classes:
                         if id(item) in self.unread:  # nothing runs it, and so nothing is known of how
                             said = replace(said, arguments=None)
                         self.settings.setdefault(id(item), said)
-                    elif isinstance(item.indices, Numbered):
-                        continue  # folders with names: no list counts them
+                    elif isinstance(item.indices, Numbered):  # folders with names: no list counts them
+                        if role in piece.block.facts:
+                            self.counts[Place(item.home[:-1])] = piece.block.facts[role]
                     elif isinstance(value, list) and role in piece.block.facts:
                         self.counts[list_folder(item.home, Place(piece.block.home))] = piece.block.facts[role]
             for (
@@ -197,6 +198,8 @@ class Classes:
         """What stands in the brackets of nn.ModuleList or nn.ModuleDict."""
         if folder.is_sequence:
             return self.sequence(draft, folder)
+        if alike := self.alike(draft, folder):
+            return alike
         pairs = []
         for key, child in folder.children.items():
             for name in [key] if isinstance(key, str) else map(str, key):
@@ -205,6 +208,19 @@ class Classes:
                     f"{literal(word)}: {self.child(draft, child, word if not is_number(word) else f'item_{word}')}"
                 )
         return "{" + ", ".join(pairs) + "}"
+
+    def alike(self, draft: Draft, folder: Folder) -> str:
+        """Children of one class and with the same values, by the numbers in their names; empty where they differ."""
+        children = [child for child in folder.children.values() if isinstance(child, Folder)]
+        classes = {self.of_folder.get(id(child)) for child in folder.children.values()}
+        if not folder.stem or len(classes) != 1 or None in classes:
+            return ""
+        given = [self.arguments(child) for child in children]
+        values = [{name: argument.value for name, argument in item.items()} for item in given]
+        if any(item != values[0] for item in values):
+            return ""
+        call, count = self.call(draft, children[0], given[0]), self.count(draft, folder, len(children))
+        return f'{{f"{folder.stem}{{index}}": {call} for index in range({count})}}'
 
     def sequence(self, draft: Draft, folder: Folder) -> str:
         groups = [(key, child) for key, child in folder.children.items() if isinstance(key, tuple)]

@@ -38,6 +38,13 @@ class Folder:
         indices = sorted(index for key in self.children if isinstance(key, tuple) for index in key)
         return self.is_list and indices == list(range(len(indices)))
 
+    @property
+    def stem(self) -> str:
+        """What stands before the numbers of all children, where these run from 0: `expert_`; else nothing."""
+        stem = str(next(iter(self.children), "")).rstrip("0123456789")
+        words = {f"{stem}{number}" for number in range(len(self.children))}
+        return stem if len(words) > 1 and words == self.children.keys() else ""
+
     def elements(self) -> Folder | None:
         """Its numbered folders alone, where they run from 0 without a gap and only tensors stand beside them."""
         beside = [child for key, child in self.children.items() if not isinstance(key, tuple)]
@@ -237,6 +244,8 @@ def _order(folder: Folder, ranks: dict[int, int]) -> int:
     folder.rank = min((rank for rank, _, _ in placed), default=UNUSED)
     if folder.is_list:
         placed.sort(key=lambda item: item[1])
+    elif stem := folder.stem:
+        placed.sort(key=lambda item: int(str(item[1])[len(stem) :]))
     else:
         placed.sort(key=lambda item: item[0])
     folder.children = {key: child for _, key, child in placed}

@@ -51,7 +51,10 @@ class _Draft:
         if self.step[1] is not None:
             return Place(common[:end])
         own_lists = [
-            indices for leaf in self.leaves for _, indices in leaf.block[len(path) :] if indices is not None
+            indices
+            for leaf in self.leaves
+            for _, indices in leaf.block[len(path) :]
+            if indices is not None and not isinstance(indices, Numbered)
         ]
         for at in range(end, len(common)):
             if common[at] in own_lists:

@@ -1,4 +1,4 @@
-"""Folders that are elements of a list by the number at the end of their names: `layer1`, `layer2`, each a list itself."""
+"""Folders that are elements of a list by the number at the end of their names: `layer1`, `layer2`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class NumberedFolder:
     index: Numbered
 
 
-def numbered(folder: Spot) -> NumberedFolder | None:
-    """The folder as one of several; None where it has no number, stands alone, or holds no list."""
+def numbered(folder: Spot, lists: bool = True) -> NumberedFolder | None:
+    """The folder as one of several, each a list, or none of them; None where it has no number or stands alone."""
     word = folder.place[-1]
     stem = word.rstrip("0123456789") if isinstance(word, str) else word
     if not isinstance(word, str) or not isinstance(stem, str) or stem == word or not stem:
@@ -29,7 +29,8 @@ def numbered(folder: Spot) -> NumberedFolder | None:
         if isinstance(other, str)
         and other.startswith(stem)
         and other[len(stem) :].isdigit()
-        and _is_list(node)
+        and node.children
+        and _is_list(node) == lists
     }
     order = [found[number] for number in sorted(found)]
     if (

@@ -236,9 +236,19 @@ class _Reader:
         found = numbered(folder)
         match = self.vocabulary.decide("numbered", folder.renamed(found.stem)) if found else None
         if found is None or match is None:
-            return self.block_step(folder)
+            return self.numbered_block(folder) or self.block_step(folder)
         role, place = match.entry.target, (*folder.place[:-1], found.stem)
         outer = tuple(step for step in self.chain(folder, len(place) - 1) if step.indices is not None)
+        return (*outer, Step(role, found.index, place, self.vocabulary.block_kind(role)))
+
+    def numbered_block(self, folder: Spot) -> tuple[Step, ...]:
+        """A block that is one of several by the number in its name; none where it is not."""
+        found = numbered(folder, lists=False)
+        match = self.vocabulary.decide("numbered_blocks", folder.renamed(found.stem)) if found else None
+        if found is None or match is None:
+            return ()
+        role, place = match.entry.target, (*folder.place[:-1], found.stem)
+        outer = self.chain(folder, len(place) - 1)
         return (*outer, Step(role, found.index, place, self.vocabulary.block_kind(role)))
 
     def block_step(self, folder: Spot) -> tuple[Step, ...]:

@@ -11,7 +11,15 @@ from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document, KeyPath
 
 SCOPES = ("any", "layer", "tower", "root", "whole")  # "whole": the root, even inside of a tower's folder
-SECTIONS = ("roles", "blocks", "lists", "numbered", "towers", "kinds")  # what a pattern can decide
+SECTIONS = (
+    "roles",
+    "blocks",
+    "lists",
+    "numbered",
+    "numbered_blocks",
+    "towers",
+    "kinds",
+)  # what a pattern can decide
 OTHER_FILES = (
     "config",
     "inputs",

@@ -334,6 +334,10 @@ def test_wav2vec2_with_the_older_names_of_a_normed_weight(tmp_path: Path) -> Non
     [
         ("T5ForConditionalGeneration", lambda: transformers.T5Config(**T5)),
         ("UMT5ForConditionalGeneration", lambda: transformers.UMT5Config(**T5)),
+        (
+            "SwitchTransformersForConditionalGeneration",
+            lambda: transformers.SwitchTransformersConfig(**T5, num_experts=3),
+        ),
         ("BartForConditionalGeneration", lambda: transformers.BartConfig(**BART)),
         ("WhisperForConditionalGeneration", lambda: transformers.WhisperConfig(**WHISPER)),
         (

@@ -150,6 +150,32 @@ def test_longt5(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, answers(99))
 
 
+@pytest.mark.parametrize(
+    ("name", "capacity"),
+    [
+        ("SwitchTransformersModel", 2),
+        ("SwitchTransformersForConditionalGeneration", 1),
+        ("SwitchTransformersForConditionalGeneration", 64),
+    ],
+)
+def test_switch_transformers(name: str, capacity: int, tmp_path: Path) -> None:
+    config = transformers.SwitchTransformersConfig(
+        **T5,
+        num_experts=12,
+        expert_capacity=capacity,
+        num_sparse_encoder_layers=1 if capacity == 1 else 3,
+        num_sparse_decoder_layers=1,
+        dense_act_fn="gelu" if capacity == 1 else "relu",
+        tie_word_embeddings=capacity != 1,
+    )
+    check(reference(name, config), tmp_path, answers(99))
+
+
+def test_switch_transformers_encoder(tmp_path: Path) -> None:
+    config = transformers.SwitchTransformersConfig(**T5, num_experts=3, expert_capacity=3)
+    check(reference("SwitchTransformersEncoderModel", config), tmp_path, text_inputs(99, positions=False))
+
+
 @pytest.mark.parametrize("name", ["MBartModel", "MBartForConditionalGeneration"])
 def test_mbart(name: str, tmp_path: Path) -> None:
     config = transformers.MBartConfig(**BART, scale_embedding=name == "MBartModel")

@@ -26,3 +26,27 @@ def test_lists_side_by_side_that_differ_in_a_number_are_stages() -> None:
 @pytest.mark.parametrize("words", [("layer1",), ("layer1", "layer3"), ("fc1", "fc2"), ("layer1", "layer2x")])
 def test_a_number_alone_makes_no_list(words: tuple[str, ...]) -> None:
     assert not stages([f"{word}.{index}.conv1.weight" for word in words for index in range(2)])
+
+
+def test_blocks_side_by_side_that_differ_in_a_number_are_elements_by_value() -> None:
+    matrix = {"shape": [8, 8], "dtype": "F32"}
+    names = [
+        f"layers.{at}.mlp.experts.expert_{index}.{leaf}.weight"
+        for at in (0, 1)
+        for index in range(11)
+        for leaf in ("wi", "wo")
+    ]
+    root = describe(
+        {"tensors": dict.fromkeys([*names, *(f"layers.{at}.mlp.router.weight" for at in (0, 1))], matrix)}
+    ).root
+    experts = [block for block in root.blocks() if isinstance(block.indices, Numbered)]
+    assert sorted(block.indices[0] for block in experts if block.indices) == list(range(11))
+    assert {block.role for block in experts} == {"experts"}
+    assert next(str(block.home) for block in experts if block.indices == (10,)).endswith("experts.expert_10")
+
+
+def test_blocks_with_a_number_missing_are_no_list() -> None:
+    matrix = {"shape": [8, 8], "dtype": "F32"}
+    names = [f"layers.0.mlp.experts.expert_{index}.wi.weight" for index in (0, 2)]
+    root = describe({"tensors": dict.fromkeys(names, matrix)}).root
+    assert not [block for block in root.blocks() if isinstance(block.indices, Numbered)]
