@@ -86,4 +86,4 @@ def _lone_tower(root: Scope, vocabulary: Vocabulary) -> str | None:
     """What the path of the only tower says that it is: `vision_model.encoder` in a checkpoint of that part alone."""
     towers = [scope for scope in root.below() if scope.tower is scope]
     words = towers[0].block.home if len(towers) == 1 else ()
-    return next(filter(None, map(vocabulary.tower, words)), None)
+    return next(filter(None, (vocabulary.tower(words[: at + 1]) for at in range(len(words)))), None)

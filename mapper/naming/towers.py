@@ -105,7 +105,7 @@ def _word(place: Folder, sizes: Counter[Folder], vocabulary: Vocabulary) -> str:
     if any(said):  # what a family says of a folder goes before the words around it
         return next(filter(None, said))
     for at in range(common, len(place)):
-        name = vocabulary.tower(place[at])
+        name = vocabulary.tower(place[: at + 1])
         if name:
             return name
     return "tower"
@@ -115,7 +115,7 @@ def _told(place: Folder, name: str, vocabulary: Vocabulary) -> str:
     """The name; of a nameless one that by the last part of its folder: `char_encoder` beside `encoder` is one, too."""
     if name != "tower" or len(place) < 2:
         return name
-    return vocabulary.tower(normal(str(place[-2])).split("_")[-1]) or name
+    return vocabulary.tower([normal(str(place[-2])).split("_")[-1]]) or name
 
 
 def _by_parts(places: list[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
@@ -125,7 +125,7 @@ def _by_parts(places: list[Folder], vocabulary: Vocabulary) -> dict[Folder, str]
     shared = set.intersection(*map(set, words.values())) if len(words) == len(places) else set()
     found = {}
     for place in places if shared else ():
-        own = [name for part in words[place] if part not in shared and (name := vocabulary.tower(part))]
+        own = [name for part in words[place] if part not in shared and (name := vocabulary.tower([part]))]
         found[place] = own[0] if own else "tower"
     return found if "tower" not in found.values() else {}
 

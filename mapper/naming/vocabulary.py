@@ -190,19 +190,21 @@ class Vocabulary:
         """The kind of block whose roles a block has: those of an expert are a feed-forward's."""
         return self.roles_of.get(unnumbered(role)) or self.block_kind(role)
 
-    def tower(self, word: str | tuple[int, ...]) -> str | None:
-        """The tower that a folder's name stands for, if any."""
-        if not isinstance(word, str):
+    def tower(self, words: Words) -> str | None:
+        """The tower that the last of these folders stands for, if any; a pattern may tell what it stands in."""
+        if not words or not isinstance(words[-1], str):
             return None
-        match = next(iter(self.tries["towers"].matches([normal(word)])), None)
-        return self.folders.get(normal(word)) or (match.entry.target if match else None)
+        plain = [normal(word) if isinstance(word, str) else word for word in words]
+        match = next(iter(self.tries["towers"].matches(plain)), None)
+        return self.folders.get(str(plain[-1])) or (match.entry.target if match else None)
 
     @staticmethod
     def tower_words(files: Iterable[VocabularyFile], tower: str) -> frozenset[str]:
         """The words and parts of words that stand for a tower."""
         entries = [entry for file in files for entry in file.entries if entry.section == "towers"]
         own = [entry for entry in entries if entry.target == tower]
-        return frozenset(normal(word) for entry in own for word in (*entry.names, *entry.parts))
+        names = (".".join(pattern_words(name)) for entry in own for name in entry.names)
+        return frozenset((*names, *(normal(part) for entry in own for part in entry.parts)))
 
     def matches(self, section: str, spot: Spot, kind: str | None = None) -> Iterator[Match]:
         """The entries of a section that fit this spot, the strongest first."""
@@ -268,10 +270,15 @@ def last_word(words: Words) -> str:
 
 
 def is_within(left: Words, wanted: Iterable[str]) -> bool:
-    """Whether one of the words, or of their parts, stands in a path."""
+    """Whether one of the words, or of their parts, stands in a path; or several with dots between, in this order."""
     return any(
         isinstance(word, str) and (word in wanted or not parts(word).isdisjoint(wanted)) for word in left
-    )
+    ) or any(_stand_in(left, name.split(".")) for name in wanted if "." in name)
+
+
+def _stand_in(left: Words, names: list[str]) -> bool:
+    """Whether these words stand in a path one after another."""
+    return any(list(left[at : at + len(names)]) == names for at in range(len(left) - len(names) + 1))
 
 
 def any_path(nodes: Iterable[Node], paths: Iterable[str]) -> bool:

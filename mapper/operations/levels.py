@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mapper.operations.detection import unmasked_positions
+from mapper.operations.detection import masked_sinusoids, unmasked_positions
 
 
 def input_of_level(maps: list[Tensor], levels: list[Tensor]) -> Tensor:
@@ -116,3 +116,19 @@ def level_anchors(sizes: list[tuple[int, int]], x: Tensor) -> tuple[Tensor, Tens
 def select_rows(x: Tensor, best: Tensor) -> Tensor:
     """What stands at some places. x (B, S, C), best (B, T) -> (B, T, C)"""
     return x.gather(1, best[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def split_levels(x: Tensor, sizes: list[tuple[int, int]]) -> list[Tensor]:
+    """Undoes join_levels of maps of these rows and columns. x (B, S, C)"""
+    parts = x.split([rows * columns for rows, columns in sizes], dim=1)
+    return [part.transpose(1, 2).unflatten(-1, size) for part, size in zip(parts, sizes, strict=True)]
+
+
+def level_sinusoids(maps: list[Tensor], temperature: float) -> list[Tensor]:
+    """Sines and cosines of where each place stands in its map. -> [(B, Y * X, C), ...]"""
+    return [masked_sinusoids(x, unmasked_positions(x, None), temperature) for x in maps]
+
+
+def level_rows(maps: list[Tensor], table: Tensor) -> list[Tensor]:
+    """The places of each map, with the row of a table (L, C) that the map has. -> [(B, Y * X, C), ...]"""
+    return [x.flatten(2).transpose(1, 2) + row for x, row in zip(maps, table, strict=True)]

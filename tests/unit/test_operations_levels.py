@@ -11,11 +11,14 @@ from mapper.operations.levels import (
     level_centres,
     level_masks,
     level_points,
+    level_rows,
     level_share,
+    level_sinusoids,
     level_sizes,
     sample_levels,
     sampling_points,
     select_rows,
+    split_levels,
     spread_levels,
 )
 
@@ -74,3 +77,21 @@ def test_anchors_around_places() -> None:
     wanted = torch.tensor([[0.25, 0.5, 0.05, 0.05], [0.75, 0.5, 0.05, 0.05], [0.5, 0.5, 0.1, 0.1]])
     torch.testing.assert_close(anchors[0].sigmoid(), wanted)
     assert inside.all()
+
+
+def test_split_levels_undoes_join_levels() -> None:
+    maps = [torch.randn(2, 3, 4, 5), torch.randn(2, 3, 2, 3)]
+    found = split_levels(join_levels(maps), level_sizes(maps))
+    assert all(torch.equal(one, other) for one, other in zip(found, maps, strict=True))
+
+
+def test_rows_and_sinusoids_of_each_map() -> None:
+    maps = [torch.randn(2, 4, 3, 5), torch.randn(2, 4, 1, 2)]
+    table = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 9.0]])
+    rows = level_rows(maps, table)
+    assert torch.equal(rows[0][1, 7], maps[0][1, :, 1, 2] + table[0])
+    assert torch.equal(rows[1][:, 1, 3], maps[1][:, 3, 0, 1] + 9)
+    found = level_sinusoids(maps, 10000.0)
+    assert [part.shape for part in found] == [(2, 15, 4), (2, 2, 4)]
+    ends = torch.tensor(2 * torch.pi).expand(2)  # the last row and the last column are a whole turn
+    assert torch.allclose(found[0][0, -1], torch.stack((ends.sin(), ends.cos()), dim=-1).flatten(), atol=1e-5)
