@@ -28,6 +28,7 @@ from mapper.rulebook.family_file import read_family
 from mapper.rulebook.flows import continued
 from mapper.rulebook.namings import KIND, NAMING, naming_documents, read_naming
 from mapper.rulebook.pages import page_of, pairs
+from mapper.rulebook.settings import SETTINGS, read_settings, wrong_examples
 from mapper.rulebook.strict import Document, load_yaml
 from mapper.rulebook.trees import TREE, read_tree
 from mapper.rulebook.vocabulary import read_vocabulary
@@ -45,6 +46,7 @@ _KINDS = {
     DROPOUT: DROPOUT,
     NAMING: KIND,
     TREE: KIND,
+    SETTINGS: KIND,
 }
 
 
@@ -125,6 +127,10 @@ def check_naming(document: Document) -> tuple[int, list[str]]:
     from mapper.sources.renaming import example_name
     from mapper.sources.trees import SLASH, torch_name
 
+    if SETTINGS in document.data:
+        settings = read_settings(document)
+        none = [] if settings.examples else [f"{document.label}: no example"]
+        return len(settings.examples), none + wrong_examples(settings)
     if TREE in document.data:
         tree = read_tree(document)
         examples = [

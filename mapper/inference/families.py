@@ -101,6 +101,12 @@ class Families:
         """Whether the whole is listed by its model_type; a tower that is not has a finding."""
         return bool(self.match and self.match.by_type)
 
+    @property
+    def are_known_by_names(self) -> bool:
+        """Whether the whole is of a family without types: a library's own names, beside which no config names a type."""
+        match = self.match
+        return match is not None and match.model_type is None and not match.family.model_types
+
     def vouch(self, scope: Scope) -> bool:
         """Whether a family lists the model_type of the whole, and of the tower that a block is in."""
         return self.stranger(scope) is None and self.are_vouched_for
@@ -110,8 +116,10 @@ class Families:
         return self.stranger(scope) is None and scope.tower is not None and self.part(scope) is not None
 
     def speak_for(self, scope: Scope) -> bool:
-        """The same, or a family of the whole has one for the tower."""
-        return self.are_vouched_for or self.part(scope) is not None
+        """The same, or a family of the whole has one for the tower, or the names are those of a library."""
+        if self.part(scope) is not None or self.are_vouched_for:
+            return True
+        return self.are_known_by_names and self._whole_speaks(scope)
 
     def stranger(self, scope: Scope) -> str | None:
         """The tower that a block is in, if that is of a type of its own that no family lists."""

@@ -59,6 +59,8 @@ def choose_root(
             return choice
         if stated:
             raise _refused(stated, choice, root, flows, facts)
+    if not task and (choice := _of_library(root, flows, families, facts)).flow:
+        return choice
     asked = choice
     choice = _by_heads(root, _suited(root, flows, families), families, facts)
     served = task and task.value in _tasks(flows)
@@ -75,6 +77,14 @@ def choose_root(
             + (f": {lacking}" if lacking else "")
         )
     return choice
+
+
+def _of_library(root: Scope, flows: FlowTable, families: Families, facts: Facts) -> Choice:
+    """The flow for the task that a library is for whose names these are, where they fit it: its config names no class."""
+    known = facts.get(root, TASK) if families.are_known_by_names else None
+    if known is None or known.problem:
+        return Choice()
+    return choose(root, _suited(root, flows, families), families, facts)
 
 
 def _has_head(flow: FlowRule, facts: Facts) -> bool:

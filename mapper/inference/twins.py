@@ -225,7 +225,7 @@ class Twins:
     def of(self, scope: Scope) -> list[Twin]:
         """The twins of the part that a block is in; none where its type is listed."""
         families = self.facts.families
-        if self.rulebook is None or families.vouch(scope):
+        if self.rulebook is None or families.vouch(scope) or families.are_known_by_names:
             return []
         tower = families.stranger(scope)
         if tower not in self._of:

@@ -27,6 +27,7 @@ from mapper.sources.files import (
 from mapper.sources.joining import joined
 from mapper.sources.manifest import GZIP, open_manifest
 from mapper.sources.pipeline import PIPELINE, NoWeights, open_members
+from mapper.sources.settings import beside
 from mapper.sources.shards import Shard
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
@@ -152,7 +153,7 @@ def open_directory(path: str | Path, source: str, follow_links: bool = False, pa
         saved.AUX,
     ]:
         sharded.refuse_escape(os.fspath(path), name, source, follow_links)
-    config = sibling_config(path)
+    config, notes = config_beside(path, follow_links)
     if choice.listing is not None:
         shards = sharded.open_index(os.path.join(path, choice.listing), open_shard, follow_links)
     else:
@@ -160,7 +161,7 @@ def open_directory(path: str | Path, source: str, follow_links: bool = False, pa
         shards = [part for shard in opened for part in with_beside(shard, follow_links)]
     if document is not None and os.path.lexists(os.path.join(path, saved.AUX)):
         shards.append(open_shard(os.path.join(path, saved.AUX)))
-    checkpoint = joined(shards, source, config, [choice.note] if choice.note else [], document)
+    checkpoint = joined(shards, source, config, [*([choice.note] if choice.note else []), *notes], document)
     checkpoint.companions = partial(within, os.fspath(path), source, follow_links)
     if config is None or any(name.startswith(ADAPTER_STEM) for name in choice.files):
         checkpoint.adapter = _adapter_config(path)
@@ -180,6 +181,17 @@ def sibling_config(directory: str | Path) -> dict[str, Any] | None:
     """The config.json in `directory`, or None where there is none."""
     path = os.path.join(directory, "config.json")
     return read_config(path) if os.path.lexists(path) else None
+
+
+def config_beside(
+    directory: str | Path, follow_links: bool = False
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """The config of the model in `directory`, or the settings that another library has for it; and a note on these."""
+    config = sibling_config(directory)
+    if config is not None:
+        return config, []
+    said = beside(directory, follow_links)
+    return (said.config, [f"the settings are those in {said.where}"]) if said else (None, [])
 
 
 def _open_member(path: str, folder: str, source: str, follow_links: bool) -> Checkpoint:
@@ -207,8 +219,8 @@ def open_file(path: str | Path, follow_links: bool = False) -> Checkpoint:
         if name.endswith(INDEX_SUFFIX)
         else _with_others(open_shard(path), follow_links)
     )
-    config = sibling_config(folder)
-    checkpoint = joined(shards, name, config)
+    config, notes = config_beside(folder, follow_links)
+    checkpoint = joined(shards, name, config, notes)
     if config is not None:  # else nothing says that the folder is the model's
         checkpoint.companions = partial(within, folder, name, follow_links)
     if name.startswith(ADAPTER_STEM):

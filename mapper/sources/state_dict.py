@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from math import isfinite
 from typing import Any
 
 from mapper import limits
@@ -12,10 +11,9 @@ from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, listed, shorten
 from mapper.sources.files import MARK, printable
 from mapper.sources.pickles import Opaque, StoredTensor
+from mapper.sources.settings import within
 from mapper.sources.shards import Shard, check_name, check_shape
 from mapper.sources.training_files import Model, find_models, is_tensor, items, without_state
-
-SETTINGS = "model_args"  # arguments of the model's class beside its state, as training scripts save them
 
 
 def take_tensors(
@@ -37,8 +35,9 @@ def take_tensors(
     for model in others:
         other = shard.others[model.name] = Shard(shard.name, shard.container, {}, size=shard.size)
         tables.append((other, _taken(without_state(model.table), other)))
-    shard.settings = _settings(value) if any(model.path for model in models) else None
-    _tell(value, models, others, shard)
+    said = within(value) if any(model.path for model in models) else None
+    shard.settings = said.config if said else None
+    _tell(value, models, others, shard, said.where if said else "")
     shard.model = models[0].name if len(models) == 1 else ""
     shard.tables = tuple(model.name for model in models) if len(models) > 1 else ()
     lost = len(
@@ -70,10 +69,10 @@ def _taken(table: Any, shard: Shard, start: tuple[str, ...] = ()) -> dict[str, S
     return found
 
 
-def _tell(value: Any, models: list[Model], others: list[Model], shard: Shard) -> None:
+def _tell(value: Any, models: list[Model], others: list[Model], shard: Shard, settings: str) -> None:
     """Note what of a file is read, what is not, and how to read another model in it."""
     tops = {model.path[0] for model in (*models, *others) if model.path}
-    tops |= {SETTINGS} if shard.settings is not None else set()
+    tops |= {settings} if settings else set()
     left = [str(key) for key in value if str(key) not in tops] if isinstance(value, dict) and tops else []
     if not tops and models and isinstance(value, dict):
         left = [str(key) for key in value.keys() - without_state(value).keys()]
@@ -82,26 +81,13 @@ def _tell(value: Any, models: list[Model], others: list[Model], shard: Shard) ->
     if read or not_read:
         told = [f"the tensors are those under {read}" if read else "", not_read]
         shard.notes.append(f"{shard.name}: {'; '.join(filter(None, told))}")
+    if settings:
+        shard.notes.append(f"{shard.name}: the settings are those under {shorten(settings)}")
     if others:
         what = "another model lies" if len(others) == 1 else f"{len(others)} other models lie"
         names = listed([model.name for model in others])
         how = f"{printable(shard.name)}{MARK}{printable(others[0].name)}"
         shard.notes.append(f"{shard.name}: {what} under {names}; name it as in {how}")
-
-
-def _settings(value: Any) -> dict[str, Any] | None:
-    """What a training file says that its model was made from, as far as JSON has it; None where it says nothing."""
-    said = value.get(SETTINGS) if isinstance(value, dict) else None
-    if not isinstance(said, dict):
-        return None
-    plain = {key: item for key, item in said.items() if isinstance(key, str) and _is_plain(item)}
-    return plain or None
-
-
-def _is_plain(item: Any) -> bool:
-    if isinstance(item, float):
-        return isfinite(item)
-    return item is None or isinstance(item, (bool, int, str))
 
 
 def _walk(value: Any, file: str) -> Iterator[tuple[str, StoredTensor | Opaque]]:
