@@ -1,0 +1,113 @@
+"""Settings of other libraries beside the weights or in one file with them: which are read, and which are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from mapper.checkpoint import Checkpoint
+from mapper.errors import FormatError, MapperError, RuleError
+from mapper.rulebook.settings import read_settings
+from mapper.rulebook.strict import parse_yaml
+from mapper.sources import open_source
+
+META = {"dim": 8, "n_layers": 1, "n_heads": 2, "norm_eps": 1e-5}
+
+
+def opened(folder: Path, **files: str) -> Checkpoint:
+    folder.mkdir(exist_ok=True)
+    save_file({"norm.weight": torch.ones(8)}, folder / "model.safetensors")
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return open_source(folder, purpose="headers")
+
+
+def test_a_file_of_a_library_is_the_config_and_a_note_says_so(tmp_path: Path) -> None:
+    found = opened(tmp_path, **{"params.json": json.dumps(META)})
+    assert found.config == META
+    assert "the settings are those in params.json" in found.notes
+
+
+def test_the_same_beside_a_single_file(tmp_path: Path) -> None:
+    opened(tmp_path, **{"params.json": json.dumps(META)})
+    assert open_source(tmp_path / "model.safetensors", purpose="headers").config == META
+
+
+def test_a_config_json_comes_first(tmp_path: Path) -> None:
+    files = {"params.json": json.dumps(META), "config.json": '{"model_type": "tale"}'}
+    found = opened(tmp_path, **files)
+    assert found.config == {"model_type": "tale"} and found.notes == []
+
+
+def test_another_file_of_the_same_name_is_none(tmp_path: Path) -> None:
+    assert opened(tmp_path, **{"params.json": '{"lr": 0.1, "dim": 8}'}).config is None
+
+
+def test_yaml_is_read_and_what_json_has_not_is_left_out(tmp_path: Path) -> None:
+    text = "n_layer: 1\nn_embd: 8\nnorm_class_name: RMSNorm\nmlp_class_name: LLaMAMLP\nday: 2024-01-02\nbig: .inf\n"
+    found = opened(tmp_path, **{"model_config.yaml": text})
+    assert found.config == {
+        "n_layer": 1,
+        "n_embd": 8,
+        "norm_class_name": "RMSNorm",
+        "mlp_class_name": "LLaMAMLP",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a: &x [1]\nb: [*x, *x]\n", "an anchor or an alias"),
+        ("a: [1", "not YAML"),
+        ("- 1\n", "no table of settings"),
+        ("a: !!python/object/apply:os.system [x]\n", "not YAML"),
+        ("[" * 5000, "not YAML"),
+    ],
+)
+def test_yaml_that_is_more_than_plain_values_is_refused(text: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=why) as caught:
+        opened(tmp_path, **{"model_config.yaml": text})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside.json").write_text(json.dumps(META))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "params.json").symlink_to(tmp_path / "outside.json")
+    with pytest.raises(MapperError, match="follow"):
+        opened(folder)
+
+
+@pytest.mark.parametrize(
+    ("saved", "config"),
+    [
+        ({"dims": {"n_mels": 8, "n_audio_head": 2, "n_text_head": 2}}, {"n_mels": 8, "n_audio_head": 2, "n_text_head": 2}),
+        ({"dims": {"width": 8}}, None),
+        ({"model_args": {"n_layer": 2, "seed": torch.ones(1)}}, {"n_layer": 2}),
+        ({"model_args": {"nested": {"heads": [1, 2]}}}, {"nested": {"heads": [1, 2]}}),
+        ({"model_args": {}}, None),
+    ],
+)  # fmt: skip
+def test_tables_beside_a_state_dict(saved: dict[str, Any], config: Any, tmp_path: Path) -> None:
+    torch.save({"model": {"norm.weight": torch.ones(8)}, **saved}, tmp_path / "ckpt.pt")
+    found = open_source(tmp_path / "ckpt.pt", purpose="headers")
+    assert found.config == config
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("settings: a\nfiles: [a.json]\n", "known by fields"),
+        ("settings: a\nfields: [b]\n", "say files beside the weights"),
+        ("settings: a\ntables: [b]\ntale: 1\n", "unknown field 'tale'"),
+    ],
+)
+def test_what_no_settings_file_may_say_is_refused_with_its_line(text: str, why: str) -> None:
+    with pytest.raises(RuleError, match=why):
+        read_settings(parse_yaml(text, "settings.yaml"))
