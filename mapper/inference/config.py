@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
@@ -117,16 +117,23 @@ class Config:
             yield "", whole  # a family writes the whole way: `text_config.hidden_act`
 
     def parts(self, tower: str | None) -> Iterator[str]:
-        """The sub-configs of a tower that this config has."""
+        """The sub-configs of a tower that this config has, dotted where one is inside of another."""
         known = self.vocabulary.towers.get(tower or "")
         for name in known.configs if known else ():
-            if isinstance(self.seen.data.get(name), Mapping):
+            if self._part(name) is not None:
                 yield name
 
     def part(self, folder: str) -> Mapping[str, Any]:
         """A sub-config by the field that holds it; "" is the whole."""
-        found = self.seen.data.get(folder) if folder else self.seen.data
-        return found if isinstance(found, Mapping) else {}
+        return self._part(folder) or {}
+
+    def _part(self, folder: str) -> Mapping[str, Any] | None:
+        found: Any = self.seen.data
+        for name in folder.split(".") if folder else ():
+            found = found.get(name)
+            if not isinstance(found, Mapping):
+                return None
+        return cast("Mapping[str, Any]", found)
 
     def _only_part(self) -> list[str]:
         """The config of the main tower, for whatever stands outside of named towers."""
@@ -235,10 +242,11 @@ class Config:
         common = self.vocabulary.ignored
         whole = common.beside(ignored.get(""))
         for found in self._fields(self.data, "", whole.always):
-            folder, _, name = found.name.partition(".")
             judges = [(found, whole)]
-            if name and folder in ignored:
-                judges.append((Found(name, found.value), common.beside(ignored[folder])))
+            for folder in ignored:
+                if folder and found.name.startswith(f"{folder}."):
+                    inner = Found(found.name[len(folder) + 1 :], found.value)
+                    judges.append((inner, common.beside(ignored[folder])))
             if found.name in self.seen.computed:
                 continue
             if found.name not in self.read and not any(

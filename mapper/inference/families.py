@@ -248,15 +248,19 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
         return Families(match)
     wanted = dict(_named_parts(config, _defaults(match)))
     words = {tower: Vocabulary.tower_words(rulebook.vocabulary, tower) for tower in wanted}
+    named_folders: dict[str, frozenset[str]] = {}  # a tower's by its usual words, maybe inside of another's
     for tower, folders in (match.family.folders if match else {}).items():
-        words[tower] = words.get(tower, frozenset()) | frozenset(map(normal, folders))
+        said = frozenset(map(normal, folders))
+        named_folders[tower] = said & words.get(tower, frozenset())
+        words[tower] = words.get(tower, frozenset()) | said
     parts: list[Part] = []
     findings: list[str] = []
     strangers: dict[str, Stranger] = {}
     speakers = Counter(folder for folder, _ in wanted.values() if folder)
     for tower, (folder, model_types) in wanted.items():
         others = frozenset().union(*(words[other] for other in wanted if other != tower))
-        region = Region(outside=others) if tower == TEXT else Region(inside=words[tower])
+        nested = frozenset().union(*(said for other, said in named_folders.items() if other != tower))
+        region = Region(outside=others) if tower == TEXT else Region(inside=words[tower], outside=nested)
         inside = names.within(region)
         if speakers[folder] > 1 and not any(inside.tensors()):  # its config is that of another tower
             continue

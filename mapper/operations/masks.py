@@ -60,6 +60,14 @@ def sliding_mask_both(x: Tensor, attention_mask: Tensor | None, reach: int) -> T
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
+def sliding_mask_around(x: Tensor, attention_mask: Tensor | None, before: int, after: int) -> Tensor:
+    """Shows each query itself, `before` keys before it and `after` behind it. Shapes as in causal_mask"""
+    index = torch.arange(x.shape[1], device=x.device)
+    apart = index - index[:, None]
+    mask = ((apart >= -before) & (apart <= after))[None, None]
+    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
+
+
 def causal_mask_at(cache_position: Tensor, length: int, attention_mask: Tensor | None) -> Tensor:
     """A causal mask over a cache of `length` keys for queries that stand at `cache_position` (T,).
 
@@ -237,3 +245,14 @@ def grouped_mask(
     visible = real[:, None] & (index <= index[:, None])
     rest = visible & (group[:, None] == visible.sum(-1, keepdim=True).div(size, rounding_mode="floor"))
     return ((seen | rest) | ~real[..., None])[:, None]
+
+
+def with_source_mask(mask: Tensor | None, source_mask: Tensor | None, x: Tensor, source: Tensor) -> Tensor:
+    """A causal mask over T keys and, beside it, which of S states of an encoder are seen: all if None.
+
+    x (B, T, W), source (B, S, W), source_mask (B, 1, 1, S) -> (B, 1, T, T + S)
+    """
+    own = causal_mask(x, None) if mask is None else mask
+    seen = torch.ones(1, dtype=torch.bool, device=x.device) if source_mask is None else source_mask
+    shape = (x.shape[0], 1, x.shape[1])
+    return torch.cat((own.expand(*shape, -1), seen.expand(*shape, source.shape[1])), dim=-1)

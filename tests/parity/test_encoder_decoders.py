@@ -69,6 +69,13 @@ WAV2VEC2 = {
 }
 
 
+T5GEMMA2 = {
+    "vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"],
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+
+
 def answers(vocab_size: int, left_out: bool = False, end: int | None = None) -> dict[str, dict[str, Tensor]]:
     """Text inputs, each with the decoder's: no mask, padding on either side, an odd length, a length of one.
 
@@ -343,6 +350,25 @@ def test_wav2vec2_with_the_older_names_of_a_normed_weight(tmp_path: Path) -> Non
         (
             "FSMTForConditionalGeneration",
             lambda: transformers.FSMTConfig(**BART, src_vocab_size=99, tgt_vocab_size=99, use_cache=False),
+        ),
+        (
+            "T5Gemma2ForConditionalGeneration",
+            lambda: transformers.T5Gemma2Config(
+                encoder={
+                    "text_config": T5GEMMA2,
+                    "vision_config": {
+                        "model_type": "siglip_vision_model",
+                        "hidden_size": 16,
+                        "num_hidden_layers": 1,
+                        "num_attention_heads": 2,
+                        "intermediate_size": 24,
+                        "image_size": 8,
+                        "patch_size": 4,
+                    },
+                },
+                decoder=T5GEMMA2,
+                image_token_index=98,
+            ),
         ),
     ],
 )

@@ -299,3 +299,45 @@ def test_a_text_beside_a_model_that_draws(bias: bool, tmp_path: Path) -> None:
     check(reference("JanusForConditionalGeneration", config), tmp_path / "whole", cases)
     tower = reference("JanusVisionModel", config.vision_config)
     check(tower, tmp_path / "tower", {"images": {"pixel_values": cases["right"]["pixel_values"]}})
+
+
+@pytest.mark.parametrize("window", [4, 5])
+@pytest.mark.parametrize("kinds", [["sliding_attention", "full_attention"], ["sliding_attention"] * 2])
+def test_an_encoder_with_images_whose_states_stand_beside_the_words(
+    kinds: list[str], window: int, tmp_path: Path
+) -> None:
+    name = "T5Gemma2Model" if kinds[-1] == kinds[0] else "T5Gemma2ForConditionalGeneration"
+    check(reference(name, merged(kinds, window)), tmp_path, image_answers())
+
+
+def merged(kinds: list[str], window: int) -> Any:
+    """A decoder whose attention reads its own words and the states of an encoder, which has a tower of images."""
+    text = {
+        **TEXT, "head_dim": 8, "layer_types": kinds, "sliding_window": window, "query_pre_attn_scalar": 16,
+        "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3,
+    }  # fmt: skip
+    return transformers.T5Gemma2Config(
+        encoder={
+            "text_config": {**text, "num_attention_heads": 2, "num_key_value_heads": 1},
+            "vision_config": {**VISION, "patch_size": 4, "model_type": "siglip_vision_model"},
+            "mm_tokens_per_image": 4,
+            "eoi_token_index": 7,
+        },
+        decoder={**text, "num_hidden_layers": 2, "final_logit_softcapping": 5.0},
+        image_token_index=PLACE,
+    )
+
+
+def image_answers() -> dict[str, Inputs]:
+    """Texts with images and the first words of what is answered, padded on either side."""
+    cases: dict[str, Inputs] = {}
+    for name, values in image_text_inputs(4, 3, 16, 16).items():
+        ids = values["input_ids"].clone()
+        ids[:, 3] = 7
+        mask = torch.ones_like(ids[:, :6])
+        mask[0, :2] = 0
+        answer = {"decoder_input_ids": values["input_ids"][:, -6:]}
+        if name != "one":
+            answer["decoder_attention_mask"] = mask
+        cases[name] = {**values, "input_ids": ids, **answer}
+    return cases

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -141,6 +143,24 @@ def test_a_single_tower_reads_the_only_config_there_is() -> None:
 def test_fields_of_one_tower_come_first() -> None:
     assert found({"decoder_heads": 2, "n_heads": 4}, "decoder")[0] == ("decoder_heads", 2)
     assert found({"decoder_heads": 2, "n_heads": 4}, "tower") == [("n_heads", 4)]
+
+
+def test_a_part_inside_of_another_is_a_towers_own() -> None:
+    inner = TowerConfig(("encoder.text_config", "encoder"))
+    vocabulary = replace(VOCABULARY, towers={**VOCABULARY.towers, "encoder": inner})
+    data = {"encoder": {"text_config": {"n_heads": 2, "odd": 1, "even": 2}, "n_heads": 8}, "n_heads": 4}
+    config = Config(data, vocabulary)
+    assert list(config.parts("encoder")) == ["encoder.text_config", "encoder"]
+    assert config.part("encoder.text_config") == {"n_heads": 2, "odd": 1, "even": 2}
+    heads = config.find(HEADS, scope_in("encoder"))
+    assert [(item.name, item.value) for item in heads] == [("encoder.text_config.n_heads", 2)]
+    config.use(heads)
+    ignored = {
+        "encoder.text_config": Ignored(frozenset({"odd"}), {}),
+        "": Ignored(frozenset({"n_heads"}), {}),
+    }
+    assert config.unread(ignored) == ["encoder.text_config.even"]
+    assert list(Config({"encoder": {"n_heads": 8}}, vocabulary).parts("encoder")) == ["encoder"]
 
 
 def test_unread_fields_are_listed_down_to_the_nested_one() -> None:

@@ -33,6 +33,17 @@ def test_masks_show_what_they_say(attention_mask):
     assert torch.equal(sliding, written_out(attention_mask, 5, lambda i, j: i - 2 < j <= i))
     both = masks.sliding_mask_both(x, attention_mask, 1)
     assert torch.equal(both, written_out(attention_mask, 5, lambda i, j: abs(i - j) <= 1))
+    around = masks.sliding_mask_around(x, attention_mask, 1, 2)
+    assert torch.equal(around, written_out(attention_mask, 5, lambda i, j: i - 1 <= j <= i + 2))
+
+
+def test_the_states_of_an_encoder_stand_beside_the_keys_of_a_decoder():
+    x, source = torch.zeros(2, 3, 4), torch.zeros(2, 2, 4)
+    seen = torch.tensor([[True, False], [True, True]])[:, None, None]
+    mask = masks.with_source_mask(None, seen, x, source)
+    assert torch.equal(mask[..., :3], masks.causal_mask(x, None).expand(2, 1, 3, 3))
+    assert torch.equal(mask[..., 3:], seen.expand(2, 1, 3, 2))
+    assert masks.with_source_mask(None, None, x, source)[..., 3:].all()
 
 
 def test_padding_hides_keys_from_every_query():
