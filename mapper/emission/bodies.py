@@ -191,12 +191,13 @@ class Body:
         return _tuple(list(self._one_by_one(reference, base, start, len(folder.place))))
 
     def is_all_of(self, place: Place, reference: Reference) -> bool:
-        """Whether the elements are all children of a folder, in order of their numbers."""
+        """Whether the elements are all children of a folder, in their order, and none of them a list."""
         if not self.bodies.paths.root.at(place):
             return False
-        folder = self.bodies.paths.root.find(place)
-        held = {place_of(item) for item in reference.items}
-        return bool(folder.stem) and held == {child.place for child in folder.children.values()}
+        children = list(self.bodies.paths.root.find(place).children.values())
+        order = [place_of(item) for item in sorted(reference.items, key=element_indices)]
+        plain = all(isinstance(child, Folder) and not child.is_list for child in children)
+        return plain and order == [child.place for child in children]
 
     def _one_by_one(self, reference: Reference, base: str, start: Place, at: int) -> Iterator[str]:
         """The elements by name, in order: their folder holds others too."""

@@ -1,4 +1,4 @@
-"""Folders that are elements of a list by the number at the end of their names: `layer1`, `layer2`."""
+"""Folders that are elements of a list by their names, or the number at the end of these: `layer1`, `layer2`."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ def numbered(folder: Spot, lists: bool = True) -> NumberedFolder | None:
     ):
         return None
     return NumberedFolder(stem, Numbered(order.index(word), word))
+
+
+def named(folder: Spot) -> Numbered:
+    """The folder as one of those side by side, in the order of their names."""
+    words = sorted(word for word, node in folder.nodes[-1].children.items() if node.children)
+    word = str(folder.place[-1])
+    return Numbered(words.index(word), word)
 
 
 def _is_list(node: Node) -> bool:

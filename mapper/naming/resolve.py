@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from mapper.architecture import Leaf, Numbered, Place
 from mapper.limits import NAME_DEPTH
 from mapper.naming.kinds import Found, find_leaves
-from mapper.naming.numbered import numbered
+from mapper.naming.numbered import named, numbered
 from mapper.naming.towers import Towers
 from mapper.naming.tree import NUMBER, Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary, pattern_words
@@ -242,7 +242,13 @@ class _Reader:
         return (*outer, Step(role, found.index, place, self.vocabulary.block_kind(role)))
 
     def numbered_block(self, folder: Spot) -> tuple[Step, ...]:
-        """A block that is one of several by the number in its name; none where it is not."""
+        """A block that is one of several by its name, or the number in it; none where it is not."""
+        around = folder.folder(len(folder.place) - 1)
+        match = self.vocabulary.decide("named_blocks", around) if around.place else None
+        if match is not None:
+            role = match.entry.target
+            outer = self.chain(folder, len(around.place))
+            return (*outer, Step(role, named(folder), around.place, self.vocabulary.block_kind(role)))
         found = numbered(folder, lists=False)
         match = self.vocabulary.decide("numbered_blocks", folder.renamed(found.stem)) if found else None
         if found is None or match is None:

@@ -68,6 +68,27 @@ def mix_experts(x: Tensor, weights: Tensor, chosen: Tensor, experts: nn.ModuleLi
     return combine_experts(x, torch.cat(parts) if parts else rows, weights, order)
 
 
+def adapt_by_language(
+    x: Tensor,
+    lang_ids: Tensor | None,
+    adapters: nn.ModuleList,
+    languages: tuple[str, ...],
+    default: str | None,
+) -> Tensor:
+    """What the adapter of each text's language gives; they stand in the order of their languages' names.
+
+    x (B, T, W), lang_ids (B,) or (B, T), positions in `languages` -> (B, T, W)
+    """
+    order = sorted(languages)
+    places = torch.tensor([order.index(name) for name in languages], device=x.device)
+    if lang_ids is None:
+        if default not in languages:
+            raise ValueError("no language is said, and the model has none by default: give lang_ids")
+        lang_ids = torch.full((x.shape[0],), languages.index(default), device=x.device)
+    chosen = places[lang_ids].reshape(x.shape[0], -1, 1).expand(-1, x.shape[1], -1)
+    return mix_experts(x, torch.ones_like(chosen, dtype=x.dtype), chosen, adapters)
+
+
 def sort_by_expert(x: Tensor, chosen: Tensor, experts: int) -> tuple[Tensor, Tensor, list[int]]:
     """Positions once per chosen expert, sorted by expert.
 

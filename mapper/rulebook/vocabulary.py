@@ -17,6 +17,7 @@ SECTIONS = (
     "lists",
     "numbered",
     "numbered_blocks",
+    "named_blocks",
     "towers",
     "kinds",
 )  # what a pattern can decide

@@ -63,6 +63,37 @@ def test_ibert_without_integers(head: str, tmp_path: Path) -> None:
     compare(f"IBert{head}", transformers.IBertConfig(**SIZES), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        ("ForMaskedLM", {}),
+        ("ForTokenClassification", {"pre_norm": True}),
+        ("ForSequenceClassification", {"adapter_reuse_layer_norm": False}),
+        ("ForQuestionAnswering", {"ln_before_adapter": False, "adapter_reduction_factor": 4}),
+        ("Model", {"pre_norm": True, "adapter_layer_norm": True, "ln_before_adapter": False}),
+        ("Model", {"adapter_layer_norm": True, "languages": ["en_XX"], "hidden_act": "relu"}),
+    ],
+)
+def test_xmod(head: str, options: dict[str, Any], tmp_path: Path) -> None:
+    config = {"languages": ["en_XX", "is_IS", "de_DE"], "default_language": "en_XX", **options}
+    made = compare(f"Xmod{head}", transformers.XmodConfig(**SIZES, **config), tmp_path)
+    ids = text_inputs(99)["right"]
+    said = torch.tensor([2, 0, 1]) if len(config["languages"]) == 3 else torch.zeros(3, dtype=torch.long)
+    check_outputs(made, {**ids, "lang_ids": said})
+    if len(config["languages"]) == 3:
+        check_outputs(made, {**ids, "lang_ids": ids["input_ids"] % 3})
+
+
+def test_xmod_without_a_language_asks_for_one(tmp_path: Path) -> None:
+    made = pair(
+        reference("XmodModel", transformers.XmodConfig(**SIZES, languages=["en_XX", "de_DE"])), tmp_path
+    )
+    ids = text_inputs(99)["right"]
+    check_outputs(made, {**ids, "lang_ids": torch.tensor([1, 0, 1])})
+    with pytest.raises(ValueError, match="give lang_ids"):
+        made.built(**ids)
+
+
 def test_ibert_with_integers_is_not_vouched_for(tmp_path: Path) -> None:
     model = reference("IBertModel", transformers.IBertConfig(**SIZES, quant_mode=True))
     model.save_pretrained(tmp_path)

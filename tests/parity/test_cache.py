@@ -65,6 +65,9 @@ DECODERS: dict[str, Any] = {
         mlp_layer_types=["dense", "sparse"],
     ),
     "RobertaForCausalLM": lambda: transformers.RobertaConfig(**NEOX, is_decoder=True),
+    "XmodForCausalLM": lambda: transformers.XmodConfig(
+        **NEOX, is_decoder=True, languages=["en_XX", "de_DE"], default_language="de_DE"
+    ),
     "OPTForCausalLM": lambda: transformers.OPTConfig(**{**NEOX, "ffn_dim": 48, "intermediate_size": None}),
     "XGLMForCausalLM": lambda: transformers.XGLMConfig(
         vocab_size=99, d_model=32, num_layers=2, attention_heads=4, ffn_dim=48

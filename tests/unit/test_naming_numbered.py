@@ -45,6 +45,14 @@ def test_blocks_side_by_side_that_differ_in_a_number_are_elements_by_value() -> 
     assert next(str(block.home) for block in experts if block.indices == (10,)).endswith("experts.expert_10")
 
 
+def test_blocks_by_name_stand_in_the_order_of_their_names() -> None:
+    names = [f"layers.0.output.adapter_modules.{word}.dense1.weight" for word in ("en_XX", "de_DE", "is_IS")]
+    matrix = {"shape": [8, 8], "dtype": "F32"}
+    root = describe({"tensors": dict.fromkeys(names, matrix)}).root
+    found = {block.home[-1]: block.indices for block in root.blocks() if isinstance(block.indices, Numbered)}
+    assert found == {"de_DE": (0,), "en_XX": (1,), "is_IS": (2,)}
+
+
 def test_blocks_with_a_number_missing_are_no_list() -> None:
     matrix = {"shape": [8, 8], "dtype": "F32"}
     names = [f"layers.0.mlp.experts.expert_{index}.wi.weight" for index in (0, 2)]

@@ -118,3 +118,16 @@ def test_of_a_sparse_mixer_those_that_come_near_share_the_weight():
     weights, chosen = experts.mix_sparsely(torch.tensor([[1.0, 2.0, 1.9]]), distance=0.05)
     assert chosen.tolist() == [[1, 2]]
     torch.testing.assert_close(weights, torch.tensor([[1 / (1 + math.exp(-0.1)), 1.0]]))
+
+
+def test_each_text_passes_the_adapter_of_its_language():
+    modules = torch.nn.ModuleList(
+        torch.nn.Linear(4, 4) for _ in range(3)
+    )  # de, en, is: in the order of names
+    x = torch.randn(2, 5, 4)
+    said = experts.adapt_by_language(x, torch.tensor([0, 2]), modules, ("en", "is", "de"), None)
+    torch.testing.assert_close(said, torch.stack((modules[1](x[0]), modules[0](x[1]))))
+    alone = experts.adapt_by_language(x, None, modules, ("en", "is", "de"), "is")
+    torch.testing.assert_close(alone, modules[2](x))
+    with pytest.raises(ValueError, match="give lang_ids"):
+        experts.adapt_by_language(x, None, modules, ("en", "is", "de"), None)
