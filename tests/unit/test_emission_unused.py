@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 
 import mapper
+from mapper.authoring.expectations import read_example
+from mapper.emission import emit
+from mapper.rulebook.rulebook import Rulebook
 from tests.checkpoints import BERT, bert_shapes, write_bert
 
 
@@ -41,3 +44,26 @@ def test_the_bias_of_a_tied_head_is_as_long_as_the_vocabulary(tmp_path: Path) ->
     assert (
         "99" not in text.partition("class Config")[2].partition("class ")[2].partition("# What this was")[0]
     )
+
+
+def emitted(family_name: str, at: int) -> str:
+    """The source of a family's example."""
+    rulebook = Rulebook()
+    family = next(family for family in rulebook.families if family.name == family_name)
+    architecture, _ = read_example(family.examples[at], family, rulebook)
+    assert architecture is not None
+    return emit(architecture)
+
+
+def test_a_module_with_unread_tensors_below_stays_what_torch_has() -> None:
+    text = " ".join(emitted("ibert", 0).split())
+    assert 'with_unused( nn.Embedding(config.vocab_size, config.hidden_size), {"weight_integer": [' in text
+    assert '"activation.x_min": [1]' in text
+    assert "self.dense.weight" not in text and "x = self.word_embeddings(input_ids)" in text
+
+
+def test_equal_blocks_with_numbers_in_their_names_are_made_by_their_numbers() -> None:
+    text = emitted("switch_transformers", 0)
+    assert '{f"expert_{index}": FeedForward(config) for index in range(config.experts)}' in text
+    assert "mix_experts(x, weights, chosen, self.experts.values())" in text
+    assert "expert_10" not in text.partition("class Model")[2].partition("# What this was")[0]
