@@ -38,7 +38,7 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Conv1d": (frozenset({"weight"}), *_NORMED),
     "ConvTranspose1d": (frozenset({"weight"}), *_NORMED),
     "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
-    "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"})),
+    "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"}), frozenset({"scale"})),
     "BatchNorm": tuple(
         _STATISTICS | extra
         for extra in (
@@ -216,7 +216,14 @@ class Constructor:
         return extents[0] if extents and len(set(extents)) == 1 else tuple(extents)
 
     def weight(self) -> tuple[int, ...]:
-        for name in ("weight", "weight_v", "parametrizations.weight.original1", "gamma", "running_mean"):
+        for name in (
+            "weight",
+            "weight_v",
+            "parametrizations.weight.original1",
+            "gamma",
+            "scale",
+            "running_mean",
+        ):
             if name in self.leaf.tensors:
                 return self.leaf.tensors[name].shape
         return next(iter(self.leaf.tensors.values())).shape
@@ -288,6 +295,8 @@ class Constructor:
             return self.call("RMSNormOffset", size, self.required_eps())
         if "gamma" in self.leaf.tensors:
             return self.call("RMSNormGamma", size, self.required_eps())
+        if "scale" in self.leaf.tensors:
+            return self.call("RMSNormScale", size, self.required_eps())
         return self.call("nn.RMSNorm", size, f"eps={self.required_eps()}")
 
     def make_batchnorm(self) -> str:

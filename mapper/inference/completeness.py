@@ -45,7 +45,13 @@ _NORMED = (
     ("weight_g", "weight_v"),
     ("parametrizations.weight.original0", "parametrizations.weight.original1"),
 )  # a length and a direction
-_TENSORS = ("weight", "bias", "gamma", "beta")  # what equal modules of two layers both have or both lack
+_TENSORS = (
+    "weight",
+    "bias",
+    "gamma",
+    "scale",
+    "beta",
+)  # what equal modules of two layers both have or both lack
 
 
 def lacking_names(family: Family, names: Names, model_type: str | None) -> list[str]:

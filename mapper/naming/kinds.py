@@ -144,7 +144,7 @@ class _Folder:
         if purposes == {"bias"}:
             return self.lone_bias(tensors)
         if purposes == {"scale"}:
-            return "Parameter", "", True
+            return self.lone_scale(tensors)
         return self.by_shape(shape, bias)
 
     def by_shape(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[str, str, bool]:
@@ -175,6 +175,13 @@ class _Folder:
         """Whether its name has a word for norms in it."""
         word = self.spot.place[-1]
         return isinstance(word, str) and not parts(word).isdisjoint(_NORM_WORDS)
+
+    def lone_scale(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
+        """A folder that is called a norm and holds a row called `scale` alone is one; `gamma` may be a layer's scale."""
+        alone = list(tensors) == ["scale"] and len(self.spot.node.children) == 1
+        if alone and self.is_called_norm() and len(tensors["scale"].shape) == 1:
+            return "RMSNorm", "a norm by its name, a scale alone", False
+        return "Parameter", "", True
 
     def lone_bias(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
         """A folder with a bias and nothing else is a Linear whose tied weight is not stored."""

@@ -149,6 +149,18 @@ class RMSNormGamma(nn.Module):
         return F.rms_norm(x, self.gamma.shape, self.gamma, self.eps)
 
 
+class RMSNormScale(nn.Module):
+    """RMSNorm whose weight is stored as scale. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.scale = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.scale.shape, self.scale, self.eps)
+
+
 class FrozenBatchNorm(nn.Module):
     """BatchNorm with fixed statistics, all four stored as buffers. (B, C, Y, X) -> (B, C, Y, X)"""
 

@@ -263,6 +263,30 @@ def test_clip_as_first_released_and_of_openclip(act: str, hint: bool, tmp_path: 
         close(output(found, name), output(expected, name))
 
 
+def test_torchtune_has_no_settings_and_asks(tmp_path: Path) -> None:
+    model = llama(rms_norm_eps=1e-5)
+    state = renamed(
+        model.state_dict(),
+        (r"^model\.", ""), (r"embed_tokens", "tok_embeddings"), (r"lm_head", "output"), (r"self_attn\.o_proj", "attn.output_proj"),
+        (r"self_attn", "attn"), (r"input_layernorm\.weight", "sa_norm.scale"), (r"post_attention_layernorm\.weight", "mlp_norm.scale"),
+        (r"^norm\.weight", "norm.scale"), (r"mlp\.gate_proj", "mlp.w1"), (r"mlp\.down_proj", "mlp.w2"), (r"mlp\.up_proj", "mlp.w3"),
+    )  # fmt: skip
+    for name in state:
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            state[name] = as_neighbours(state[name], 4 if "q_proj" in name else 2)
+    folder = save(tmp_path / "model", "model.pt", state)
+    answers = {
+        "attention.heads": 4,
+        "norm.eps": 1e-5,
+        "rotary.base": 10000.0,
+        "feed_forward.activation": "silu",
+    }
+    for left_out in answers:
+        with pytest.raises(mapper.MapperError, match=left_out.replace(".", r"\.")):
+            mapper.build(folder, hints={name: value for name, value in answers.items() if name != left_out})
+    close(output(mapper.build(folder, hints=answers)(IDS), "logits"), model(IDS).logits)
+
+
 def test_esm2_without_settings_is_asked_for_its_heads(tmp_path: Path) -> None:
     config = transformers.EsmConfig(
         vocab_size=33, hidden_size=32, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, pad_token_id=1,

@@ -61,6 +61,9 @@ def test_the_offset_norm_is_the_references(dtype):
     gamma.load_state_dict({"gamma": reference.weight.float()})
     expected = F.rms_norm(x.float(), (8,), reference.weight.float(), 1e-6)
     torch.testing.assert_close(gamma(x.float()), expected, rtol=0, atol=0)
+    scale = leaves.RMSNormScale(8, 1e-6)
+    scale.load_state_dict({"scale": reference.weight.float()})
+    torch.testing.assert_close(scale(x.float()), expected, rtol=0, atol=0)
 
 
 def test_a_frozen_batch_norm_is_batch_norm_in_eval():

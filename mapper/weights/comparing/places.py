@@ -17,7 +17,12 @@ FUSED: Mapping[str, tuple[str, ...]] = {
     "kv": ("key", "value"),
     "gate_up": ("gate", "up"),
 }
-_TENSORS = {"gamma": "weight", "beta": "bias", "": "weight"}  # older names, and weights without a module
+_TENSORS = {
+    "gamma": "weight",
+    "scale": "weight",
+    "beta": "bias",
+    "": "weight",
+}  # older names, and weights without a module
 
 Key = tuple[Any, ...]  # blocks from the root with their indices, role, tensor
 
