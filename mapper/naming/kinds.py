@@ -17,6 +17,7 @@ NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 _CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}
 _NORM_WORDS = frozenset(("norm", "norms", "layernorm", "ln", "rmsnorm", "groupnorm", "gn", "batchnorm", "bn"))
 _PARAMETRIZED = "parametrizations"
+_NORM_SCALE = "norm_scale"  # the purpose of a tensor that is a weight in a norm alone
 _INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
 
 
@@ -97,7 +98,7 @@ class _Folder:
             return ""
         known = self.vocabulary.tensors.get(word)
         if known:
-            return known
+            return known if known != _NORM_SCALE or self.is_lone_norm() else ""
         stem = word.removesuffix("_reverse").rstrip("0123456789")
         return self.vocabulary.tensors.get(stem, "") if stem.endswith("_l") else ""
 
@@ -144,7 +145,7 @@ class _Folder:
         if purposes == {"bias"}:
             return self.lone_bias(tensors)
         if purposes == {"scale"}:
-            return self.lone_scale(tensors)
+            return "Parameter", "", True
         return self.by_shape(shape, bias)
 
     def by_shape(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[str, str, bool]:
@@ -176,12 +177,11 @@ class _Folder:
         word = self.spot.place[-1]
         return isinstance(word, str) and not parts(word).isdisjoint(_NORM_WORDS)
 
-    def lone_scale(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
-        """A folder that is called a norm and holds a row called `scale` alone is one; `gamma` may be a layer's scale."""
-        alone = list(tensors) == ["scale"] and len(self.spot.node.children) == 1
-        if alone and self.is_called_norm() and len(tensors["scale"].shape) == 1:
-            return "RMSNorm", "a norm by its name, a scale alone", False
-        return "Parameter", "", True
+    def is_lone_norm(self) -> bool:
+        """Whether a folder is called a norm and holds one row alone."""
+        (tensor,) = self.own.values() if len(self.own) == 1 else (None,)
+        is_alone = len(self.spot.node.children) == 1 and bool(self.spot.place)
+        return tensor is not None and is_alone and len(tensor.shape) == 1 and self.is_called_norm()
 
     def lone_bias(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
         """A folder with a bias and nothing else is a Linear whose tied weight is not stored."""
@@ -193,7 +193,9 @@ class _Folder:
     def weight_shape(self, tensors: dict[str, TensorInfo]) -> tuple[int, ...]:
         """The shape of the largest weight: of `weight_g` and `weight_v` the second."""
         weights = [
-            info for word, info in tensors.items() if self.purposes.get(word, "weight") in ("weight", "scale")
+            info
+            for word, info in tensors.items()
+            if self.purposes.get(word, "weight") in ("weight", "scale", _NORM_SCALE)
         ]
         return max(weights, key=lambda info: info.size).shape if weights else ()
 
