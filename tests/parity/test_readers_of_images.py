@@ -210,14 +210,15 @@ def tiled_images() -> dict[str, Inputs]:
     }
 
 
-def test_layers_that_read_tiles_of_images(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tiles", [2, 1])  # of one tile the embeddings are those of all
+def test_layers_that_read_tiles_of_images(tiles: int, tmp_path: Path) -> None:
     text = {
         "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
         "intermediate_size": 48, "cross_attention_layers": [0, 2], "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3,
     }  # fmt: skip
     vision = {
         "hidden_size": 16, "num_hidden_layers": 3, "num_global_layers": 2, "attention_heads": 2, "intermediate_size": 24,
-        "image_size": 16, "patch_size": 4, "max_num_tiles": 2, "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]],
+        "image_size": 16, "patch_size": 4, "max_num_tiles": tiles, "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]],
         "intermediate_layers_indices": [0, 2], "vision_output_dim": 48,
     }  # fmt: skip
     config = transformers.MllamaConfig(text_config=text, vision_config=vision)
