@@ -9,6 +9,7 @@ from functools import cached_property
 from mapper.architecture import Block, Leaf, Place
 from mapper.inference.evidence import Known
 from mapper.limits import LAYERS
+from mapper.naming.words import unnumbered
 from mapper.rulebook.flows import FlowRule
 
 TOWER_LISTS = ("layers", "stages")
@@ -49,7 +50,7 @@ class Scope:
             return "tower"
         if self.block.role.startswith("stages"):
             return "stage"
-        return self.block.kind if self.block.kind != "other" else self.block.role
+        return self.block.kind if self.block.kind != "other" else unnumbered(self.block.role)
 
     @cached_property
     def tower_name(self) -> str | None:

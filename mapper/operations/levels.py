@@ -132,3 +132,21 @@ def level_sinusoids(maps: list[Tensor], temperature: float) -> list[Tensor]:
 def level_rows(maps: list[Tensor], table: Tensor) -> list[Tensor]:
     """The places of each map, with the row of a table (L, C) that the map has. -> [(B, Y * X, C), ...]"""
     return [x.flatten(2).transpose(1, 2) + row for x, row in zip(maps, table, strict=True)]
+
+
+def sample_points(
+    v: Tensor, sizes: list[tuple[int, int]], places: Tensor, weights: Tensor, counts: int | tuple[int, ...]
+) -> Tensor:
+    """The same of so many points of each map, side by side: counts for each map, or one for all.
+
+    v (B, H, S, D), places (B, T, H, P, 2), weights (B, T, H, P) that sum to 1 -> (B, H, T, D)
+    """
+    of_levels = [counts] * len(sizes) if isinstance(counts, int) else list(counts)
+    read = []
+    parts = v.split([rows * columns for rows, columns in sizes], dim=2)
+    for x, (rows, columns), points in zip(parts, sizes, places.split(of_levels, dim=3), strict=True):
+        x = x.transpose(2, 3).unflatten(-1, (rows, columns)).flatten(0, 1)
+        grid = 2 * points.transpose(1, 2).flatten(0, 1).to(x.dtype) - 1
+        read.append(F.grid_sample(x, grid, align_corners=False))  # (B * H, D, T, P)
+    y = (torch.cat(read, dim=-1) * weights.transpose(1, 2).flatten(0, 1)[:, None]).sum(-1)
+    return y.unflatten(0, (v.shape[0], -1)).transpose(2, 3)

@@ -188,3 +188,38 @@ def test_rt_detr(prefix: str, deep: bool, tmp_path: Path) -> None:
     )
     cases = image_inputs((96, 64), own=(64, 64))
     check(reference(f"{prefix}ForObjectDetection", config), tmp_path, cases)
+
+
+@pytest.mark.parametrize("projected", [True, False])
+def test_d_fine(projected: bool, tmp_path: Path) -> None:
+    stages = {"stage_in_channels": [8, 16, 24, 32], "stage_mid_channels": [8, 8, 8, 8]}
+    backbone = transformers.HGNetV2Config(
+        stem_channels=[3, 8, 8],
+        hidden_sizes=[16, 24, 32, 48],
+        stage_out_channels=[16, 24, 32, 48],
+        stage_num_blocks=[1, 1, 2, 1],
+        stage_numb_of_layers=[2, 2, 2, 2],
+        use_learnable_affine_block=False,
+        out_features=["stage2", "stage3", "stage4"],
+        **stages,
+    )
+    config = transformers.DFineConfig(
+        backbone_config=backbone,
+        encoder_hidden_dim=24 if projected else 32,
+        encoder_in_channels=[24, 32, 48],
+        decoder_in_channels=[24, 24, 24] if projected else [32, 32, 32],
+        encoder_layers=1,
+        depth_mult=0.67 if projected else 1.0,
+        hidden_expansion=0.5 if projected else 1.0,
+        decoder_n_points=3 if projected else [3, 6, 3],
+        decoder_offset_scale=0.3,
+        activation_function="relu" if projected else "silu",
+        max_num_bins=16,
+        lqe_hidden_dim=20,
+        top_prob_values=3,
+        batch_norm_eps=1e-3,
+        layer_norm_eps=1e-3,
+        **{key: size for key, size in SIZES.items() if key not in ("encoder_layers", "decoder_layers")},
+        decoder_layers=3,
+    )
+    check(reference("DFineForObjectDetection", config), tmp_path, image_inputs((96, 64), own=(64, 64)))
