@@ -231,6 +231,37 @@ def test_chinese_clip_vision(tmp_path: Path) -> None:
     check(reference("ChineseCLIPVisionModel", config), tmp_path, image_inputs((40, 64), resize=RESIZE))
 
 
+FRAMES = {
+    **VISION,
+    "num_frames": 3,
+    "mit_hidden_size": 20,
+    "mit_intermediate_size": 28,
+    "mit_num_hidden_layers": 2,
+    "mit_num_attention_heads": 5,
+}
+
+
+def test_frames_that_pass_messages(tmp_path: Path) -> None:
+    config = transformers.XCLIPVisionConfig(**{**FRAMES, "layer_norm_eps": 1e-3, "hidden_act": "relu"})
+    inputs = {"one video": image_inputs()["own size"]}
+    inputs["two videos"] = {"pixel_values": torch.randn(6, 3, 40, 64), RESIZE: True}
+    check(reference("XCLIPVisionModel", config), tmp_path, inputs)
+
+
+def test_a_text_encoder_whose_end_token_has_the_highest_id(tmp_path: Path) -> None:
+    check(reference("XCLIPTextModel", transformers.XCLIPTextConfig(**TEXT)), tmp_path, ended(text_inputs(99)))
+
+
+def test_texts_that_a_video_changes(tmp_path: Path) -> None:
+    config = transformers.XCLIPConfig(
+        text_config={**TEXT, "layer_norm_eps": 1e-3, "hidden_act": "gelu"}, vision_config={**FRAMES, "layer_norm_eps": 1e-2}, projection_dim=20,
+        prompt_layers=3, prompt_num_attention_heads=2, prompt_hidden_act="relu",
+    )  # fmt: skip
+    videos = {"pixel_values": torch.randn(2, 3, 3, 32, 32)}
+    inputs = {name: {**values, **videos} for name, values in ended(text_inputs(99)).items()}
+    check(reference("XCLIPModel", config), tmp_path, inputs)
+
+
 def ended_by(end: int) -> dict[str, dict[str, Any]]:
     """Texts whose end token is the highest word, or a low one."""
     inputs = ended(text_inputs(99))
