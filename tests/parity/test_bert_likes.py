@@ -393,3 +393,32 @@ def test_a_pre_norm_encoder_without_its_final_norm_is_incomplete(tmp_path: Path)
     )
     with pytest.raises(mapper.MapperError, match="tower has no final_norm, which every bert_pre_norm has"):
         mapper.inspect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("LxmertModel", {"visual_pos_dim": 5}),
+        ("LxmertForQuestionAnswering", {"hidden_act": "relu"}),
+        ("LxmertForPreTraining", {}),
+        ("LxmertForPreTraining", {"tie_word_embeddings": False, "task_obj_predict": False}),
+    ],
+)
+def test_words_and_objects_that_read_each_other(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.LxmertConfig(
+        vocab_size=99, hidden_size=32, num_attention_heads=4, intermediate_size=44, max_position_embeddings=40, l_layers=2,
+        r_layers=1, x_layers=2, visual_feat_dim=20, num_qa_labels=7, num_object_labels=5, num_attr_labels=6, **more,
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(1)
+    inputs = text_inputs(99, segments=2, positions=False)
+    for values in inputs.values():
+        count = len(values["input_ids"])
+        values["visual_feats"] = torch.randn(count, 5, 20, generator=generator)
+        values["visual_pos"] = torch.rand(count, 5, config.visual_pos_dim, generator=generator)
+    first = next(iter(inputs.values()))
+    inputs["fewer objects"] = {
+        **first,
+        "visual_attention_mask": torch.ones(len(first["input_ids"]), 5).long(),
+    }
+    inputs["fewer objects"]["visual_attention_mask"][0, 3:] = 0
+    check(reference(name, config), tmp_path, inputs)
