@@ -45,6 +45,31 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> 
     return torch.cat(outputs, dim=2)[:, :, :length].transpose(1, 2).to(dtype)
 
 
+def exponential_gates(q: Tensor, k: Tensor, v: Tensor, strength: Tensor, decay: Tensor, eps: float) -> Tensor:
+    """Mean of the values so far by weights exp(strength) q . k, which fade (mLSTM, paper 2405.04517).
+
+    In float32; the weights' sum counts as 1 at least. q, k (B, T, H, K), v (B, T, H, V),
+    strength and decay <= 0 (B, T, H) -> (B, T, H, V)
+    """
+    dtype, length = v.dtype, v.shape[1]
+    total = decay.float().cumsum(dim=1)
+    highest = total + (strength.float() - total).cummax(dim=1).values.clamp(min=0.0)
+    v = torch.cat((v, torch.ones_like(v[..., :1])), dim=-1)  # the last channel sums the weights
+    k = k.float() * strength.float().exp()[..., None] * q.shape[-1] ** -0.5
+    q, k, v, decay = (delta_chunks(part) for part in (q, k, v, decay[..., None]))
+    since = decay.cumsum(dim=3)  # (B, H, n, 16, 1)
+    inside, outside = delta_pairs(q, k, since), q * since.exp()
+    left = since[:, :, :, -1:]
+    kept, share = k * (left - since).exp(), left.exp()
+    state = v.new_zeros(*v.shape[:2], k.shape[-1], v.shape[-1])
+    outputs = []
+    for n in range(v.shape[2]):
+        outputs.append(outside[:, :, n] @ state + inside[:, :, n] @ v[:, :, n])
+        state = state * share[:, :, n] + kept[:, :, n].transpose(-1, -2) @ v[:, :, n]
+    y = torch.cat(outputs, dim=2)[:, :, :length].transpose(1, 2)
+    return (y[..., :-1] / (y[..., -1:].abs().clamp(min=1.0) + eps * highest.exp()[..., None])).to(dtype)
+
+
 def delta_chunks(x: Tensor) -> Tensor:
     """Heads first, positions in chunks of 16, the last filled with zeros. (B, T, H, D) -> (B, H, n, 16, D)"""
     x = F.pad(x.float(), (0, 0, 0, 0, 0, -x.shape[1] % 16))

@@ -216,3 +216,19 @@ def test_gated_linear_recurrences(name: str, more: dict[str, Any], tmp_path: Pat
     }  # fmt: skip
     made = transformers.RecurrentGemmaConfig(**{**sizes, **more})
     check(reference(name, made), tmp_path, text_inputs(99, padding=0, left_positions=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("xLSTMForCausalLM", {"gate_soft_cap": 4.0, "eps": 1e-2, "tie_word_embeddings": True}),
+        ("xLSTMModel", {"qk_dim_factor": 1.0, "v_dim_factor": 0.5, "norm_eps": 1e-3}),
+    ],
+)
+def test_exponential_gates(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+    sizes = {
+        "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_heads": 4, "chunk_size": 8, "use_cache": False,
+        "ffn_round_up_to_multiple_of": 8,
+    }  # fmt: skip
+    made = transformers.xLSTMConfig(**{**sizes, **more})
+    check(reference(name, made), tmp_path, INPUTS)
