@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mapper.errors import RuleError
+from mapper.errors import RuleError, shorten
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.ignored import Ignored, read_ignored
 from mapper.rulebook.strict import Document
@@ -169,7 +169,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),
     **dict.fromkeys(
         ("expr", "each", "marks", "runs", "firsts", "factor", "shared", "most", "divides", "length", "total"),
-        Fields.any,
+        lambda fields, key: _arithmetic(fields, key),
     ),
     "when": Fields.choices,
     "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
@@ -177,6 +177,16 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
         tower: fields.inner(fields.data[key], key).words(tower) for tower in fields.mapping(key)
     },
 }  # how each field of a fact is read
+
+
+def _arithmetic(fields: Fields, key: str) -> str | None:
+    """Arithmetic as text; a number stands for itself."""
+    value = fields.any(key)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if value is not None and not isinstance(value, str):
+        fields.fail(f"expected arithmetic over facts, not {shorten(str(value))}", key)
+    return value
 
 
 def types_of(row: str) -> list[str]:

@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from mapper.architecture import Block, Place
-from mapper.errors import HintError
+from mapper.errors import HintError, RuleError
 from mapper.flows.arithmetic import evaluate, names, parse, solve
 from mapper.inference.config import Config
 from mapper.inference.facts import _mapped
 from mapper.inference.hints import read_hints
 from mapper.inference.scopes import Scope
-from mapper.rulebook.facts import ConfigVocabulary, FactRule, TowerConfig
+from mapper.rulebook.facts import ConfigVocabulary, FactRule, TowerConfig, read_fact
+from mapper.rulebook.fields import Fields
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import checked
 
@@ -203,3 +204,12 @@ def test_a_list_that_a_map_does_not_name_is_its_list_entry() -> None:
     rule = FactRule("x", "x.yaml", 1, map={"[*]": "several", "*": "one"})
     assert [_mapped(rule, value) for value in ([-1, -2], -1, [])] == ["several", "one", "several"]
     assert _mapped(FactRule("x", "x.yaml", 1, map={"a": 1, "*": 0}), ["a", "a"]) == [1, 1]
+
+
+def test_arithmetic_may_be_a_number_and_nothing_but_arithmetic() -> None:
+    def read(most: object) -> FactRule:
+        return read_fact(Fields({"config": "x", "most": most}, "facts.yaml", lambda keys: 3), "size")
+
+    assert (read(80).most, read("2 * heads").most) == ("80", "2 * heads")
+    with pytest.raises(RuleError, match=r"facts\.yaml:3: most: expected arithmetic over facts, not \[1\]"):
+        read([1])
