@@ -160,6 +160,16 @@ class ActivationRule:
     line: int
 
 
+def _arithmetic(fields: Fields, key: str) -> str | None:
+    """Arithmetic as text; a number stands for itself."""
+    value = fields.any(key)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if value is not None and not isinstance(value, str):
+        fields.fail(f"expected arithmetic over facts, not {shorten(str(value))}", key)
+    return value
+
+
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("at", "config", "has", "lacks"), Fields.words),
     **dict.fromkeys(("nullable", "apart", "stated"), Fields.flag),
@@ -169,7 +179,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),
     **dict.fromkeys(
         ("expr", "each", "marks", "runs", "firsts", "factor", "shared", "most", "divides", "length", "total"),
-        lambda fields, key: _arithmetic(fields, key),
+        _arithmetic,
     ),
     "when": Fields.choices,
     "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
@@ -177,16 +187,6 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
         tower: fields.inner(fields.data[key], key).words(tower) for tower in fields.mapping(key)
     },
 }  # how each field of a fact is read
-
-
-def _arithmetic(fields: Fields, key: str) -> str | None:
-    """Arithmetic as text; a number stands for itself."""
-    value = fields.any(key)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
-    if value is not None and not isinstance(value, str):
-        fields.fail(f"expected arithmetic over facts, not {shorten(str(value))}", key)
-    return value
 
 
 def types_of(row: str) -> list[str]:

@@ -211,5 +211,5 @@ def test_arithmetic_may_be_a_number_and_nothing_but_arithmetic() -> None:
         return read_fact(Fields({"config": "x", "most": most}, "facts.yaml", lambda keys: 3), "size")
 
     assert (read(80).most, read("2 * heads").most) == ("80", "2 * heads")
-    with pytest.raises(RuleError, match=r"facts\.yaml:3: most: expected arithmetic over facts, not \[1\]"):
+    with pytest.raises(RuleError, match=r"facts\.yaml:3: most: expected arithmetic over facts, not '\[1\]'"):
         read([1])
