@@ -18,7 +18,7 @@ from mapper.inference.misfits import (
     has_its_ranks,
     misfits,
 )
-from mapper.inference.scopes import Scope
+from mapper.inference.scopes import Scope, is_part
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.flows import FlowRule
 from mapper.rulebook.index import Flows, FlowTable
@@ -136,13 +136,18 @@ def fitting_flows(scope: Scope, rules: Flows, facts: Facts, but: Sequence[str] =
         known = None if name in but else facts.get(scope, facts.full_name(scope, name))
         return name in but or (known is not None and not known.problem and known.value in allowed)
 
-    likely = rules.with_use_for(scope.block.roles).where(holds)
+    likely = rules.with_use_for(_read(scope)).where(holds)
     return [rule for rule in likely if not any(misfits(scope, rule, facts, but))]
+
+
+def _read(scope: Scope) -> dict[str, bool]:
+    """The roles of a block, each with whether a flow must read it."""
+    return {role: not is_part(value) for role, value in scope.block.roles.items()}
 
 
 def rivals(scope: Scope, chosen: FlowRule, flows: FlowTable, facts: Facts) -> Iterator[list[Misfit]]:
     """What keeps each flow of the same topic as the chosen one from fitting, where that is only what nobody knows."""
-    for rule in flows.of_topic(chosen.topic).with_use_for(scope.block.roles):
+    for rule in flows.of_topic(chosen.topic).with_use_for(_read(scope)):
         faults = list(misfits(scope, rule, facts))
         if rule is not chosen and faults and all(fault.kind == UNKNOWN for fault in faults):
             yield faults

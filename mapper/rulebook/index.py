@@ -313,11 +313,11 @@ class Flows(Sequence["FlowRule"]):
         used = ((*entries[name].when, *entries[name].values) for name in self.names)
         return list(dict.fromkeys(chain.from_iterable(used)))
 
-    def with_use_for(self, roles: Iterable[str]) -> Flows:
-        """Those that lack none of these roles, and have a use for each: no other can fit a block that has them."""
-        present = set(roles)
+    def with_use_for(self, roles: Mapping[str, bool]) -> Flows:
+        """Those that lack none of these roles, and have a use for each that must be read: no other can fit a block."""
+        read = {role for role, must in roles.items() if must}
         return self._those(
-            lambda entry: present.issuperset(entry.needs) and present.issubset((*entry.needs, *entry.uses))
+            lambda entry: roles.keys() >= {*entry.needs} and read.issubset((*entry.needs, *entry.uses))
         )
 
     def where(self, holds: Callable[[str, Sequence[Any]], bool]) -> Flows:
