@@ -109,10 +109,10 @@ class Recorder:
                     self._now.update(word_key(match.entry, word) for word in _words(match, spot.words))
                     raise
 
-        def watched_tower(vocabulary: Vocabulary, word: Any) -> str | None:
-            found = tower(vocabulary, word)
+        def watched_tower(vocabulary: Vocabulary, words: Any) -> str | None:
+            found = tower(vocabulary, words)
             if found is not None:
-                self._now.update(_tower_keys(vocabulary, word))
+                self._now.update(_tower_keys(vocabulary, words))
             return found
 
         def watched_get(facts: Facts, scope: Scope, name: str) -> Known | None:
@@ -231,9 +231,9 @@ def _agrees(word: Any, wanted: str) -> bool:
     return word == wanted if isinstance(word, str) else wanted == "{n}" or wanted.isdigit()
 
 
-def _tower_keys(vocabulary: Vocabulary, word: Any) -> Iterator[Key]:
-    word = normal(word)
-    if word in vocabulary.folders:
-        yield (WORD, "folders", vocabulary.folders[word], word)
-    elif match := next(iter(vocabulary.tries["towers"].matches([word])), None):
-        yield from (word_key(match.entry, part) for part in _words(match, [word]))
+def _tower_keys(vocabulary: Vocabulary, words: Any) -> Iterator[Key]:
+    plain = [normal(word) if isinstance(word, str) else word for word in words]
+    if plain[-1] in vocabulary.folders:
+        yield (WORD, "folders", vocabulary.folders[plain[-1]], plain[-1])
+    elif match := next(iter(vocabulary.tries["towers"].matches(plain)), None):
+        yield from (word_key(match.entry, part) for part in _words(match, plain))

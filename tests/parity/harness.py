@@ -45,6 +45,8 @@ COMPARED = "compared"  # no input: the mask of an output whose positions are not
 CONFIGS = {
     "querier": ("qformer_config", "projector_config"),
     "resampler": ("perceiver_config",),
+    "encoder": ("encoder.text_config",),
+    "decoder": ("decoder",),
 }  # tower: other names of its config
 Inputs = Mapping[str, Any]  # what is no tensor is a keyword of the reference alone
 
@@ -139,9 +141,16 @@ def record(made: Pair, report: Any, worst: float) -> None:
     record_line(report.family, made.reference.config.model_type, name, worst)
     config = json.loads((made.folder / "config.json").read_text())
     for tower, family in report.towers.items():
-        parts = (config.get(name, {}) for name in (f"{tower}_config", *CONFIGS.get(tower, ())))
+        parts = (_part(config, name) for name in (f"{tower}_config", *CONFIGS.get(tower, ())))
         if model_type := next((part["model_type"] for part in parts if "model_type" in part), None):
             record_line(family, model_type, name, worst)
+
+
+def _part(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """The part of a config at a dotted name; empty where there is none."""
+    for word in name.split("."):
+        config = config.get(word, {}) if isinstance(config, dict) else {}
+    return config if isinstance(config, dict) else {}
 
 
 def record_line(family: str | None, model_type: str, name: str, worst: float) -> None:
