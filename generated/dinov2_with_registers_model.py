@@ -1,4 +1,4 @@
-"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 0b7094858225.
+"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 9c068085f48d.
 
 Reading: exact (family dinov2_registers).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 3a5e3a604f77913a
+# sha256 of all above: 96fc612a1eb49f63

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 0b7094858225.
+"""kyutai/mimi: written by mapper 0.1.0, rules 9c068085f48d.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -528,4 +528,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: dc787cad60104702
+# sha256 of all above: 79476e1c8192641d

@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 0b7094858225.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 9c068085f48d.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -291,4 +291,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 568206ab1b791d0e
+# sha256 of all above: 0594ad7f3a10c893

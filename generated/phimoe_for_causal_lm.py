@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 0b7094858225.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 9c068085f48d.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -291,4 +291,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: bcf9f89080e135f2
+# sha256 of all above: b61a0076fd258ad7

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 0b7094858225.
+"""Qwen/Qwen2-VL-2B-Instruct: written by mapper 0.1.0, rules 9c068085f48d.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -525,4 +525,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2}, "vocab_size": 151936}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: d9d9cb369bbe3672
+# sha256 of all above: 553ee5af82a234e8
