@@ -11,6 +11,9 @@ COMPANION_BYTES = (
     2**27
 )  # of a tokenizer's or another such file that is copied; the largest tokenizers have 35 MB
 CONFIG_DEPTH = 32  # nested objects in config.json
+SETTINGS_VALUES = (
+    100_000  # values in a table of settings that training code pickled; one may stand in many places
+)
 RULE_FILE_BYTES = 1_000_000
 DIMENSIONS = 16  # of one tensor
 EXTENT = 2**48  # of one dimension: a product of extents stays within 64 bits where a real file is behind it

@@ -87,7 +87,8 @@ class Filler:
                 self.ask(scope, name, values)
             else:
                 self.is_open(scope, name, known)
-        if chosen is None or self.facts.families.speak_for(scope):
+        families = self.facts.families
+        if chosen is None or (families.speak_for(scope) and not families.are_known_by_names):
             return
         for faults in rivals(scope, chosen, self.rulebook.flows, self.facts):
             doubts = [(fault.name, self.facts.doubt(scope, fault.name)) for fault in faults]
@@ -166,9 +167,11 @@ class Filler:
 
     def kind(self, scope: Scope, leaf: Leaf) -> None:
         """Which norm it is, where its tensors do not show it and no family says what its names mean."""
-        known = self.facts.get(scope, KIND)
+        known, doubt = self.facts.get(scope, KIND), self.facts.doubt(scope, KIND)
         if known:
             leaf.kind = self.settle(scope, KIND, known).value
+        elif doubt and {"bias", "beta"}.isdisjoint(leaf.tensors):
+            self.ask(scope, KIND, doubt.among)
         elif self.twins and (values := self.twins.kinds(scope, leaf)):
             self.ask(scope, KIND, values)
 

@@ -196,7 +196,7 @@ class Facts:
 
     def doubt(self, scope: Scope, name: str) -> FactRule | None:
         """The rule that says why a fact is unknown here, unless a rule before it knows."""
-        return self._doubt(scope, self._unlisted(scope, name) and self.rules(scope, name))
+        return self._doubt(scope, self.rules(scope, name))
 
     def _doubt(self, scope: Scope, rules: Iterable[FactRule]) -> FactRule | None:
         home = scope.tower.block.home if scope.tower else Place()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
@@ -23,16 +24,26 @@ class Settings:
     name: str
     files: tuple[str, ...]  # beside the weights
     tables: tuple[str, ...]  # beside the state dict, in what training code saved
-    inside: str  # the field that holds them; "" for the whole
+    metadata: tuple[str, ...]  # entries of a safetensors file's metadata, each a JSON text
+    inside: tuple[str, ...]  # fields that may hold them, the first that is a table; none of these: the whole
+    needs_inside: bool  # whether there are none without such a field
     fields: tuple[str, ...]  # that are always there
+    left: tuple[str, ...]  # fields that say nothing of a model, `*` for any letters
     examples: tuple[dict[str, Any], ...]
 
     def of(self, said: Mapping[str, Any]) -> dict[str, Any] | None:
         """The settings in what a file or a table says; None where it is not this library's."""
-        inner = said.get(self.inside) if self.inside else said
-        if not isinstance(inner, Mapping) or not all(field in inner for field in self.fields):
+        inner = self._inner(said)
+        if inner is None or not all(field in inner for field in self.fields):
             return None
-        return dict(inner) or None
+        return {field: value for field, value in inner.items() if not self._leaves(field)} or None
+
+    def _inner(self, said: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        tables = (said[field] for field in self.inside if isinstance(said.get(field), Mapping))
+        return next(tables, None if self.needs_inside else said)
+
+    def _leaves(self, field: str) -> bool:
+        return any(fnmatchcase(field, pattern) for pattern in self.left)
 
 
 @lru_cache(maxsize=1)
@@ -50,14 +61,17 @@ def read_settings(document: Document) -> Settings:
         fields.text(SETTINGS),
         fields.words("files"),
         fields.words("tables"),
-        fields.text("inside", ""),
+        fields.words("metadata"),
+        (*fields.words("inside"), *fields.words("may_be_inside")),
+        bool(fields.words("inside")),
         fields.words("fields"),
+        fields.words("left"),
         tuple(fields.sequence("examples")),
     )
     if found.files and not found.fields:
         fields.fail("a file beside the weights is known by fields that are always in it", "files")
-    if not found.files and not found.tables:
-        fields.fail("say files beside the weights, or tables beside a state dict")
+    if not found.files and not found.tables and not found.metadata:
+        fields.fail("say files beside the weights, tables beside a state dict, or entries of the metadata")
     fields.done()
     return found
 

@@ -27,7 +27,7 @@ from mapper.sources.files import (
 from mapper.sources.joining import joined
 from mapper.sources.manifest import GZIP, open_manifest
 from mapper.sources.pipeline import PIPELINE, NoWeights, open_members
-from mapper.sources.settings import beside
+from mapper.sources.settings import beside, note
 from mapper.sources.shards import Shard
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
@@ -191,7 +191,7 @@ def config_beside(
     if config is not None:
         return config, []
     said = beside(directory, follow_links)
-    return (said.config, [f"the settings are those in {said.where}"]) if said else (None, [])
+    return (said.config, [note(said)]) if said else (None, [])
 
 
 def _open_member(path: str, folder: str, source: str, follow_links: bool) -> Checkpoint:

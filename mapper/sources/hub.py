@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, MissingSourceError, SourceError, listed, shorten
-from mapper.sources import pipeline, sharded, transfer
+from mapper.sources import pipeline, settings, sharded, transfer
 from mapper.sources.companions import Companions, listed_in, too_large, within
 from mapper.sources.directory import (
     ADAPTER,
@@ -23,13 +23,13 @@ from mapper.sources.directory import (
     WHOLE,
     Choice,
     choose,
+    config_beside,
     directory_name,
     open_directory,
     open_file,
     open_shard,
     read_table,
     say_which_shard,
-    sibling_config,
 )
 from mapper.sources.documents import check_config, parse
 from mapper.sources.download import CONNECTIONS, Download, in_parallel
@@ -188,7 +188,7 @@ def _open_snapshot(snapshot: Path, label: str, file: str | None, part: str = "")
         checkpoint = open_file(snapshot / file)
         checkpoint.source = label
         if checkpoint.config is None:  # of a file in a folder: the repository's
-            checkpoint.config = sibling_config(snapshot)
+            checkpoint.config = config_beside(snapshot)[0]
     checkpoint.companions = partial(_companions, snapshot, directory_name(snapshot), label)
     return checkpoint
 
@@ -340,7 +340,7 @@ def _download(repo: Repo, choice: Choice, folder: str = "") -> Path:
     """The folder of the cache that has the files of `choice`, those they name, and the config beside them."""
     download = Download(repo.name, repo.commit, repo.revision)
     wanted = [folder + CONFIG, *([PIPELINE] if folder else []), *_adapter_config(choice)]
-    small = [name for name in wanted if name in repo.files]
+    small = [name for name in (*wanted, *_settings_files(repo, folder)) if name in repo.files]
     if choice.listing is not None:
         small.append(choice.listing)
     download.fetch(small)
@@ -395,10 +395,7 @@ def _headers(repo: Repo, choice: Choice, label: str, folder: str = "") -> Checkp
 
     Nothing of it is written: the cache holds what was downloaded, and may be one that cannot be written.
     """
-    config = None
-    if folder + CONFIG in repo.files:
-        config = _document(repo, folder + CONFIG, limits.CONFIG_BYTES)
-        check_config(config, CONFIG)
+    config, notes = _config_beside(repo, folder)
     parts: dict[str, list[str]] = {file: [] for file in choice.files}
     if choice.listing is not None:
         index = _document(repo, choice.listing, limits.HEADER_BYTES)
@@ -409,7 +406,7 @@ def _headers(repo: Repo, choice: Choice, label: str, folder: str = "") -> Checkp
             sharded.check_against_index(shard, keys, choice.listing)
     for shard in shards:
         _beside(repo, shard, shard.name)
-    checkpoint = joined(shards, label, config, [choice.note] if choice.note else [])
+    checkpoint = joined(shards, label, config, [*([choice.note] if choice.note else []), *notes])
     for name in _adapter_config(choice):
         if name in repo.files:
             checkpoint.adapter = _document(repo, name, limits.CONFIG_BYTES)
@@ -419,6 +416,29 @@ def _headers(repo: Repo, choice: Choice, label: str, folder: str = "") -> Checkp
         beside = [name[len(place) :] for name in repo.files if _folder(name) == place]
         say_which_shard(checkpoint, shards[0].name[len(place) :], beside)
     return checkpoint
+
+
+def _config_beside(repo: Repo, folder: str) -> tuple[dict[str, Any] | None, list[str]]:
+    """The config of the model in a folder, or the settings that another library has for it; and a note on these."""
+    if folder + CONFIG in repo.files:
+        config = _document(repo, folder + CONFIG, limits.CONFIG_BYTES)
+        check_config(config, CONFIG)
+        return config, []
+    there = [name[len(folder) :] for name in _settings_files(repo, folder)]
+    said = settings.of_files(there, lambda name: _settings(repo, folder + name))
+    return (said.config, [settings.note(said)]) if said else (None, [])
+
+
+def _settings_files(repo: Repo, folder: str) -> list[str]:
+    """The files with settings of other libraries in a folder that has no config."""
+    there = [] if folder + CONFIG in repo.files else settings.file_names()
+    return [folder + name for name in there if folder + name in repo.files]
+
+
+def _settings(repo: Repo, file: str) -> dict[str, Any]:
+    """What a file with settings on the hub says."""
+    limit = limits.RULE_FILE_BYTES if file.endswith(settings.YAML) else limits.CONFIG_BYTES
+    return settings.parse_settings(_text(repo, file, limit), file)
 
 
 def _address(repo: Repo, file: str) -> tuple[str, dict[str, str]]:
@@ -431,10 +451,15 @@ def _address(repo: Repo, file: str) -> tuple[str, dict[str, str]]:
 
 def _document(repo: Repo, file: str, limit: int) -> dict[str, Any]:
     """The JSON object in `file` on the hub, of at most `limit` bytes."""
+    return parse(_text(repo, file, limit), file)
+
+
+def _text(repo: Repo, file: str, limit: int) -> bytes:
+    """What is in `file` on the hub, of at most `limit` bytes."""
     url, headers = _address(repo, file)
     data = transfer.repeat(f"{repo.name}: {file}", lambda: transfer.read_whole(url, headers, limit, file))
     refuse_impostor(data[:SNIFFED], len(data), file)
-    return parse(data, file)
+    return data
 
 
 def _remote_shard(repo: Repo, file: str, keys: list[str]) -> Shard:

@@ -11,6 +11,7 @@ from mapper.checkpoint import Checkpoint, Span, TensorInfo
 from mapper.errors import FormatError, listed, shorten
 from mapper.sources import saved
 from mapper.sources.files import MARK
+from mapper.sources.settings import of_metadata
 from mapper.sources.shards import Shard
 
 if TYPE_CHECKING:
@@ -29,14 +30,16 @@ def joined(
     `document` is that of a folder which mapper saved; a file has it in its header.
     """
     document = document or saved.document_of(shards)
-    config = _config(shards, config)
+    config, said = _config(shards, config)
     tensors = _tensors(shards)
     if not tensors and document is None:
         raise FormatError(f"{source}: no tensors in it")
     if len(tensors) > limits.TENSORS:
         raise FormatError(f"{source}: {len(tensors):,} tensors, at most {limits.TENSORS:,} are read")
     checkpoint = Checkpoint(source, shards[0].container, tensors, config)
-    checkpoint.notes = list(dict.fromkeys([*notes, *(note for shard in shards for note in shard.notes)]))
+    checkpoint.notes = list(
+        dict.fromkeys([*notes, *said, *(note for shard in shards for note in shard.notes)])
+    )
     checkpoint.foreign = list(dict.fromkeys(name for shard in shards for name in shard.foreign))
     checkpoint.metadata = {
         key: text for shard in shards for key, text in shard.metadata.items() if type(text) is str
@@ -56,13 +59,24 @@ def joined(
     return checkpoint
 
 
-def _config(shards: list[Shard], config: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The config beside the files; of GGUF files the one in their metadata, of a training file its settings."""
+def _config(shards: list[Shard], config: dict[str, Any] | None) -> tuple[dict[str, Any] | None, list[str]]:
+    """The config beside the files; of GGUF files the one in their metadata, of a training file its settings.
+
+    With it a note on settings that stand in the metadata of safetensors files.
+    """
     if any(shard.contents is not None for shard in shards):
         from mapper.sources.gguf import complete
 
         config = complete(shards) or config
-    return shards[0].settings if config is None and len(shards) == 1 else config
+    if config is None and len(shards) == 1:
+        config = shards[0].settings
+    if config is not None:
+        return config, []
+    found = ((shard, of_metadata(shard.metadata)) for shard in shards)
+    shard, said = next(((shard, said) for shard, said in found if said), (None, None))
+    if shard is None or said is None:
+        return None, []
+    return said.config, [f"{shard.name}: the settings are those under {shorten(said.where)} in its metadata"]
 
 
 def _tensors(shards: list[Shard]) -> dict[str, TensorInfo]:

@@ -58,12 +58,13 @@ class StoredTensor(NamedTuple):
 class Opaque:
     """Something that a reader of tensors has no use for. `unread` says why, if it stands for a tensor."""
 
-    __slots__ = ("is_module", "kind", "unread")
+    __slots__ = ("attributes", "is_module", "kind", "unread")
 
     def __init__(self, unread: str | None = None, kind: str = ""):
         self.unread = unread
         self.kind = kind  # its class, as far as the pickle says
         self.is_module = False  # whether its attributes are those of torch's modules
+        self.attributes: dict[Any, Any] = {}  # what an object of plain values would have, as data
 
 
 MODULE = {"_parameters", "_modules"}  # attributes of every torch.nn.Module
@@ -184,8 +185,9 @@ class _Machine:
         return items
 
     def set_items(self, items: list[Any]) -> None:
-        """Enter keys and values, in turn, into the table on top of the stack; other objects take none."""
-        table = self.stack[-1]
+        """Enter keys and values, in turn, into the table on top of the stack, or into an object's attributes."""
+        made = self.stack[-1]
+        table = made.attributes if isinstance(made, Opaque) else made
         if not isinstance(table, dict):
             return
         for key, value in zip(items[::2], items[1::2], strict=True):
@@ -228,10 +230,11 @@ class _Machine:
         self.push(Opaque(kind=str(function) if isinstance(function, Global) else ""))
 
     def build(self) -> None:
-        """Attributes of an object: none is kept."""
+        """Attributes of an object, kept as data: nothing is done with them."""
         state = self.stack.pop()
         if isinstance(made := self.stack[-1], Opaque) and isinstance(state, dict):
             made.is_module = made.is_module or state.keys() >= MODULE
+            made.attributes |= state
 
     def global_name(self, module: Any, name: Any) -> None:
         known = isinstance(module, str) and isinstance(name, str)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 from mapper import limits
 from mapper.errors import FormatError
 from mapper.rulebook.settings import every_settings
-from mapper.sources.documents import check_config, read_config
+from mapper.sources.documents import check_config, parse, read_config
 from mapper.sources.files import base_name, open_regular, reading
+from mapper.sources.pickles import Opaque
 from mapper.sources.sharded import refuse_escape
 
 YAML = (".yaml", ".yml")
+UNSET: Any = object()  # None is a value that settings may have
 
 
 class Said(NamedTuple):
@@ -25,15 +27,32 @@ class Said(NamedTuple):
     where: str
 
 
+def note(said: Said) -> str:
+    """What to say of settings in a file beside the weights."""
+    return f"the settings are those in {said.where}"
+
+
 def beside(folder: str | Path, follow_links: bool = False) -> Said | None:
     """The settings in a file of `folder` that some library writes; None where there is none."""
+
+    def read(name: str) -> dict[str, Any]:
+        refuse_escape(os.fspath(folder), name, base_name(folder), follow_links)
+        return _read(os.path.join(folder, name))
+
+    there = [name for name in file_names() if os.path.lexists(os.path.join(folder, name))]
+    return of_files(there, read)
+
+
+def file_names() -> list[str]:
+    """The files beside weights in which some library keeps settings."""
+    return list(dict.fromkeys(name for settings in every_settings() for name in settings.files))
+
+
+def of_files(names: Collection[str], read: Callable[[str], dict[str, Any]]) -> Said | None:
+    """The settings in the first of these files that is what its name says; None where none is."""
     for settings in every_settings():
         for name in settings.files:
-            path = os.path.join(folder, name)
-            if not os.path.lexists(path):
-                continue
-            refuse_escape(os.fspath(folder), name, base_name(folder), follow_links)
-            found = settings.of(_read(path))
+            found = settings.of(read(name)) if name in names else None
             if found is not None:
                 return Said(found, name)
     return None
@@ -45,54 +64,99 @@ def within(saved: Any) -> Said | None:
         return None
     for settings in every_settings():
         for name in settings.tables:
-            table = saved.get(name)
-            found = settings.of(_plain(table)) if isinstance(table, Mapping) else None
+            table = _Plain().of(saved.get(name))
+            found = settings.of(table) if isinstance(table, dict) else None
             if found is not None:
                 return Said(found, name)
     return None
 
 
+def of_metadata(metadata: Mapping[str, Any]) -> Said | None:
+    """The settings in the metadata of a safetensors file, whose entries are texts; None where it has none."""
+    for settings in every_settings():
+        for name in settings.metadata:
+            text = metadata.get(name)
+            found = settings.of(_of_text(text)) if isinstance(text, str) else None
+            if found is not None:
+                return Said(found, name)
+    return None
+
+
+def _of_text(text: str) -> dict[str, Any]:
+    """The JSON object that a text is; nothing for another text."""
+    try:
+        found = parse(text.encode(), "metadata")
+        check_config(found, "metadata")
+    except FormatError:
+        return {}
+    return found
+
+
 def _read(path: str) -> dict[str, Any]:
-    return _read_yaml(path) if path.endswith(YAML) else read_config(path)
-
-
-def _read_yaml(path: str) -> dict[str, Any]:
-    """A YAML file of plain values. No anchors: a few lines of these can stand for more than there is memory."""
-    import yaml
-
+    if not path.endswith(YAML):
+        return read_config(path)
     name = base_name(path)
     file, size = open_regular(path)
     with file, reading(name):
         if size > limits.RULE_FILE_BYTES:
             raise FormatError(f"{name}: {size:,} bytes of YAML, at most {limits.RULE_FILE_BYTES:,} are read")
-        text = file.read(limits.RULE_FILE_BYTES + 1)
+        return parse_settings(file.read(limits.RULE_FILE_BYTES + 1), name)
+
+
+def parse_settings(data: bytes, name: str) -> dict[str, Any]:
+    """The settings in a file called `name`: JSON, or YAML by its name."""
+    if not name.endswith(YAML):
+        found = parse(data, name)
+        check_config(found, name)
+        return found
+    return _parse_yaml(data, name)
+
+
+def _parse_yaml(data: bytes, name: str) -> dict[str, Any]:
+    """A YAML file of plain values. No anchors: a few lines of these can stand for more than there is memory."""
+    import yaml
+
     try:
-        if any(isinstance(token, (yaml.AliasToken, yaml.AnchorToken)) for token in yaml.scan(text)):
+        if any(isinstance(token, (yaml.AliasToken, yaml.AnchorToken)) for token in yaml.scan(data)):
             raise FormatError(f"{name}: an anchor or an alias; plain values are read alone")
-        found = yaml.safe_load(text)
+        found = yaml.safe_load(data)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise FormatError(f"{name}: not YAML: {str(error).splitlines()[0]}") from error
     if not isinstance(found, dict):
         raise FormatError(f"{name}: holds no table of settings")
-    config = _plain(found)
+    config = _Plain().of(found)
     check_config(config, name)
-    return config
+    return dict(config)
 
 
-def _plain(table: Mapping[Any, Any], depth: int = limits.CONFIG_DEPTH) -> dict[str, Any]:
-    """The entries that JSON has, too."""
-    return {key: item for key, item in table.items() if isinstance(key, str) and _is_plain(item, depth)}
+class _Plain:
+    """Values as JSON has them: what is none is left out, an object of plain values is the table of its attributes.
+
+    What was pickled may hold one table many times over: values are counted wherever they stand.
+    """
+
+    def __init__(self) -> None:
+        self.left = limits.SETTINGS_VALUES
+
+    def of(self, item: Any, depth: int = limits.CONFIG_DEPTH) -> Any:
+        """The value, or UNSET where it is none that JSON has."""
+        self.left -= 1
+        if self.left < 0 or depth < 0:
+            return UNSET
+        if isinstance(item, Opaque):
+            item = item.attributes or UNSET
+        if isinstance(item, Mapping):
+            return self._table(item, depth)
+        if isinstance(item, (list, tuple)):
+            found = [self.of(one, depth - 1) for one in item]
+            return UNSET if any(one is UNSET for one in found) else found
+        is_plain = item is None or isinstance(item, (bool, int, str)) or _is_finite(item)
+        return item if is_plain else UNSET
+
+    def _table(self, table: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        found = {key: self.of(item, depth - 1) for key, item in table.items() if isinstance(key, str)}
+        return {key: item for key, item in found.items() if item is not UNSET}
 
 
-def _is_plain(item: Any, depth: int) -> bool:
-    if isinstance(item, float):
-        return isfinite(item)
-    if isinstance(item, (list, dict)):
-        inner = item.values() if isinstance(item, dict) else item
-        keys = item if isinstance(item, dict) else ()
-        return (
-            depth > 0
-            and all(isinstance(key, str) for key in keys)
-            and all(_is_plain(one, depth - 1) for one in inner)
-        )
-    return item is None or isinstance(item, (bool, int, str))
+def _is_finite(item: Any) -> bool:
+    return isinstance(item, float) and isfinite(item)

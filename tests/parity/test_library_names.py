@@ -187,6 +187,49 @@ def test_a_decoder_with_its_librarys_settings(
     close(output(mapper.build(folder)(IDS), "logits"), model(IDS).logits)
 
 
+def test_litgpt_without_its_settings_asks_what_its_classes_would_say(tmp_path: Path) -> None:
+    folder, _ = litgpt_llama(tmp_path / "model")
+    (folder / "model_config.yaml").unlink()
+    asked = {question.fact for question in mapper.inspect(folder).architecture.questions}
+    assert {
+        "norm.kind",
+        "norm.offset",
+        "norm.eps",
+        "layer.parallel",
+        "embedding.scale",
+        "attention.heads",
+    } <= asked
+
+
+def test_experts_under_metas_names_with_their_settings(tmp_path: Path) -> None:
+    config = transformers.MixtralConfig(
+        **DECODER, num_key_value_heads=2, head_dim=16, num_local_experts=3, num_experts_per_tok=2,
+        sliding_window=None, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+    )  # fmt: skip
+    model = reference("MixtralForCausalLM", config)
+    more = {
+        "head_dim": 16,
+        "hidden_dim": 44,
+        "rope_theta": 1e6,
+        "moe": {"num_experts": 3, "num_experts_per_tok": 2},
+    }
+    folder, _ = meta_llama(tmp_path / "model", model, **more)
+    file = folder / "consolidated.00.pth"
+    state = renamed(torch.load(file), (r"mlp\.gate\.", "feed_forward.gate."))
+    for name in [name for name in state if "experts." in name]:
+        layer = name.partition(".mlp")[0]
+        parts = (
+            {"w2": state.pop(name)}
+            if "down" in name
+            else dict(zip(("w1", "w3"), state.pop(name).chunk(2, dim=1), strict=True))
+        )
+        for part, weights in parts.items():
+            for expert, weight in enumerate(weights):
+                state[f"{layer}.feed_forward.experts.{expert}.{part}.weight"] = weight.clone()
+    torch.save(state, file)
+    close(output(mapper.build(folder)(IDS), "logits"), model(IDS).logits)
+
+
 def close(found: Tensor, expected: Tensor) -> None:
     assert found.shape == expected.shape
     assert (found - expected).abs().max() <= TOLERANCE * max(1.0, float(expected.detach().abs().max()))

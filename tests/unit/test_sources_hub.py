@@ -226,3 +226,23 @@ def test_local_sources_import_neither_the_client_nor_torch_nor_numpy(tmp_path: P
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("purpose", ["headers", "weights"])
+def test_settings_of_another_library_are_fetched_where_there_is_no_config(serve: Serve, purpose: str) -> None:
+    meta = {"dim": 8, "n_layers": 1, "n_heads": 2}
+    litgpt = b"n_layer: 1\nn_embd: 8\nnorm_class_name: RMSNorm\nmlp_class_name: LLaMAMLP\n"
+    files = {"model.safetensors": WEIGHTS, "params.json": json.dumps(meta).encode()}
+    hub = serve(
+        {
+            "org/meta": files,
+            "org/lit": {"model.safetensors": WEIGHTS, "model_config.yaml": litgpt},
+            "org/both": {**files, "config.json": CONFIG},
+        }
+    )
+    found = open_source("org/meta", purpose=purpose)
+    assert found.config == meta and "the settings are those in params.json" in found.notes
+    assert (open_source("org/lit", purpose=purpose).config or {})["norm_class_name"] == "RMSNorm"
+    sent = hub.sent("params.json")
+    assert (open_source("org/both", purpose=purpose).config or {})["model_type"] == "bert"
+    assert hub.sent("params.json") == sent

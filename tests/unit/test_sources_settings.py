@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,51 @@ def test_tables_beside_a_state_dict(saved: dict[str, Any], config: Any, tmp_path
 def test_what_no_settings_file_may_say_is_refused_with_its_line(text: str, why: str) -> None:
     with pytest.raises(RuleError, match=why):
         read_settings(parse_yaml(text, "settings.yaml"))
+
+
+class Settings:
+    """A class of training code, whose objects are never made of what was pickled."""
+
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+
+@pytest.mark.parametrize(
+    ("saved", "config"),
+    [
+        ({"hyper_parameters": {"num_heads": 4, "lr": 0.1, "size": (8, 8)}}, {"num_heads": 4, "size": [8, 8]}),
+        ({"hyper_parameters": {"lr": 0.1, "model": {"num_heads": 4}}}, {"num_heads": 4}),
+        ({"args": argparse.Namespace(num_heads=4, lr=0.1, seen={1, 2})}, {"num_heads": 4}),
+        ({"config": Settings(n_head=2, inner=Settings(width=3))}, {"n_head": 2, "inner": {"width": 3}}),
+        ({"model_args": {"n_head": 2}, "config": {"n_head": 3}}, {"n_head": 2}),
+    ],
+)  # fmt: skip
+def test_settings_of_training_code_are_read_as_data(
+    saved: dict[str, Any], config: Any, tmp_path: Path
+) -> None:
+    torch.save(
+        {"state_dict": {"model.norm.weight": torch.ones(8)}, "epoch": 3, **saved}, tmp_path / "last.ckpt"
+    )
+    found = open_source(tmp_path / "last.ckpt", purpose="headers")
+    assert found.config == config
+    assert any("the settings are those under" in note for note in found.notes)
+
+
+def test_one_table_in_many_places_is_no_endless_one(tmp_path: Path) -> None:
+    table: Any = {"n": 1}
+    for _ in range(30):
+        table = {"a": table, "b": table}
+    torch.save(
+        {"model": {"norm.weight": torch.ones(8)}, "config": {"n_head": 2, "deep": table}}, tmp_path / "x.pt"
+    )
+    found = open_source(tmp_path / "x.pt", purpose="headers").config
+    assert found is not None and found["n_head"] == 2
+
+
+def test_the_metadata_of_a_safetensors_file_may_hold_them(tmp_path: Path) -> None:
+    text = {"config": json.dumps({"n_head": 2}), "format": "pt"}
+    save_file({"norm.weight": torch.ones(8)}, tmp_path / "model.safetensors", metadata=text)
+    found = open_source(tmp_path / "model.safetensors", purpose="headers")
+    assert found.config == {"n_head": 2}
+    save_file({"norm.weight": torch.ones(8)}, tmp_path / "other.safetensors", metadata={"config": "[1"})
+    assert open_source(tmp_path / "other.safetensors", purpose="headers").config is None
