@@ -62,7 +62,7 @@ class Row:
         )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def find(key: str) -> Row | None:
     """The row of a model type, or of a class that only parts of configs have; None where the table has none."""
     with zipfile.ZipFile(FIELDS) as archive:

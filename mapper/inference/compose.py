@@ -29,6 +29,7 @@ from mapper.rulebook.index import FlowTable
 from mapper.rulebook.pages import Page, Slot, assemble, left_out, step_name
 
 _TRIED = 3  # steps of a slot that none fits, which come nearest
+_LACKING = [Misfit(LACKS, "")]  # some role, whichever it is
 
 
 @dataclass
@@ -187,7 +188,7 @@ def _fill(
     Where none fits, or an unknown fact could speak for a stronger one, those that come near.
     """
     free = scope.block.roles.keys() - claimed
-    faults = {step.name: _decisive(_faults(scope, step, free, facts, assumed)) for step in slot.steps}
+    faults = {step.name: _decisive_faults(scope, step, free, facts, assumed) for step in slot.steps}
     fitting = [step for step in slot.steps if not faults[step.name]]
     fitting = [step for step in fitting if has_its_ranks(scope, step)] or fitting
     strongest = max((_strength(scope, step) for step in fitting), default=(-1, -1))
@@ -234,10 +235,14 @@ def _lacks(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, A
             yield Misfit(OTHER, name)
 
 
-def _decisive(faults: Iterable[Misfit]) -> list[Misfit]:
+def _decisive_faults(
+    scope: Scope, step: FlowRule, free: set[str], facts: Facts, assumed: Mapping[str, Any]
+) -> list[Misfit]:
     """The faults up to the first that no answer removes: further facts are not looked up."""
+    if not (step.ties or free.issuperset(step.needs)):
+        return _LACKING  # so are most steps of a slot, and no generator is needed to see it
     found: list[Misfit] = []
-    for fault in faults:
+    for fault in _faults(scope, step, free, facts, assumed):
         found.append(fault)
         if fault.kind != UNKNOWN:
             break

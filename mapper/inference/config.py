@@ -47,6 +47,7 @@ class Config:
         self.looked_up: set[str] = set()  # also for facts that no flow needed in the end
         self.folders = {name for tower in vocabulary.towers.values() for name in tower.configs}
         self.lone: str | None = None  # the tower that the path of a checkpoint's only tower names
+        self._parts: dict[str | None, tuple[str, ...]] = {}  # asked for each field of each block
 
     @property
     def model_type(self) -> str | None:
@@ -106,7 +107,7 @@ class Config:
         top = tuple(key[1:] for key in rule.config if key.startswith("/"))
         if top:  # said of a tower, but not in its part
             yield "", top
-        parts = list(self.parts(tower))
+        parts = self.parts(tower)
         for part in parts:
             yield part, rule.config
         if not parts:
@@ -116,12 +117,13 @@ class Config:
         elif whole := tuple(key for key in rule.config if key.partition(".")[0] in self.folders):
             yield "", whole  # a family writes the whole way: `text_config.hidden_act`
 
-    def parts(self, tower: str | None) -> Iterator[str]:
+    def parts(self, tower: str | None) -> tuple[str, ...]:
         """The sub-configs of a tower that this config has, dotted where one is inside of another."""
-        known = self.vocabulary.towers.get(tower or "")
-        for name in known.configs if known else ():
-            if self._part(name) is not None:
-                yield name
+        if tower not in self._parts:
+            known = self.vocabulary.towers.get(tower or "")
+            names = known.configs if known else ()
+            self._parts[tower] = tuple(name for name in names if self._part(name) is not None)
+        return self._parts[tower]
 
     def part(self, folder: str) -> Mapping[str, Any]:
         """A sub-config by the field that holds it; "" is the whole."""
@@ -135,9 +137,9 @@ class Config:
                 return None
         return cast("Mapping[str, Any]", found)
 
-    def _only_part(self) -> list[str]:
+    def _only_part(self) -> Sequence[str]:
         """The config of the main tower, for whatever stands outside of named towers."""
-        texts = list(self.parts(self.lone)) or list(self.parts("text"))
+        texts = self.parts(self.lone) or self.parts("text")
         every = [part for tower in self.vocabulary.towers for part in self.parts(tower)]
         return texts[:1] or (every if len(every) == 1 else [])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +164,7 @@ class Facts:
         for model_type, level in (*self.families.facts(scope, name), (None, self.common.get(name, ()))):
             rules = [rule for rule in level if self._applies(rule, scope, model_type)]
             if silent or any(rule.config or rule.towers or rule.silent for rule in said):
-                rules = [rule if rule.at else replace(rule, config=(), towers={}) for rule in rules]
+                rules = [rule if rule.at else rule.without_fields for rule in rules]
             said += rules
             if any(rule.value is not UNSET and not rule.by_names for rule in rules):
                 break  # a constant: no config is asked

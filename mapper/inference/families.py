@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from mapper.errors import listed, shorten
 from mapper.inference.config import Config
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 TYPE = "model_type"  # the fact that tells the types of one family apart
 TEXT = "text"  # the tower that speaks for what no tower's words name
+_COMPILED: WeakKeyDictionary[Rulebook, Vocabulary] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,14 @@ def words_of(rulebook: Rulebook, families: Families, names: Names | None = None)
     overrides = [Overrides(unused=common.unused, transposed=[name for group in alike for name in group])]
     overrides += [_overrides(part.family, names, common, part.region) for part in families.parts]
     overrides += [_overrides(families.whole, names, common)] if families.whole else []
-    return Vocabulary(rulebook.vocabulary, overrides)
+    return _compiled(rulebook).below(overrides)
+
+
+def _compiled(rulebook: Rulebook) -> Vocabulary:
+    """The vocabulary without families, kept as long as its rules are."""
+    if rulebook not in _COMPILED:
+        _COMPILED[rulebook] = Vocabulary(rulebook.vocabulary)
+    return _COMPILED[rulebook]
 
 
 def _overrides(
@@ -302,7 +311,7 @@ def _named_parts(
 ) -> Iterator[tuple[str, tuple[str, list[str]]]]:
     """Each tower of its own: where its config stands, and the types that it may be of, the likeliest first."""
     for tower in config.vocabulary.towers:
-        folder = next(config.parts(tower), None)
+        folder = next(iter(config.parts(tower)), None)
         named = config.type_of(folder) if folder else None
         model_types = [*([named] if named else []), *defaults.get(tower, [])]
         if model_types:
@@ -311,7 +320,7 @@ def _named_parts(
 
 def has_strangers(config: Config, rulebook: Rulebook) -> bool:
     """Whether the config names a type for a tower that no family lists: its names are its own."""
-    folders = (next(config.parts(tower), None) for tower in config.vocabulary.towers)
+    folders = (next(iter(config.parts(tower)), None) for tower in config.vocabulary.towers)
     named = (config.type_of(folder) for folder in folders if folder)
     return any(name is not None and not _listers(rulebook, name) for name in named)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from mapper.flows.flow import Flow, facts_in
@@ -59,15 +60,24 @@ class Needs:
             raise Unknown from None
 
     def _read(self, node: ast.AST) -> None:
-        self.facts.update(dict.fromkeys(facts_in(node)))
-        for child in every(node):
-            if isinstance(child, ast.Call) and dotted(child.func) == "activation":
-                self.facts["activation"] = None
-        self._bare(node)
+        facts, bare = _read(node)
+        self.facts.update(facts)
+        self.bare |= bare
 
-    def _bare(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Name):
-            self.bare.add(node.id)
-        elif not (isinstance(node, ast.Attribute) and dotted(node)):
-            for child in ast.iter_child_nodes(node):
-                self._bare(child)
+
+@lru_cache(maxsize=4096)
+def _read(node: ast.AST) -> tuple[dict[str, None], frozenset[str]]:
+    """The facts of a statement without guards, and its names that stand alone: asked again for each block of a flow."""
+    facts = dict.fromkeys(facts_in(node))
+    calls = (child for child in every(node) if isinstance(child, ast.Call))
+    if any(dotted(call.func) == "activation" for call in calls):
+        facts["activation"] = None
+    return facts, frozenset(_bare(node))
+
+
+def _bare(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif not (isinstance(node, ast.Attribute) and dotted(node)):
+        for child in ast.iter_child_nodes(node):
+            yield from _bare(child)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -65,9 +66,10 @@ class Spot:
 
 
 class Trie:
-    """Patterns of one section by their last word first."""
+    """Patterns of one section by their last word first, on top of those of another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, below: Trie | None = None) -> None:
+        self.below = below
         self.root: dict[Any, Any] = {}
         self.by_part: dict[str, list[tuple[Entry, int]]] = {}
 
@@ -82,19 +84,20 @@ class Trie:
 
     def matches(self, words: Words) -> list[Match]:
         """Every entry whose pattern fits the end of `words`: families first, then the longest, then the file's order."""
-        found = []
-        for node, length in self._walk(words):
-            found += [Match(entry, length, rank) for entry, rank in node.get(None, ())]
-        last = last_word(words)
-        if last and self.by_part:
-            found += [
-                Match(entry, 0, rank)
-                for part in sorted(parts(last))
-                for entry, rank in self.by_part.get(part, ())
-            ]
-            found += [Match(entry, -1, rank) for entry, rank in self.by_part.get(ANY, ())]
+        found = list(self._found(words))
         found.sort(key=lambda match: (-match.rank, -match.length, -match.entry.conditions))
         return found
+
+    def _found(self, words: Words) -> Iterator[Match]:
+        for node, length in self._walk(words):
+            yield from (Match(entry, length, rank) for entry, rank in node.get(None, ()))
+        last = last_word(words)
+        if last and self.by_part:
+            for part in sorted(parts(last)):
+                yield from (Match(entry, 0, rank) for entry, rank in self.by_part.get(part, ()))
+            yield from (Match(entry, -1, rank) for entry, rank in self.by_part.get(ANY, ()))
+        if self.below:
+            yield from self.below._found(words)
 
     def splits(self, words: Words) -> Iterator[tuple[int, int]]:
         """Positions in `words` whose indices a pattern tells apart, with the index that it names."""
@@ -103,6 +106,8 @@ class Trie:
             indices = words[at] if at >= 0 else ()
             if isinstance(indices, tuple) and len(indices) > 1:
                 yield from ((at, index) for index in indices if str(index) in node)
+        if self.below:
+            yield from self.below.splits(words)
 
     def _walk(self, words: Words) -> Iterator[tuple[dict[Any, Any], int]]:
         nodes = [self.root]
@@ -162,9 +167,9 @@ class Overrides:
 
 
 class Vocabulary:
-    """All files of a rule set compiled, with what families say on top: the last of them wins."""
+    """All files of a rule set compiled."""
 
-    def __init__(self, files: Iterable[VocabularyFile], overrides: Iterable[Overrides] = ()):
+    def __init__(self, files: Iterable[VocabularyFile]):
         self.files = tuple(files)
         self.tries = {section: Trie() for section in (*SECTIONS, "forms", "unused")}
         self.block_kinds: dict[str, str] = {}
@@ -177,10 +182,17 @@ class Vocabulary:
             self.roles_of |= file.roles_of
             self.tensors |= {name: purpose for purpose, names in file.tensors.items() for name in names}
         self.folders: dict[str, str] = {}  # name of a folder -> the tower that a family says it is of
+
+    def below(self, overrides: Iterable[Overrides]) -> Vocabulary:
+        """The same with what families say on top: the last of them wins."""
+        made = copy(self)
+        made.tries = {section: Trie(trie) for section, trie in self.tries.items()}
+        made.folders = dict(self.folders)
         for rank, own in enumerate(overrides, 1):
-            self.folders |= {normal(word): tower for tower, words in own.folders.items() for word in words}
+            made.folders |= {normal(word): tower for tower, words in own.folders.items() for word in words}
             for entry in own.entries():
-                self.tries[entry.section].add(entry, rank)
+                made.tries[entry.section].add(entry, rank)
+        return made
 
     def block_kind(self, role: str) -> str:
         """The kind of the block that plays a role; "other" for a role that no file names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from mapper.errors import RuleError, shorten
@@ -77,6 +78,11 @@ class FactRule:
     total: str | None = None  # the entries of the list add up to this
     length: str | None = None  # the list has so many entries
     why: str = ""
+
+    @cached_property
+    def without_fields(self) -> FactRule:
+        """The same where another rule says which fields of the config speak."""
+        return replace(self, config=(), towers={})
 
     @property
     def place(self) -> str:

@@ -21,7 +21,7 @@ def files():
 
 def kinds(files, shapes, overrides=None):
     tensors = {name: TensorInfo(tuple(shape), "F32") for name, shape in shapes.items()}
-    leaves = resolve(grow(tensors), Vocabulary(files, [overrides] if overrides else ()))
+    leaves = resolve(grow(tensors), Vocabulary(files).below([overrides] if overrides else ()))
     assert sorted(chain.from_iterable(map(Leaf.keys, leaves))) == sorted(shapes)
     return {str(leaf.place): leaf.kind for leaf in leaves}
 

@@ -27,7 +27,7 @@ def roles(files, names, overrides=None):
         )
         for name in names
     }
-    leaves = resolve(grow(tensors), Vocabulary(files, [overrides] if overrides else ()))
+    leaves = resolve(grow(tensors), Vocabulary(files).below([overrides] if overrides else ()))
     return {
         str(leaf.place): ".".join([*(step for step, _ in leaf.block), leaf.role or "?"]) for leaf in leaves
     }
