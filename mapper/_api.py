@@ -58,7 +58,7 @@ def describe(
     rulebook = rulebook_of(rules)
     parts = parts_of(checkpoint, rulebook)
     if not parts:
-        architecture = _read(checkpoint, hints, rulebook, families)
+        architecture = _read(checkpoint, hints, rulebook, families, by_weights=purpose == "weights")
         if adapter is not None:
             beside = open_source(adapter, purpose=purpose, follow_links=follow_links)
             return _with_adapter(architecture, beside, merge)
@@ -111,9 +111,13 @@ def _part(checkpoint: Checkpoint, rulebook: Rulebook, families: bool) -> Archite
 
 
 def _read(
-    checkpoint: Checkpoint, hints: Mapping[str, Any] | None, rulebook: Rulebook, families: bool
+    checkpoint: Checkpoint,
+    hints: Mapping[str, Any] | None,
+    rulebook: Rulebook,
+    families: bool,
+    by_weights: bool = False,
 ) -> Architecture:
-    """The architecture of one model."""
+    """The architecture of one model; `by_weights`: they are asked what nothing else shows."""
     from mapper.inference import infer
     from mapper.sources.ggml import lacking
     from mapper.sources.scaled import unscaled
@@ -125,9 +129,23 @@ def _read(
         checkpoint, origin = as_read(checkpoint)
         hints, families = {**origin.hints, **(hints or {})}, families and origin.families
     architecture = infer(checkpoint, rulebook, hints=hints, use_families=families)
+    if architecture.questions:
+        architecture = _answered(architecture, by_weights)
     architecture.notes += (
         [note] if (note := lacking(dtype for dtype, _ in checkpoint.packed.values())) else []
     )
+    return architecture
+
+
+def _answered(architecture: Architecture, by_weights: bool) -> Architecture:
+    """With what was remembered of its questions, and what the weights answer of the others."""
+    from mapper.evidence.remembered import with_remembered
+
+    architecture = with_remembered(architecture)
+    if by_weights and architecture.questions:
+        from mapper.evidence.weights import with_weights  # numpy: only now
+
+        architecture = with_weights(architecture)
     return architecture
 
 

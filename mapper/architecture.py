@@ -25,7 +25,17 @@ DROPS = (
     "rows",
     "skips",
 )  # ways in which training drops something
-EVIDENCE = ("given", "shape", "config", "graph", "name", "weights", "rule", "default")  # strongest first
+EVIDENCE = (
+    "given",
+    "shape",
+    "config",
+    "graph",
+    "name",
+    "weights",
+    "behaviour",
+    "rule",
+    "default",
+)  # strongest first
 READINGS = ("exact", "unverified", "skeleton")
 CONTRADICTION = "contradiction"  # in place of a reading: of what is shown of a checkpoint that is refused
 _SHOWN_CANDIDATES = 12
@@ -109,6 +119,7 @@ class Question:
     at: str  # where nobody knows it, as a fact's: "transformer.layer.*"
     candidates: tuple[Any, ...] = ()  # JSON values that shapes and rules leave; none: any of the fact's type
     part: str = ""  # what to narrow the answer to, where another part may have another: "vision"
+    blocks: tuple[Block, ...] = field(default=(), repr=False, compare=False)  # that lack it
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells count
 PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's error
 COMMANDS = {
     "inspect": "commands:inspect",
+    "infer": "inferring:infer",
     "build": "building:build",
     "generate": "commands:generate",
     "verify": "commands:verify",
@@ -39,6 +40,7 @@ COMMANDS = {
     differs="different: a comparison that was asked for (verify, diff --exit-code)",
     examples="""
     mapper inspect  distilbert-base-uncased
+    mapper infer    model.safetensors --try
     mapper build    distilbert-base-uncased --out distilbert
     mapper generate distilbert-base-uncased -o model.py
     mapper verify   distilbert-base-uncased

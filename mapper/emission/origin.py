@@ -108,7 +108,7 @@ def _types(architecture: Architecture) -> dict[str, list[str]]:
 
 def _plain(value: Any) -> Any:
     """A hint as a file can hold it: what is said on a command line is text as well."""
-    return value if isinstance(value, (str, int, float, list)) else str(value)
+    return value if isinstance(value, (str, int, float, list, dict)) else str(value)
 
 
 def _rows(document: Mapping[str, Any]) -> str:

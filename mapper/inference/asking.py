@@ -63,7 +63,8 @@ class Asked:
         for scopes in groups.values():
             named = _reach(one.part, scopes, others) if at is None else at
             place = starred(scopes[0].block.home, self.totals)
-            yield Question(one.fact, place, _candidates(one), one.part if named is None else named)
+            lacking = tuple(scope.block for scope in scopes)
+            yield Question(one.fact, place, _candidates(one), one.part if named is None else named, lacking)
 
     def _others(self, one: _Open) -> list[Scope]:
         """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part."""

@@ -239,7 +239,7 @@ class Facts:
     def stated(self, scope: Scope, name: str) -> Known | None:
         """What the user said of a fact here."""
         told = self._told(scope, name)
-        return Known(told.value, "given", told.source) if told else None
+        return Known(told.value, told.evidence, told.source) if told else None
 
     def _told(self, scope: Scope, name: str) -> Given | None:
         fitting = (item for item in self.given if item.name == name)

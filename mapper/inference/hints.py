@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _NAMES = (TYPE, FLOW, "task")  # of what there must be one
 _NULL = ("null", "None")
+FOUND = ("value", "evidence", "source")  # the fields of a hint that says its evidence
+TELLING = ("weights", "behaviour")  # evidence that it may say
 _NAMED = 24  # values of a fact, in a message
 
 
@@ -31,6 +33,7 @@ class Given:
     value: Any
     source: str  # as it was written
     note: str = ""  # what is called otherwise now
+    evidence: str = "given"  # or what told it to whoever says it
 
     @property
     def key(self) -> str:
@@ -46,8 +49,16 @@ def read_hints(
         raise HintError(
             f"hints are facts by name, as in {{'attention.heads': 12}}, not {type(hints).__name__}"
         )
-    given = [_hint(key, value, types, rulebook) for key, value in (hints or {}).items()]
+    given = [_hint_with_evidence(key, value, types, rulebook) for key, value in (hints or {}).items()]
     return sorted(given, key=lambda item: not item.at)
+
+
+def _hint_with_evidence(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | None) -> Given:
+    """One hint, or what a program found and says how: `{"value": 12, "evidence": "weights", "source": "..."}`."""
+    if not isinstance(value, Mapping) or {*value} != {*FOUND} or value["evidence"] not in TELLING:
+        return _hint(key, value, types, rulebook)
+    given = _hint(key, value["value"], types, rulebook)
+    return replace(given, source=str(value["source"]), evidence=value["evidence"])
 
 
 def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | None) -> Given:

@@ -40,12 +40,16 @@ def infer(
     *,
     hints: Mapping[str, Any] | None = None,
     use_families: bool = True,
+    found: Mapping[str, Any] | None = None,
 ) -> Architecture:
     """What a checkpoint is, with the evidence for everything that is said.
 
+    `found` are answers to what is asked beside the hints, each with its evidence; whoever found them judges what comes of them.
     Raises ArchitectureError where it contradicts itself, HintError for a hint that names no fact or contradicts it.
     """
     with collection_paused():  # a hundred thousand names become as many objects, all of them kept
+        if found:
+            return _told(checkpoint, rulebook, {**found, **(hints or {})}, use_families)
         if not isinstance(hints, Mapping) or not hints:
             return _infer(checkpoint, rulebook, hints, use_families)
         return read_with_hints(hints, lambda said: _told(checkpoint, rulebook, said, use_families))

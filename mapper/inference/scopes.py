@@ -96,7 +96,8 @@ def _is_list(role: str) -> bool:
 
 def leaf_scope(scope: Scope, leaf: Leaf) -> Scope:
     """A leaf as a scope of its own, for facts that differ from leaf to leaf (eps, strides)."""
-    block = Block("norm" if leaf.kind.endswith("Norm") else "other", leaf.role or "", leaf.place)
+    kind = "norm" if leaf.kind.endswith("Norm") else "other"
+    block = Block(kind, leaf.role or "", leaf.place, roles={"": leaf})
     return Scope(block, scope, (*scope.words, leaf.role or ""), scope.tower)
 
 

@@ -35,6 +35,9 @@ class FactRule:
     stated: bool = False  # only where the file says it: the default of its type is none
     towers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # tower -> fields that only it reads
     map: dict[str, Any] = field(default_factory=dict)  # value in the config, as text -> value of the fact
+    weights: dict[str, Any] = field(
+        default_factory=dict
+    )  # the statistic of trained weights that tells it, where nothing else does
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
     entry: str | None = None  # the fact whose entry, for an element of `over`, is the value
@@ -180,7 +183,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("at", "config", "has", "lacks"), Fields.words),
     **dict.fromkeys(("nullable", "apart", "stated"), Fields.flag),
     **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
-    **dict.fromkeys(("map", "holds", "as_long"), Fields.mapping),
+    **dict.fromkeys(("map", "holds", "as_long", "weights"), Fields.mapping),
     **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),
     **dict.fromkeys(

@@ -1,0 +1,165 @@
+"""Statistics of made-up weights whose structure is known, what is said by them, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from mapper._api import describe
+from mapper.cli.app import main
+from mapper.evidence.found import Found
+from mapper.evidence.remembered import SUFFIX, remember
+from mapper.evidence.statistics import STATISTICS, Array, centre, head_blocks, rotary_pairs
+from mapper.evidence.weights import decide
+from mapper.rulebook.rulebook import Rulebook
+from tests.checkpoints import bert_shapes
+
+HEADS, SIZE, WIDTH = 4, 16, 64
+Captured = pytest.CaptureFixture[str]
+
+
+def of_heads(random: np.random.Generator, heads: int, size: int, alike: float = 0.7) -> Array:
+    """Rows [heads * size, WIDTH], those of a head with a direction in common."""
+    shared = random.standard_normal((heads, 1, WIDTH)) * alike
+    rows = (random.standard_normal((heads, size, WIDTH)) + shared).reshape(-1, WIDTH)
+    return rows.astype(np.float32)
+
+
+def samples(heads: int, shared: int, alike: float = 0.7) -> list[dict[str, Array]]:
+    random = np.random.default_rng(0)
+    return [
+        {"outputs": of_heads(random, heads, SIZE, alike).T, "values": of_heads(random, shared, SIZE, alike)}
+        for _ in range(3)
+    ]
+
+
+@pytest.mark.parametrize("shared", [HEADS, 2])
+def test_heads_show_in_the_likeness_of_their_channels(shared: int) -> None:
+    found = decide(head_blocks(samples(HEADS, shared), (1, 2, 4, 8, 16), {}), least=4, margin=1.25)
+    assert found is not None
+    assert (found.value, found.evidence) == (HEADS, "weights")
+    assert " against " in found.source
+
+
+def test_weights_without_structure_say_nothing() -> None:
+    scores = head_blocks(samples(HEADS, HEADS, alike=0), (1, 2, 4, 8, 16), {})
+    assert decide(scores, least=4, margin=1.25) is None
+
+
+def test_below_the_margin_and_where_two_disagree_nothing_is_said() -> None:
+    assert decide({"values": {4: 20.0, 8: 18.0}}, least=4, margin=1.25) is None
+    assert decide({"values": {4: 20.0, 8: 10.0}, "outputs": {4: 10.0, 8: 20.0}}, least=4, margin=1.25) is None
+    agreed = decide({"values": {4: 20.0, 8: 10.0}, "outputs": {4: 21.0, 8: 20.0}}, least=4, margin=1.25)
+    assert agreed == Found(4, "weights", "20 against 10 for 8")
+
+
+@pytest.mark.parametrize("way", ["half", "interleaved"])
+def test_rotary_planes_show_in_what_queries_and_keys_have_in_common(way: str) -> None:
+    random = np.random.default_rng(0)
+    made = [turning_sample(random, way) for _ in range(4)]
+    known = {"head_dim": SIZE}
+    style = decide(rotary_pairs(made, ("half", "interleaved"), known), least=6, margin=2)
+    flag = decide(rotary_pairs(made, (True, False), known), least=6, margin=2)
+    assert style is not None and style.value == way
+    assert flag is not None and flag.value is True
+    plain = [{"query": one["query"], "key": one["query"]} for one in made]
+    assert decide(rotary_pairs(plain, (True, False), known), least=6, margin=2) is None
+
+
+def turning_sample(random: np.random.Generator, way: str) -> dict[str, Array]:
+    """Queries and keys [HEADS * SIZE, WIDTH] whose products turn each plane by an angle of its own."""
+    keys = np.linalg.qr(random.standard_normal((WIDTH, WIDTH)))[0].reshape(HEADS, SIZE, WIDTH)
+    places = np.arange(SIZE)
+    first, second = (
+        (places[: SIZE // 2], places[SIZE // 2 :]) if way == "half" else (places[0::2], places[1::2])
+    )
+    angle = random.uniform(0, 2 * np.pi, (HEADS, SIZE // 2, 1))
+    queries = np.empty_like(keys)
+    queries[:, first] = np.cos(angle) * keys[:, first] - np.sin(angle) * keys[:, second]
+    queries[:, second] = np.sin(angle) * keys[:, first] + np.cos(angle) * keys[:, second]
+    return {
+        name: rows.reshape(-1, WIDTH).astype(np.float32) for name, rows in (("query", queries), ("key", keys))
+    }
+
+
+def test_norms_about_one_are_plain_and_those_about_zero_are_not() -> None:
+    random = np.random.default_rng(0)
+
+    def value(mean: float, spread: float) -> object:
+        norms = [{"": (mean + spread * random.standard_normal(64)).astype(np.float32)} for _ in range(8)]
+        found = decide(centre(norms, (False, True), {}), least=60, margin=20)
+        return found and found.value
+
+    assert value(1.0, 0.05) is False
+    assert value(0.0, 0.2) is True
+    assert value(0.4, 0.05) is None  # plain after long training, or 1 + weight
+
+
+def test_rules_declare_statistics_that_there_are() -> None:
+    facts = Rulebook().config_vocabulary.facts
+    declared = [rule.weights for name in facts for rule in facts[name] if rule.weights]
+    assert {said["statistic"] for said in declared} == {*STATISTICS}
+    for said in declared:
+        assert {*said} <= {"statistic", "of", "leaves", "optional", "known", "least", "margin"}
+        assert said["least"] > 1 and said["margin"] > 1
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    """A BERT of two layers without its config, with weights of four heads of two channels each."""
+    random = np.random.default_rng(0)
+    tensors = {
+        name: torch.from_numpy(random.standard_normal(shape).astype(np.float32))
+        for name, shape in bert_shapes().items()
+    }
+    for at in range(2):
+        for name in ("self.value", "output.dense"):
+            shared = np.repeat(random.standard_normal((4, 8)), 2, axis=0) + 0.05 * random.standard_normal(
+                (8, 8)
+            )
+            rows = shared if name == "self.value" else shared.T
+            tensors[f"encoder.layer.{at}.attention.{name}.weight"] = torch.from_numpy(
+                rows.astype(np.float32)
+            ).contiguous()
+    file = tmp_path / "model.safetensors"
+    save_file(tensors, file)
+    return file
+
+
+def test_weights_answer_where_they_are_needed_and_headers_are_not_asked(bert: Path) -> None:
+    plain, answered = describe(bert), describe(bert, purpose="weights")
+    assert "attention.heads" in {question.name for question in plain.questions}
+    assert "attention.heads" not in {question.name for question in answered.questions}
+    heads = next(fact for fact in answered.facts if fact.name == "attention.heads")
+    assert (heads.value, heads.evidence) == (4, "weights")
+    assert answered.reading != "exact"
+    said = describe(bert, {"attention.heads": 2}, purpose="weights")
+    assert next(fact for fact in said.facts if fact.name == "attention.heads").evidence == "given"
+
+
+def test_what_is_kept_is_read_again_of_the_same_tensors_alone(bert: Path, capsys: Captured) -> None:
+    assert main(["infer", str(bert), "--remember"]) == 0
+    assert "attention.heads = 4  weights: " in capsys.readouterr().out
+    again = describe(bert)
+    assert next(fact for fact in again.facts if fact.name == "attention.heads").evidence == "weights"
+    kept = Path(f"{bert}{SUFFIX}")
+    document = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**document, "tensors": "0" * 16}))
+    other = describe(bert)
+    assert "attention.heads" in {question.name for question in other.questions}
+    assert any("other tensors" in note for note in other.notes)
+    kept.write_text("{")
+    assert any("was not read" in note for note in describe(bert).notes)
+
+
+def test_an_answer_that_does_not_go_with_the_shapes_is_left_out(bert: Path) -> None:
+    kept = remember(describe(bert, purpose="weights"))
+    document = json.loads(kept.read_text())
+    document["facts"]["attention.heads"]["value"] = 3
+    kept.write_text(json.dumps(document))
+    assert "attention.heads" in {question.name for question in describe(bert).questions}

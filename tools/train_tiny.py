@@ -1,0 +1,163 @@
+"""Train small models without a hub: the bench for what weights and behaviour show of a model.
+
+    python tools/train_tiny.py OUT                       # all of tools/train_tiny.yaml
+    python tools/train_tiny.py OUT --only llama vit --seconds 60
+
+Language models read the bytes of Python's own documentation, byte 0 standing for what is masked; models of images tell
+drawn shapes apart. Each case is OUT/NAME/model.safetensors, its config beside it as truth.json: no reader takes that for
+settings. Needs the reference library; deterministic but for the number of steps, which the seconds decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+import torch
+import transformers
+import yaml
+from torch import nn
+
+TABLE = Path(__file__).with_suffix(".yaml")
+LENGTH, BATCH = 96, 12  # bytes of a row, rows of a step
+IMAGES = 32  # of a step
+MASKED, MASK = 0.15, 0  # share of bytes that are hidden, and the byte that stands for them
+RATE, WARM_UP = 3e-3, 40  # learning rate, steps until it is reached
+HELD_BACK = 20_000  # bytes at the end of the text that no model is trained on
+SHAPES = 10
+
+Batch = Callable[[torch.Generator], dict[str, torch.Tensor]]
+
+
+def text() -> torch.Tensor:
+    """The documentation's bytes, [length]."""
+    words = "\n".join(topics[name] for name in sorted(topics))
+    return torch.tensor(list(words.encode())[:-HELD_BACK])
+
+
+def causal(data: torch.Tensor) -> Batch:
+    """Rows of the text, each byte to be told from those before it."""
+
+    def batch(random: torch.Generator) -> dict[str, torch.Tensor]:
+        starts = torch.randint(len(data) - LENGTH, (BATCH,), generator=random)
+        ids = torch.stack([data[start : start + LENGTH] for start in starts])
+        return {"input_ids": ids, "labels": ids}
+
+    return batch
+
+
+def masked(data: torch.Tensor) -> Batch:
+    """Rows of the text with hidden bytes, which are to be told."""
+    rows = causal(data)
+
+    def batch(random: torch.Generator) -> dict[str, torch.Tensor]:
+        ids = rows(random)["input_ids"]
+        hidden = torch.rand(ids.shape, generator=random) < MASKED
+        labels = ids.masked_fill(~hidden, -100)
+        return {"input_ids": ids.masked_fill(hidden, MASK), "labels": labels}
+
+    return batch
+
+
+def drawn(kind: torch.Tensor, at: torch.Tensor, size: int) -> torch.Tensor:
+    """Shapes as images, [count, 3, size, size]: `kind` [count] of SHAPES, `at` [count, 3] is row, column and radius."""
+    rows, columns = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
+    y, x = (axis[None] - at[:, place, None, None] for place, axis in enumerate((rows, columns)))
+    radius = at[:, 2, None, None]
+    far, most, sum_ = (x**2 + y**2).sqrt(), torch.maximum(x.abs(), y.abs()), x.abs() + y.abs()
+    thin = radius / 3
+    shapes = (
+        far < radius, (far < radius) & (far > radius - thin), most < radius, (most < radius) & (most > radius - thin),
+        sum_ < radius, (x.abs() < thin) & (y.abs() < radius), (y.abs() < thin) & (x.abs() < radius),
+        (torch.minimum(x.abs(), y.abs()) < thin) & (most < radius), ((x - y).abs() < thin) & (most < radius),
+        (y.abs() < radius) & (x.abs() < (y + radius) / 2),
+    )  # fmt: skip
+    every = torch.stack([shape.float() for shape in shapes])
+    return every[kind, torch.arange(len(kind))][:, None].expand(-1, 3, -1, -1)
+
+
+def images(size: int) -> Batch:
+    """Drawn shapes in noise with the number of each."""
+
+    def batch(random: torch.Generator) -> dict[str, torch.Tensor]:
+        kind = torch.randint(SHAPES, (IMAGES,), generator=random)
+        at = torch.rand(IMAGES, 3, generator=random) * torch.tensor([0.5, 0.5, 0.15]) + torch.tensor(
+            [0.25, 0.25, 0.15]
+        )
+        pixels = drawn(kind, at * size, size)
+        noise = torch.randn(pixels.shape, generator=random)
+        return {"pixel_values": pixels * 2 - 1 + 0.3 * noise, "labels": kind}
+
+    return batch
+
+
+def made(row: dict[str, Any], common: dict[str, Any]) -> nn.Module:
+    """The model of a row of the table."""
+    known = {**common, **row}
+    model = getattr(transformers, known.pop("class"))
+    return model(model.config_class(**known, attn_implementation="eager"))
+
+
+def train(model: nn.Module, batch: Batch, seconds: float) -> tuple[int, float]:
+    """Train for so long; the steps, and the mean loss of the last fifty."""
+    random = torch.Generator().manual_seed(0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.05)
+    losses: list[float] = []
+    start = time.monotonic()
+    model.train()
+    while (passed := (time.monotonic() - start) / seconds) < 1:
+        for group in optimiser.param_groups:
+            group["lr"] = (
+                RATE * min((len(losses) + 1) / WARM_UP, 1) * (0.05 + 0.95 * math.cos(passed * math.pi / 2))
+            )
+        loss = model(**batch(random)).loss
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        losses.append(loss.item())
+    return len(losses), sum(losses[-50:]) / len(losses[-50:])
+
+
+def keep(model: Any, out: Path) -> None:
+    """The weights, and the config where no reader looks for it."""
+    model.save_pretrained(out)
+    (out / "config.json").rename(out / "truth.json")
+    for name in out.glob("generation_config.json"):
+        name.unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", nargs="+", help="these cases")
+    parser.add_argument("--seconds", type=float, default=90, help="for each")
+    options = parser.parse_args()
+    table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    common, data = table.pop("common"), text()
+    for task, rows in table.items():
+        for name, row in rows.items():
+            if options.only and name not in options.only:
+                continue
+            torch.manual_seed(0)
+            is_image = task == "images"
+            model = made(row, {} if is_image else common)
+            batch = (
+                images(row["image_size"]) if is_image else {"causal": causal, "masked": masked}[task](data)
+            )
+            steps, loss = train(model, batch, options.seconds)
+            keep(model.eval(), options.out / name)
+            print(json.dumps({"case": name, "steps": steps, "loss": round(loss, 3)}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
