@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mapper.weights.loading.load_report import LoadReport
     from mapper.weights.loading.weights import load_weights
     from mapper.weights.looking import attributes, flatten, params, states, tree, unflatten
+    from mapper.weights.renaming.rename import rename
     from mapper.weights.saving.save_load import Loaded, load, load_states, save, save_states
     from mapper.weights.trees.leaf_bytes import default_load_leaf, default_save_leaf
     from mapper.weights.trees.pytrees import load_tree, save_tree
@@ -79,6 +80,7 @@ __all__ = [
     "load_tree",
     "load_weights",
     "params",
+    "rename",
     "save",
     "save_states",
     "save_tree",
@@ -116,6 +118,7 @@ _HOMES = {
     "save_tree": "mapper.weights.trees.pytrees",
     "Conversion": "mapper.weights.converting.streaming",
     "convert": "mapper.weights.converting.streaming",
+    "rename": "mapper.weights.renaming.rename",
     "Diff": "mapper.weights.comparing.differences",
     "diff": "mapper.weights.comparing.differences",
 }

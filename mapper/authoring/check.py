@@ -26,6 +26,7 @@ from mapper.rulebook.examples import (
 from mapper.rulebook.families import Family
 from mapper.rulebook.family_file import read_family
 from mapper.rulebook.flows import continued
+from mapper.rulebook.libraries import LIBRARY, library_documents, read_library
 from mapper.rulebook.namings import KIND, NAMING, naming_documents, read_naming
 from mapper.rulebook.pages import page_of, pairs
 from mapper.rulebook.settings import SETTINGS, read_settings, wrong_examples
@@ -47,6 +48,7 @@ _KINDS = {
     NAMING: KIND,
     TREE: KIND,
     SETTINGS: KIND,
+    LIBRARY: KIND,
 }
 
 
@@ -122,6 +124,15 @@ def _family_of(examples: Document, rulebook: Rulebook) -> Document:
     raise RuleError(f"{examples.label}:1: no family beside it: the folder {FAMILIES!r} has no such file")
 
 
+def check_library(document: Document, rulebook: Rulebook) -> tuple[int, list[str]]:
+    """The number of examples of a library's naming, and what each has lost on its way there and back."""
+    from mapper.weights.renaming.proof import wrong_round_trips
+
+    naming = read_library(document, library_documents())
+    none = [] if naming.examples else [f"{document.label}: no example"]
+    return len(naming.examples), none + list(wrong_round_trips(naming, rulebook))
+
+
 def check_naming(document: Document) -> tuple[int, list[str]]:
     """The number of examples of a naming file, and which of them are not as it says."""
     from mapper.sources.renaming import example_name
@@ -175,7 +186,9 @@ class _Checker:
             elif kind == DROPOUT:
                 found.problems += check_dropout(document, self.rulebook)
             elif kind == KIND:
-                found.examples, found.problems = check_naming(document)
+                library = LIBRARY in data
+                check = check_library(document, self.rulebook) if library else check_naming(document)
+                found.examples, found.problems = check
             else:
                 read_vocabulary(document)
                 rules = self.rulebook

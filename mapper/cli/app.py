@@ -28,6 +28,7 @@ COMMANDS = {
     "verify": "commands:verify",
     "diff": "differing:diff",
     "convert": "converting:convert",
+    "rename": "renaming:rename",
     "list": "listing:list_models",
     "rules": "rules:rules",
     "completion": "completion:completion",
@@ -46,6 +47,7 @@ COMMANDS = {
     mapper verify   distilbert-base-uncased
     mapper diff     distilbert-base-uncased ./fine-tuned
     mapper convert  model.gguf model.safetensors
+    mapper rename   ./Llama-3.2-1B --to litgpt -o litgpt/lit_model.pth
     mapper list
     """,
 )

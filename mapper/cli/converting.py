@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from mapper.cli import options
@@ -9,6 +11,9 @@ from mapper.cli.building import DTYPES
 from mapper.cli.options import Command
 from mapper.cli.output import say
 from mapper.report.wording import counted, in_bytes, printable
+
+if TYPE_CHECKING:
+    from mapper.weights.converting.streaming import Conversion
 
 SHOWN = 4  # files whose names are printed
 
@@ -59,8 +64,12 @@ def convert(
         revision=revision,
         follow_links=follow_links,
     )
-    if quiet:
-        return
+    if not quiet:
+        say_done(done)
+
+
+def say_done(done: Conversion) -> None:
+    """What was written, after what else is to be known."""
     for note in done.notes:
         say(printable(note, limit=400))
     more = len(done.files) - SHOWN

@@ -142,7 +142,7 @@ def test_a_size_that_is_none_is_named(tmp_path: Path, size: str) -> None:
 
 @pytest.mark.parametrize(("size", "count"), [("1MiB", 2**20), ("5GB", 5 * 10**9), ("1.5kb", 1500), (77, 77)])
 def test_sizes_are_read_as_they_are_written(size: str | int, count: int) -> None:
-    assert converting._shard_bytes(size, "out", "") == count
+    assert converting.shard_bytes(size, "out", "") == count
 
 
 def test_a_file_is_not_split(tmp_path: Path) -> None:

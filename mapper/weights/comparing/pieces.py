@@ -114,14 +114,14 @@ def split(
             shape = turned(info.shape) if flipped else info.shape
             if not shape or any(not part or part[1:] != shape[1:] for part in shapes.values()):
                 continue
-            cuts = _cuts(whole, {role: part[0] for role, part in shapes.items()}, shape[0], architecture)
-            if cuts:
+            found = cuts(whole, {role: part[0] for role, part in shapes.items()}, shape[0], architecture)
+            if found:
                 return [
                     Pair(
                         Piece(whole.path, info, flipped, cut),
                         Piece(parts[cut.part].path, infos[cut.part], parts_flipped),
                     )
-                    for cut in cuts
+                    for cut in found
                 ]
     return []
 
@@ -130,7 +130,7 @@ def _ways(info: TensorInfo, is_flipped: bool) -> tuple[bool, ...]:
     return (is_flipped, not is_flipped) if len(info.shape) == 2 else (False,)
 
 
-def _cuts(whole: Spot, rows: Mapping[str, int], total: int, architecture: Architecture) -> list[Cut]:
+def cuts(whole: Spot, rows: Mapping[str, int], total: int, architecture: Architecture) -> list[Cut]:
     """Where the parts stand in the fused map; an empty list where that is not known or does not fit."""
     if sum(rows.values()) != total or not all(rows.values()):
         return []

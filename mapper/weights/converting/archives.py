@@ -48,9 +48,9 @@ def write_arrays(path: Path, tensors: Mapping[str, TensorInfo], origins: Origins
     with open(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, info in tensors.items():
             start = _header(info)
-            large = len(start) + info.size * DTYPE_BYTES[info.dtype] >= LARGE
-            record = zipfile.ZipInfo(f"{name}.npy", DATE)
-            record.extra = _padding(file.tell(), record, large, len(start))
+            size = len(start) + int(info.size * DTYPE_BYTES[info.dtype])
+            record = padded_record(file.tell(), f"{name}.npy", size, len(start))
+            large = is_large(size)
             with archive.open(record, "w", force_zip64=large) as out:
                 out.write(start)
                 for data in origins.pieces(name, info):
@@ -65,9 +65,15 @@ def _header(info: TensorInfo) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("latin-1")
 
 
-def _padding(position: int, record: zipfile.ZipInfo, large: bool, start: int) -> bytes:
-    """An extra field after which the record's bytes, whole lines of which are its header, start a line."""
-    name = len(record.filename.encode())
-    before = position + LOCAL_HEADER + name + (LARGE_FIELD if large else 0) + start
-    size = -(before + 4) % LINE
-    return PADDING.to_bytes(2, "little") + size.to_bytes(2, "little") + bytes(size)
+def is_large(size: int) -> bool:
+    """Whether a record of so many bytes has fields of 64 bits."""
+    return size >= LARGE
+
+
+def padded_record(position: int, name: str, size: int, start: int) -> zipfile.ZipInfo:
+    """An entry at `position` after whose first `start` bytes, of `size`, a line begins: the rest of them are its header."""
+    record = zipfile.ZipInfo(name, DATE)
+    before = position + LOCAL_HEADER + len(name.encode()) + (LARGE_FIELD if is_large(size) else 0) + start
+    padding = -(before + 4) % LINE
+    record.extra = PADDING.to_bytes(2, "little") + padding.to_bytes(2, "little") + bytes(padding)
+    return record

@@ -40,12 +40,14 @@ from mapper.sources.companions import none
 from mapper.sources.directory import ADAPTER
 from mapper.weights.converting.archives import check_array, write_arrays
 from mapper.weights.converting.origins import Origins
+from mapper.weights.converting.torch_files import TorchTable, write_torch
 from mapper.weights.saving.headers import LINE, Entry, header
 
 if TYPE_CHECKING:
     from torch import nn
 
 SAFETENSORS, NPZ = ".safetensors", ".npz"
+TORCH = (".pth", ".pt", ".bin", ".ckpt")
 UNNAMED = ("C128", "C32")  # types that safetensors has no name for
 UNITS = {
     "KB": 10**3,
@@ -107,28 +109,50 @@ def convert(
         mapper.convert("pytorch_model.bin", "model.safetensors")
     """
     place = os.fspath(out)
-    suffix = _suffix(place)
-    largest, word = _shard_bytes(shard_size, place, suffix), None if dtype is None else dtype_word(dtype)
+    suffix = suffix_of(place)
+    largest, word = shard_bytes(shard_size, place, suffix), None if dtype is None else dtype_word(dtype)
     check_place(place, None if suffix else (), overwrite=overwrite)
-    checkpoint, notes = _opened(source, revision, follow_links)
-    tensors = _cast(checkpoint.tensors, word)
-    check = check_array if suffix == NPZ else _check_named
-    for name, info in tensors.items():
-        check(name, info, checkpoint.source)
-    parts = _split(tensors, largest) if not suffix else [_Part(os.path.basename(place), _placed(tensors))]
+    checkpoint, notes = opened(source, revision, follow_links)
     if suffix and (checkpoint.config, checkpoint.adapter) != (None, None):
         what = "the config is" if checkpoint.adapter is None else "the settings of the adapter are"
         notes.append(f"{what} not in a file of tensors; name a folder to have it beside them")
-    size = sum(part.size for part in parts)
-    _check_room(place, size)
-    done = Conversion(place, [part.name for part in parts], len(tensors), size, notes)
+    if word is not None and checkpoint.config is not None:
+        checkpoint = replace(checkpoint, config=with_dtype(checkpoint.config, word))
+    texts = {
+        name: config_text(settings)
+        for name, settings in ((CONFIG, checkpoint.config), (ADAPTER, checkpoint.adapter))
+        if settings is not None
+    }
+    done = Conversion(place, [], 0, 0, notes)
+    return write_all_of(done, checkpoint, _cast(checkpoint.tensors, word), texts, largest, overwrite)
+
+
+def write_all_of(
+    done: Conversion,
+    checkpoint: Checkpoint,
+    tensors: Mapping[str, TensorInfo],
+    texts: Mapping[str, str],
+    largest: int | None,
+    overwrite: bool,
+    torch_table: TorchTable | None = None,
+) -> Conversion:
+    """Write the tensors, as these infos say, where `done` says; a folder gets `texts` too: file -> what it says.
+
+    `torch_table` is for a torch file: which table of it has the tensors, and what stands beside them.
+    """
+    suffix = suffix_of(done.path, TORCH if torch_table else ())
+    check = check_array if suffix == NPZ else _check_named
+    for name, info in tensors.items():
+        check(name, info, checkpoint.source)
+    parts = _split(tensors, largest) if not suffix else [_Part(os.path.basename(done.path), _placed(tensors))]
+    done.files, done.tensors = [part.name for part in parts], len(tensors)
+    done.size = sum(part.size for part in parts)
+    check_room(done.path, done.size)
     with Origins(checkpoint) as origins:
         if suffix:
-            _write_one(done, parts[0], checkpoint, origins, overwrite)
+            _write_one(done, parts[0], checkpoint, origins, overwrite, torch_table)
         else:
-            if word is not None and checkpoint.config is not None:
-                checkpoint = replace(checkpoint, config=with_dtype(checkpoint.config, word))
-            _write_folder(done, parts, checkpoint, origins, overwrite)
+            _write_folder(done, parts, checkpoint, origins, texts, overwrite)
     return done
 
 
@@ -137,17 +161,18 @@ def bytes_of(info: TensorInfo) -> int:
     return int(info.size * DTYPE_BYTES[info.dtype])
 
 
-def _suffix(place: str) -> str:
-    """What is to be written: safetensors, npz, or "" for a folder. Raises MapperError for other containers."""
+def suffix_of(place: str, others: Collection[str] = ()) -> str:
+    """What is to be written: safetensors, npz, one of `others`, or "" for a folder. Raises MapperError for other containers."""
     suffix = os.path.splitext(place.rstrip("/"))[1].lower()
-    if suffix in (SAFETENSORS, NPZ) and not place.endswith("/"):
+    if suffix in (SAFETENSORS, NPZ, *others) and not place.endswith("/"):
         return suffix
     if suffix in FILE_SUFFIXES:
-        raise MapperError(f"{shorten(place)}: written are .safetensors, .npz and folders, not {suffix} files")
+        written = ", ".join((SAFETENSORS, NPZ, *others))
+        raise MapperError(f"{shorten(place)}: written are {written} and folders, not {suffix} files")
     return ""
 
 
-def _shard_bytes(given: int | str | None, place: str, suffix: str) -> int | None:
+def shard_bytes(given: int | str | None, place: str, suffix: str) -> int | None:
     """The most bytes of one file; None for all in one."""
     if given is None:
         return None
@@ -168,7 +193,7 @@ def _shard_bytes(given: int | str | None, place: str, suffix: str) -> int | None
     return size
 
 
-def _opened(source: Any, revision: str | None, follow_links: bool) -> tuple[Checkpoint, list[str]]:
+def opened(source: Any, revision: str | None, follow_links: bool) -> tuple[Checkpoint, list[str]]:
     """The source with all its names, and notes on what stays behind."""
     checkpoint = open_source(source, purpose="weights", revision=revision, follow_links=follow_links)
     if checkpoint.read is None:
@@ -237,7 +262,7 @@ def _placed(tensors: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
     return dict(sorted(tensors.items(), key=rank))
 
 
-def _check_room(place: str, needed: int) -> None:
+def check_room(place: str, needed: int) -> None:
     """Raise SourceError where the disk has no room for so many bytes."""
     folder = os.path.dirname(os.path.realpath(place))
     try:
@@ -249,22 +274,35 @@ def _check_room(place: str, needed: int) -> None:
 
 
 def _write_one(
-    done: Conversion, part: _Part, checkpoint: Checkpoint, origins: Origins, overwrite: bool
+    done: Conversion,
+    part: _Part,
+    checkpoint: Checkpoint,
+    origins: Origins,
+    overwrite: bool,
+    torch_table: TorchTable | None,
 ) -> None:
     """Write the one file that `done` says."""
+    suffix = suffix_of(done.path, TORCH if torch_table else ())
     with _shown(done, origins), whole_file(done.path, overwrite=overwrite) as partial:
-        if done.path.endswith(NPZ):
+        if torch_table and suffix in TORCH:
+            write_torch(partial, part.tensors, origins, torch_table)
+        elif suffix == NPZ:
             write_arrays(partial, part.tensors, origins)
         else:
             _write_part(partial, part, _header(part, checkpoint), origins)
 
 
 def _write_folder(
-    done: Conversion, parts: list[_Part], checkpoint: Checkpoint, origins: Origins, overwrite: bool
+    done: Conversion,
+    parts: list[_Part],
+    checkpoint: Checkpoint,
+    origins: Origins,
+    texts: Mapping[str, str],
+    overwrite: bool,
 ) -> None:
     """Write a folder: the weights, the index and the config, and what is carried along; `done` gets their names."""
     companions = checkpoint.companions() if checkpoint.companions else none()
-    texts = _texts(parts, checkpoint)
+    texts = {**_index(parts), **texts}
     done.files += texts
     done.notes += companions.notes
     own = Replacing(done.files, overwrite=overwrite, texts=texts)
@@ -326,14 +364,10 @@ def _metadata(checkpoint: Checkpoint) -> dict[str, str]:
     return {key: text for key, text in checkpoint.metadata.items() if key.partition(".")[0] != "mapper"}
 
 
-def _texts(parts: list[_Part], checkpoint: Checkpoint) -> dict[str, str]:
-    """The index of several files, as the hub has it, the config, and the settings of an adapter."""
-    texts = {}
-    if len(parts) > 1:
-        table = {name: part.name for part in parts for name in part.tensors}
-        index = {"metadata": {"total_size": sum(part.size for part in parts)}, "weight_map": table}
-        texts[INDEX] = json.dumps(index, indent=2, sort_keys=True) + "\n"
-    for name, settings in ((CONFIG, checkpoint.config), (ADAPTER, checkpoint.adapter)):
-        if settings is not None:
-            texts[name] = config_text(settings)
-    return texts
+def _index(parts: list[_Part]) -> dict[str, str]:
+    """The index of several files, as the hub has it."""
+    if len(parts) == 1:
+        return {}
+    table = {name: part.name for part in parts for name in part.tensors}
+    index = {"metadata": {"total_size": sum(part.size for part in parts)}, "weight_map": table}
+    return {INDEX: json.dumps(index, indent=2, sort_keys=True) + "\n"}

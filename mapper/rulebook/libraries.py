@@ -1,0 +1,207 @@
+"""Naming files of libraries: what each calls a model's tensors, by their roles, and where its settings have each fact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from mapper.flows.arithmetic import parse_rule
+from mapper.rulebook.fields import Fields
+from mapper.rulebook.namings import KIND, NUMBER
+from mapper.rulebook.rulebook import rule_files
+from mapper.rulebook.strict import Document, load_yaml
+
+LIBRARY = "library"
+FOLDER = "libraries"  # of the namings: no other file of theirs is read for it
+JOINED = "+"  # between roles of one block whose tensors are one in the library
+STYLES = ("half", "interleaved")  # of rotary pairs, as the fact rotary.style has them
+LAYOUTS = ("concatenated", "per_head", "grouped")  # of joined maps, as the fact attention.fused has them
+TENSORS = ("weight", "bias")  # of a leaf
+_WEIGHT = TENSORS[0]
+ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "zeros")
+# Where a field of the settings is from, one of them; `at` narrows a fact to a block.
+ORIGINS = ("value", "fact", "rows", "columns", "has", "lacks", "config", "expr")
+SETTING = (*ORIGINS, "at", "map", "default", "when", "unless")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a library calls the tensors of one role, or of several that are one there."""
+
+    roles: tuple[str, ...]  # role paths of leaves, `{n}` for the element of a list
+    tensors: Mapping[str, str]  # tensor of the leaf -> its whole name in the library
+    transposed: bool = False  # stored [in, out]
+    layout: str = LAYOUTS[0]  # of several roles
+    stores: str = ""  # role path whose tensor stands here where a model has none of its own
+    drops: str = ""  # role path: what is equal to its tensor is not stored a second time
+    zeros: bool = False  # a bias is always there: zeros where the model has none
+
+
+@dataclass(frozen=True)
+class Same:
+    """The role that a tensor has elsewhere: a bare parameter here, the weight of a module there."""
+
+    role: str
+    transposed: bool = False  # here [in, out]
+
+
+@dataclass(frozen=True)
+class LibraryNaming:
+    """One naming file."""
+
+    library: str
+    of: str  # which of the library's architectures
+    file: str
+    entries: tuple[Entry, ...]
+    rotary: str  # how its rows of queries and keys lie: one of STYLES
+    weights: str  # the file that the library looks for; "" for safetensors as the hub has them
+    tensors_in: str  # of a torch file: the table that holds the tensors
+    settings: str  # the file of the settings, or the table of a torch file; "" where it keeps none
+    is_table: bool  # whether the settings stand in the file of the weights
+    inside: str  # the field of the settings that holds all of `fields`
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    computes: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # fact -> the value that no setting changes, or arithmetic
+    same: Mapping[str, Same] = field(default_factory=dict)  # role path -> the role path that entries have
+    examples: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.library}/{self.of}"
+
+
+@lru_cache(maxsize=1)
+def library_namings() -> tuple[LibraryNaming, ...]:
+    """All files of this kind: the user's own, then the shipped ones, by their names."""
+    documents = library_documents()
+    return tuple(read_library(document, documents) for document in documents.values())
+
+
+def library_documents() -> dict[str, Document]:
+    """The files by the name of the file, without its suffix."""
+    paths = [path for path in rule_files(KIND) if path.parent.name == FOLDER]
+    return {path.stem: load_yaml(path) for path in paths}
+
+
+def read_library(document: Document, others: Mapping[str, Document]) -> LibraryNaming:
+    """What one file says. What it extends gives every entry and field that it has not itself; null takes one out."""
+    fields = Fields(document.data, document.label, lambda keys: document.line(*keys))
+    fields.words("source")
+    base = fields.text("extends", "")
+    if base and (base not in others or others[base] is document):
+        fields.fail(f"there is no other naming {base!r}", "extends")
+    above = read_library(others[base], others) if base else None
+    entries = _entries(fields)
+    settings = fields.inner(fields.mapping("settings"), "settings")
+    table, file = settings.text("table", ""), settings.text("file", "")
+    if table and file:
+        settings.fail("say a file beside the weights or a table in theirs, not both")
+    given = {key: _setting(settings, key, value) for key, value in settings.mapping("fields").items()}
+    found = LibraryNaming(
+        fields.text(LIBRARY),
+        fields.text("of"),
+        document.label,
+        _with_base(entries, above),
+        fields.text("rotary", above.rotary if above else STYLES[0]),
+        fields.text("weights", above.weights if above else ""),
+        fields.text("tensors_in", above.tensors_in if above else ""),
+        table or file or (above.settings if above else ""),
+        bool(table) or (not file and above is not None and above.is_table),
+        settings.text("inside", above.inside if above else ""),
+        {key: value for key, value in {**(above.fields if above else {}), **given}.items() if value},
+        {**(above.computes if above else {}), **_computes(fields)},
+        {key: _same(fields, key, value) for key, value in fields.mapping("same").items()},
+        tuple(fields.sequence("examples")),
+    )
+    if found.rotary not in STYLES:
+        fields.fail(f"expected one of {', '.join(STYLES)}", "rotary")
+    settings.done()
+    fields.done()
+    return found
+
+
+def _with_base(entries: Mapping[str, Entry | None], above: LibraryNaming | None) -> tuple[Entry, ...]:
+    """The entries of a file before those of the one that it extends."""
+    own = [entry for entry in entries.values() if entry]
+    said = {key for key, entry in entries.items() if not entry} | {
+        role for entry in own for role in entry.roles
+    }
+    return (
+        *own,
+        *(entry for entry in (above.entries if above else ()) if not said.intersection(entry.roles)),
+    )
+
+
+def _entries(fields: Fields) -> dict[str, Entry | None]:
+    return {
+        key: None if value is None else _entry(fields, key, value)
+        for key, value in fields.mapping("names").items()
+    }
+
+
+def roles_of(key: str) -> tuple[str, ...]:
+    """`a.query+key` are `a.query` and `a.key`."""
+    above, _, last = key.rpartition(".")
+    return tuple(f"{above}.{role}" if above else role for role in last.split(JOINED))
+
+
+def _entry(fields: Fields, key: str, value: Any) -> Entry:
+    said = (
+        {_WEIGHT if str(value).endswith(f".{_WEIGHT}") else "name": value}
+        if isinstance(value, str)
+        else value
+    )
+    if not isinstance(said, dict) or any(word not in ENTRY for word in said):
+        fields.fail(f"expected a name, or a mapping with some of {', '.join(ENTRY)}", "names", key)
+    inner = fields.inner(said, "names", key)
+    name, roles = inner.text("name", ""), roles_of(key)
+    tensors = {tensor: f"{name}.{tensor}" for tensor in TENSORS} if name else {}
+    tensors |= {tensor: inner.text(tensor) for tensor in TENSORS if tensor in said}
+    numbers = roles[0].count(NUMBER)
+    if not tensors or any(text.count(NUMBER) != numbers for text in tensors.values()):
+        inner.fail(f"expected a name with {NUMBER} as often as the role path has it")
+    layout = inner.text("layout", LAYOUTS[0])
+    if layout not in LAYOUTS:
+        inner.fail(f"expected one of {', '.join(LAYOUTS)}", "layout")
+    return Entry(
+        roles,
+        tensors,
+        inner.flag("transposed"),
+        layout,
+        inner.text("stores", ""),
+        inner.text("drops", ""),
+        inner.flag("zeros"),
+    )
+
+
+def _computes(fields: Fields) -> dict[str, Any]:
+    return {
+        fact: parse_rule(said["expr"], fields.file, fields.line("computes", fact))
+        if isinstance(said, dict)
+        else said
+        for fact, said in fields.mapping("computes").items()
+    }
+
+
+def _same(fields: Fields, key: str, value: Any) -> Same:
+    inner = fields.inner({"role": value} if isinstance(value, str) else value, "same", key)
+    found = Same(inner.text("role"), inner.flag("transposed"))
+    inner.done()
+    return found
+
+
+def _setting(fields: Fields, key: str, value: Any) -> dict[str, Any]:
+    """Where one field of the settings comes from; a text is a fact, null takes the field out."""
+    if value is None:
+        return {}
+    said = {"fact": value} if isinstance(value, str) else value
+    if not isinstance(said, dict) or sum(word in ORIGINS for word in said) != 1:
+        fields.fail(f"expected a fact, or a mapping with one of {', '.join(ORIGINS)}", "fields", key)
+    if odd := [word for word in said if word not in SETTING]:
+        fields.fail(f"unknown {', '.join(odd)}; allowed: {', '.join(SETTING)}", "fields", key)
+    if "expr" in said:
+        return {**said, "expr": parse_rule(str(said["expr"]), fields.file, fields.line("fields", key))}
+    return dict(said)

@@ -1,0 +1,1 @@
+"""A checkpoint under the names, in the arrangement and with the settings of another library."""

@@ -1,0 +1,133 @@
+"""What was renamed is read again, from names, shapes and settings alone, and must be the same model."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from mapper.architecture import Architecture, Question
+from mapper.checkpoint import Checkpoint
+from mapper.errors import ArchitectureError, cut
+from mapper.inference import infer
+from mapper.weights.renaming.settings import OtherModel, facts_by_role
+
+if TYPE_CHECKING:
+    from mapper.rulebook.libraries import LibraryNaming
+    from mapper.weights.renaming.table import Table
+
+# Facts of how something is stored, which renaming itself changes, and those that are seen in what is stored.
+_OF_STORAGE = ("attention.fused", "rotary.style", "head.tied", "norm.kind", "norm.offset")
+
+_SHOWN = 60  # characters of a value
+
+Values = dict[tuple[tuple[str, ...], str], set[str]]
+
+
+def read_back(
+    naming: LibraryNaming, table: Table, config: dict[str, Any] | None, source: Architecture
+) -> dict[str, Any]:
+    """Facts that are left to whoever reads it: those that a library without settings leaves open. Raises OtherModel."""
+    tensors = {name: made.info for name, made in table.made.items()}
+    checkpoint = Checkpoint(naming.label, "renamed", tensors, config)
+    found = _read(checkpoint, source, {}, naming)
+    known = _values(source)
+    hints: dict[str, Any] = {}
+    for _ in range(_ROUNDS):
+        asked = {question.name: _answer(question, known, naming) for question in found.questions}
+        if not asked:
+            break
+        if naming.settings:
+            raise OtherModel(f"{naming.label} has no setting for {next(iter(asked))}", fact=next(iter(asked)))
+        hints |= asked
+        found = _read(checkpoint, source, hints, naming)
+    if found.reading == "skeleton" or found.missing:
+        why = [*found.missing, *found.findings, "it is a skeleton"][0]
+        raise OtherModel(f"{naming.label} would not be read as this model: {why}")
+    _compare(naming, source, found)
+    return hints
+
+
+def _read(
+    checkpoint: Checkpoint, source: Architecture, hints: dict[str, Any], naming: LibraryNaming
+) -> Architecture:
+    try:
+        return infer(checkpoint, source.rulebook, hints=hints)
+    except ArchitectureError as error:
+        raise OtherModel(f"{naming.label} would not be read as this model: {error.in_command()}") from None
+
+
+_ROUNDS = 4  # an answer may lead to another question
+
+
+def _answer(question: Question, known: Values, naming: LibraryNaming) -> Any:
+    values = {value for (role, name), found in known.items() if name == question.fact for value in found}
+    if question.part:
+        values = {
+            value
+            for (role, name), found in known.items()
+            if name == question.fact and question.part in role
+            for value in found
+        }
+    if len(values) != 1:
+        raise OtherModel(f"{naming.label} would not be read as this model: {question}")
+    return json.loads(values.pop())
+
+
+def _values(architecture: Architecture) -> Values:
+    found: Values = {}
+    for role, name, value in facts_by_role(architecture):
+        found.setdefault((role, name), set()).add(json.dumps(value, sort_keys=True))
+    return found
+
+
+def _compare(naming: LibraryNaming, source: Architecture, found: Architecture) -> None:
+    """Raise OtherModel for a fact with another value, and for one of the source that the other reading has not."""
+    norms, other_norms = _norms(source), _norms(found)
+    for norm, kind in norms.items():
+        if other_norms.get(norm, kind) != kind:
+            raise OtherModel(f"{norm} is {kind} here, and {naming.label} has {other_norms[norm]}")
+    said = {item.name for item in source.facts if item.evidence != "default"}
+    ours, theirs = _values(source), _values(found)
+    differing: dict[str, str] = {}
+    for (role, name), values in ours.items():
+        if name in _OF_STORAGE or name in differing:
+            continue
+        other = theirs.get((role, name))
+        if other is None and (name not in said or name in _read_by(theirs)):
+            continue
+        if other is None or not _same(values, other):
+            shown = "nothing of it" if other is None else _shown(other)
+            differing[name] = f"{name} is {_shown(values)} here, and {naming.label} says {shown}"
+    if differing:
+        raise OtherModel("; ".join(list(differing.values())[:3]), fact=next(iter(differing)))
+
+
+def _norms(architecture: Architecture) -> dict[str, str]:
+    """Role path of each norm without indices: its kind, and what of its scale is stored."""
+    return {
+        ".".join((*(word for word, _ in leaf.block), leaf.role)): f"a {leaf.kind} ({leaf.form})"
+        for leaf in architecture.leaves
+        if leaf.role and leaf.kind.endswith("Norm")
+    }
+
+
+def _read_by(values: Values) -> set[str]:
+    return {name for _, name in values}
+
+
+def _same(values: set[str], others: set[str]) -> bool:
+    def plain(value: str) -> Any:
+        number = json.loads(value)
+        return (
+            float(number)
+            if isinstance(number, int) and not isinstance(number, bool)
+            else value
+            if not isinstance(number, float)
+            else number
+        )
+
+    return {plain(value) for value in values} == {plain(value) for value in others}
+
+
+def _shown(values: set[str]) -> str:
+    return " and ".join(cut(value.strip('"'), _SHOWN) for value in sorted(values))

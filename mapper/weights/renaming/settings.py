@@ -1,0 +1,199 @@
+"""The settings of a model as another library writes them, from the facts and the tensors of its architecture."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mapper.errors import MapperError, cut
+from mapper.flows.arithmetic import evaluate, names
+from mapper.rulebook.libraries import LibraryNaming
+from mapper.rulebook.settings import every_settings
+
+if TYPE_CHECKING:
+    from mapper.architecture import Architecture
+    from mapper.weights.renaming.parts import Part, Where
+
+
+class OtherModel(MapperError):
+    """What a library computes otherwise, and its settings cannot say."""
+
+
+_ABSENT = object()  # of a field: it is not written
+
+
+@dataclass
+class Settings:
+    """The fields with their values, and what to say of them."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class _Known:
+    """What is known of a model: facts by the role paths of blocks, sizes by those of tensors."""
+
+    def __init__(self, architecture: Architecture, parts: Mapping[Where, Part], stored: set[str]):
+        self.architecture, self.stored = architecture, stored
+        self.config = architecture.checkpoint.config or {}
+        self.shapes = {where.pattern: part.shape for where, part in parts.items() if where.tensor == "weight"}
+        self.facts: dict[tuple[str, ...], dict[str, list[Any]]] = {}  # by role path without indices
+        for path, name, value in facts_by_role(architecture):
+            values = self.facts.setdefault(path, {}).setdefault(name, [])
+            if value not in values:
+                values.append(value)
+
+    def fact(self, name: str, at: str) -> Any:
+        """Its value in the blocks at this role path, anywhere for ""; None where nobody knows it."""
+        scope = tuple(at.split(".")) if at else ()
+        values: list[Any] = []
+        for path, known in self.facts.items():
+            if path[: len(scope)] == scope or (scope[: len(path)] == path and name in known):
+                values += [value for value in known.get(name, ()) if value not in values]
+        if len(values) > 1:
+            where = f" of {at}" if at else ""
+            raise MapperError(
+                f"{name}{where} is {' and '.join(cut(json.dumps(value), 60) for value in values[:4])}, and the settings "
+                "have one"
+            )
+        return values[0] if values else None
+
+    def extent(self, role: str, axis: int) -> int | None:
+        shape = self.shapes.get(role, ())
+        return shape[axis] if len(shape) > axis else None
+
+
+def facts_by_role(architecture: Architecture) -> list[tuple[tuple[str, ...], str, Any]]:
+    """Role path of a block without indices, a fact of it, and its value; the most particular scope is the one."""
+    found: list[tuple[tuple[str, ...], str, Any]] = []
+    places: dict[tuple[tuple[str, ...], tuple[str, ...]], None] = {}
+    for leaf in architecture.leaves:
+        role = tuple(word for word, _ in leaf.block)
+        places[role, _starred(leaf.place)] = None
+        found += [(role, name, item.value) for name, item in leaf.facts.items()]
+    scopes = [
+        (_starred(item.at.split(".")) if item.at not in ("", "*") else (), item)
+        for item in architecture.facts
+    ]
+    for role, at in places:
+        best: dict[str, tuple[int, list[Any]]] = {}
+        for scope, item in scopes:
+            if at[: len(scope)] == scope and best.get(item.name, (-1,))[0] <= len(scope):
+                same = best[item.name][1] if best.get(item.name, (-1,))[0] == len(scope) else []
+                best[item.name] = (len(scope), [*same, item.value])
+        found += [(role, name, value) for name, (_, values) in best.items() for value in values]
+    return found
+
+
+def _starred(path: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(
+        "*" if not isinstance(word, str) or word.isdigit() or word.startswith("{") else word for word in path
+    )
+
+
+def settings_of(
+    naming: LibraryNaming,
+    architecture: Architecture,
+    parts: Mapping[Where, Part],
+    stored: set[str],
+) -> Settings:
+    """The settings as `naming` says; `stored` are the role paths of which the library stores a tensor."""
+    known, found = _Known(architecture, parts, stored), Settings()
+    _refuse_what_it_computes_otherwise(naming, known)
+    for name, said in naming.fields.items():
+        if not all(
+            known.fact(fact, said.get("at", "")) in _list(wanted)
+            for fact, wanted in said.get("when", {}).items()
+        ):
+            continue
+        try:
+            value = _value(said, known)
+        except (ValueError, KeyError, ZeroDivisionError) as error:
+            raise MapperError(f"{naming.label}: {name} cannot be said: {error}") from None
+        if value is _ABSENT:
+            if "default" not in said:
+                continue
+            value = said["default"]
+            found.notes.append(f"{name} = {json.dumps(value)} by default: nothing in the source says it")
+        if "unless" in said and value == said["unless"]:
+            continue
+        _enter(found.fields, name.split("."), value)
+    return found
+
+
+def _refuse_what_it_computes_otherwise(naming: LibraryNaming, known: _Known) -> None:
+    """Raise OtherModel for a fact that no setting of the library says, and that is another there."""
+    for name, said in naming.computes.items():
+        value = known.fact(name, "")
+        wanted = (
+            evaluate(said, {one: known.fact(one, "") for one in names(said)})
+            if isinstance(said, ast.expr)
+            else said
+        )
+        if value is not None and value != wanted:
+            raise OtherModel(
+                f"{name} is {json.dumps(value)} here, and {naming.label} has {json.dumps(wanted)} always",
+                fact=name,
+            )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _enter(table: dict[str, Any], path: list[str], value: Any) -> None:
+    for word in path[:-1]:
+        table = table.setdefault(word, {})
+    table[path[-1]] = value
+
+
+def _value(said: Mapping[str, Any], known: _Known) -> Any:
+    """What a field is; _ABSENT where nothing says it."""
+    at = said.get("at", "")
+    if "value" in said:
+        return said["value"]
+    if "has" in said or "lacks" in said:
+        return (
+            (said.get("has") or said["lacks"]) in known.stored
+            if "has" in said
+            else said["lacks"] not in known.stored
+        )
+    if "config" in said:
+        return next(
+            (found for name in _list(said["config"]) if (found := _field(known.config, name)) is not None),
+            _ABSENT,
+        )
+    if "expr" in said:
+        return evaluate(said["expr"], {name: known.fact(name, at) for name in names(said["expr"])})
+    if "fact" in said:
+        value = known.fact(said["fact"], at)
+    else:
+        axis = 0 if "rows" in said else 1
+        value = known.extent(said.get("rows") or said["columns"], axis)
+    if "map" in said:
+        table = said["map"]
+        key = value if isinstance(value, str) else json.dumps(value)
+        if key not in table and "*" not in table:
+            raise ValueError(f"{said.get('fact')} is {key}, and it has {', '.join(map(str, table))}")
+        return table.get(key, table.get("*"))
+    return _ABSENT if value is None and "default" in said else value
+
+
+def _field(config: Any, name: str) -> Any:
+    for word in name.split("."):
+        config = config.get(word) if isinstance(config, Mapping) else None
+    return config
+
+
+def as_config(naming: LibraryNaming, fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The config that these settings are when the library's files are read."""
+    if not naming.settings or not fields:
+        return None
+    whole = {naming.inside: dict(fields)} if naming.inside else dict(fields)
+    for settings in every_settings():
+        if naming.settings in (*settings.files, *settings.tables):
+            return settings.of(whole)
+    return whole

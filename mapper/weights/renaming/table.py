@@ -1,0 +1,223 @@
+"""The tensors of a checkpoint as another library has them: names, shapes, and how each is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mapper.checkpoint import TensorInfo
+from mapper.errors import MapperError, listed, shorten
+from mapper.report.wording import counted
+from mapper.rulebook.libraries import Entry, LibraryNaming
+from mapper.rulebook.namings import NUMBER
+from mapper.weights.comparing.pieces import turned
+from mapper.weights.comparing.places import fact
+from mapper.weights.renaming.parts import BIAS, Part, Where, turned_to, zeros
+
+if TYPE_CHECKING:
+    import torch
+
+    from mapper.architecture import Architecture
+
+    Read = Callable[[list[str]], Mapping[str, torch.Tensor]]
+
+
+class NoPlace(MapperError):
+    """A tensor of the model that a library has no name for."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """One tensor of the library, and the parts that it is made of."""
+
+    parts: tuple[Part, ...]
+    layout: str
+    transposed: bool
+    groups: tuple[int, int]  # key/value heads and their size, by which some layouts join
+
+    @property
+    def info(self) -> TensorInfo:
+        first = self.parts[0]
+        shape = first.shape
+        if len(self.parts) > 1:
+            shape = (sum(part.shape[0] for part in self.parts), *shape[1:])
+        return TensorInfo(turned(shape) if self.transposed else shape, first.dtype)
+
+    @property
+    def copied(self) -> str:
+        """The tensor of the source whose bytes these are; "" where they must be made."""
+        first = self.parts[0]
+        flips = self.transposed and len(first.shape) == 2
+        if len(self.parts) > 1 or first.piece.cut or first.turn or first.piece.flipped != flips:
+            return ""
+        return first.path
+
+    def of(self, read: Read) -> torch.Tensor:
+        """The tensor itself, in memory of its own."""
+        import torch
+
+        tensors = [_tensor(part, read) for part in self.parts]
+        if len(tensors) > 1 and self.layout != "concatenated":
+            heads, size = self.groups
+            grouped = torch.cat([tensor.unflatten(0, (heads, -1, size)) for tensor in tensors], 1)
+            whole = grouped.flatten(0, 2)
+        else:
+            whole = torch.cat(tensors) if len(tensors) > 1 else tensors[0]
+        return (whole.t() if self.transposed and whole.dim() == 2 else whole).contiguous()
+
+
+def _tensor(part: Part, read: Read) -> torch.Tensor:
+    import torch
+
+    from mapper.sources.storage import torch_dtype
+
+    if not part.path:
+        return torch.zeros(part.shape, dtype=torch_dtype(part.dtype, ""))
+    tensor: torch.Tensor = part.piece.of(read([part.path])[part.path])
+    return part.turn.of(tensor) if part.turn else tensor
+
+
+@dataclass
+class Table:
+    """All tensors of the library, by their names there."""
+
+    made: dict[str, Made] = field(default_factory=dict)
+    roles: dict[Where, str] = field(default_factory=dict)  # what is stored -> the name of its tensor
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def stored(self) -> set[str]:
+        """Role paths without indices, `.bias` behind those of biases."""
+        found = set()
+        for where in self.roles:
+            path = ".".join(word for word in where.role.split(".") if not word.isdigit())
+            found.add(f"{path}.{BIAS}" if where.tensor == BIAS else path)
+        return found
+
+
+def table_of(
+    naming: LibraryNaming, parts: Mapping[Where, Part], architecture: Architecture, read: Read
+) -> Table:
+    """The tensors as `naming` has them. Raises NoPlace for what it has no name for."""
+    return _Maker(naming, turned_to(naming.rotary, parts, architecture), architecture, read).table()
+
+
+class _Maker:
+    def __init__(
+        self, naming: LibraryNaming, parts: Mapping[Where, Part], architecture: Architecture, read: Read
+    ):
+        self.naming, self.parts, self.architecture, self.read = naming, parts, architecture, read
+        self.by_role = {role: entry for entry in naming.entries for role in entry.roles}
+        self.found = Table()
+        self.added: list[str] = []
+        self.dropped: list[str] = []
+
+    def table(self) -> Table:
+        self._refuse_without_place()
+        for where in self.parts:
+            entry = self.by_role[where.pattern]
+            if where.tensor in entry.tensors:
+                self.enter(entry, where)
+        for entry in self.naming.entries:
+            self.stored_twice(entry)
+        found, label = self.found, self.naming.label
+        if self.added:
+            found.notes.append(
+                f"{counted(len(self.added), 'vector')} of zeros added as biases, which {label} always has"
+            )
+        if self.dropped:
+            found.notes.append(
+                f"{counted(len(self.dropped), 'bias vector')} of zeros left out, which {label} has not"
+            )
+        return found
+
+    def _refuse_without_place(self) -> None:
+        """Every part has a name, or is a bias that adds nothing."""
+        missing = []
+        for where, part in self.parts.items():
+            entry = self.by_role.get(where.pattern)
+            if entry and (where.tensor in entry.tensors):
+                continue
+            if entry and where.tensor == BIAS and not _tensor(part, self.read).any():
+                self.dropped.append(part.path)
+            else:
+                missing.append((where, part))
+        if missing:
+            where, part = missing[0]
+            raise NoPlace(
+                f"{self.naming.label} has no place for {listed([one.path for _, one in missing])}: the {where.tensor} of "
+                f"{where.pattern}",
+                tensors=[one.path for _, one in missing],
+            )
+
+    def enter(self, entry: Entry, where: Where) -> None:
+        """The tensor that this part is in, and a bias that belongs to it."""
+        name = _numbered(entry.tensors[where.tensor], where.indices)
+        self.found.roles[where] = name
+        if name in self.found.made:
+            return
+        if self._is_dropped(entry, where):
+            del self.found.roles[where]
+            self.found.notes.append(
+                f"{shorten(self.parts[where].path)} is equal to {entry.drops} and not stored twice"
+            )
+            return
+        self._make(name, entry, where)
+        bias = entry.tensors.get(BIAS)
+        if entry.zeros and where.tensor != BIAS and bias and self._bias_of(entry, where) is None:
+            self.added.append(bias)
+            self._make(_numbered(bias, where.indices), entry, where._replace(tensor=BIAS))
+
+    def _bias_of(self, entry: Entry, where: Where) -> Where | None:
+        biases = (_sibling(role, where, BIAS) for role in entry.roles)
+        return next((bias for bias in biases if bias in self.parts), None)
+
+    def _make(self, name: str, entry: Entry, where: Where) -> None:
+        parts = [self._part(_sibling(role, where, where.tensor), name) for role in entry.roles]
+        if len({part.dtype for part in parts}) > 1:
+            raise NoPlace(f"{self.naming.label} has one tensor for {name}, which here are of several types")
+        at = parts[0].at
+        heads, size = (
+            fact(self.architecture, f"attention.{one}", at) or 0 for one in ("kv_heads", "head_dim")
+        )
+        flips = entry.transposed and where.tensor != BIAS
+        self.found.made[name] = Made(tuple(parts), entry.layout, flips, (heads, size))
+
+    def _part(self, where: Where, name: str) -> Part:
+        part = self.parts.get(where)
+        weight = self.parts.get(where._replace(tensor="weight"))
+        if part is None and where.tensor == BIAS and weight is not None:
+            return zeros(weight)
+        if part is None:
+            raise NoPlace(f"{self.naming.label} has {name} of several, and {where.role} is not in this model")
+        return part
+
+    def _is_dropped(self, entry: Entry, where: Where) -> bool:
+        other = self.parts.get(Where(entry.drops, where.tensor)) if entry.drops else None
+        if other is None or other.shape != self.parts[where].shape or other.dtype != self.parts[where].dtype:
+            return False
+        return bool(_tensor(self.parts[where], self.read).equal(_tensor(other, self.read)))
+
+    def stored_twice(self, entry: Entry) -> None:
+        """What the library stores a second time where the model has one tensor for both."""
+        own, other = Where(entry.roles[0], "weight"), Where(entry.stores, "weight")
+        if not entry.stores or own in self.parts or other not in self.parts:
+            return
+        name = entry.tensors["weight"]
+        self.found.roles[own] = name
+        self.found.made[name] = Made((self.parts[other],), entry.layout, entry.transposed, (0, 0))
+        self.found.notes.append(
+            f"{name} is stored, equal to {self.found.roles[other]}, as {self.naming.label} has it"
+        )
+
+
+def _sibling(role: str, where: Where, tensor: str) -> Where:
+    """Another role of the same entry, with the indices of this one."""
+    return Where(_numbered(role, where.indices), tensor)
+
+
+def _numbered(pattern: str, indices: Iterable[str]) -> str:
+    for index in indices:
+        pattern = pattern.replace(NUMBER, index, 1)
+    return pattern

@@ -1,0 +1,123 @@
+"""`rename`: the same model under other names, in transformers and there and back; what a naming cannot say is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import mapper
+from mapper.errors import MapperError
+
+IDS = torch.arange(13)[None] * 5 % 99
+
+
+def llama(folder: Path, **said: Any) -> LlamaForCausalLM:
+    """A tiny model in `folder`, whose sizes all differ."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    model = LlamaForCausalLM(LlamaConfig(**{**sizes, **heads, **said})).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def answers(notes: list[str]) -> dict[str, str]:
+    """What the notes say that is to be given when it is read."""
+    return {name: value for note in notes for name, value in re.findall(r"--set (\S+?)=(\S+)", note)}
+
+
+ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192, "rope_theta": 500000.0}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("through", "said"),
+    [
+        (("meta", "litgpt", "torchtune"), {}),
+        (("meta",), {"rope_parameters": ROPE}),
+        (("litgpt", "meta"), {"tie_word_embeddings": True}),
+    ],
+    ids=["all", "stretched", "tied"],
+)
+def test_a_model_comes_back_to_the_bit_and_computes_the_same_on_its_way(
+    through: tuple[str, ...], said: dict[str, Any], tmp_path: Path
+) -> None:
+    want = llama(tmp_path / "first", **said)(IDS).logits
+    here, hints = tmp_path / "first", {}
+    for library in (*through, "hf"):
+        done = mapper.rename(here, library, tmp_path / library, hints=hints)
+        here, hints = tmp_path / library, answers(done.notes)
+        torch.testing.assert_close(mapper.build(here, hints=hints)(IDS).logits, want, atol=2e-6, rtol=0)
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "hf"))
+    assert before.keys() == after.keys() and all(after[name].equal(before[name]) for name in before)
+    again, report = LlamaForCausalLM.from_pretrained(here, output_loading_info=True)
+    assert not any(report.values()) and again(IDS).logits.equal(want)
+
+
+def test_a_torch_file_has_the_tensors_as_torch_would_have_written_them(tmp_path: Path) -> None:
+    llama(tmp_path / "first", torch_dtype="bfloat16").to(torch.bfloat16).save_pretrained(tmp_path / "first")
+    (tmp_path / "lit").mkdir()
+    done = mapper.rename(tmp_path / "first", "litgpt", tmp_path / "lit" / "lit_model.pth")
+    assert done.files == ["lit_model.pth", "model_config.yaml"]
+    table = torch.load(tmp_path / "lit" / "lit_model.pth", weights_only=True, mmap=True)
+    first = load_file(tmp_path / "first" / "model.safetensors")
+    parts = [first[f"model.layers.1.self_attn.{name}_proj.weight"] for name in "qkv"]
+    assert table["transformer.h.1.attn.qkv.weight"].equal(torch.cat(parts))
+    assert table["transformer.wte.weight"].dtype == torch.bfloat16
+    with pytest.raises(MapperError, match="already exists"):
+        mapper.rename(tmp_path / "first", "litgpt", tmp_path / "lit" / "other.pth")
+
+
+@pytest.mark.parametrize(
+    ("said", "to", "why"),
+    [
+        ({"hidden_act": "gelu"}, "meta", "feed_forward.activation is gelu here, and meta/llama says silu"),
+        ({"head_dim": 16}, "meta", "attention.head_dim is 16 here, and meta/llama has 8 always"),
+        (
+            {"mlp_bias": True},
+            "meta",
+            "meta/llama has no place for .*: the bias of tower.layers.{n}.feed_forward",
+        ),
+        ({"rope_parameters": {**ROPE, "high_freq_factor": 2.0}}, "meta", "rotary.high_factor is 2.0 here"),
+        ({}, "lama", "no naming is called 'lama'; there are .*meta/llama"),
+    ],
+)
+def test_what_a_naming_cannot_say_is_named(said: dict[str, Any], to: str, why: str, tmp_path: Path) -> None:
+    model = llama(tmp_path / "first", **said)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            tensor.fill_(0.5) if name.endswith("bias") else None
+    model.save_pretrained(tmp_path / "first")
+    with pytest.raises(MapperError, match=why) as caught:
+        mapper.rename(tmp_path / "first", to, tmp_path / "out")
+    assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_biases_that_add_nothing_are_left_out_and_said(tmp_path: Path) -> None:
+    llama(tmp_path / "first", attention_bias=True)  # of zeros, as they are made
+    done = mapper.rename(tmp_path / "first", "meta", tmp_path / "out")
+    assert "8 bias vectors of zeros left out, which meta/llama has not" in done.notes
+
+
+def test_tensors_without_a_role_are_refused(tmp_path: Path) -> None:
+    llama(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file({**tensors, "model.layers.0.odd.weight": torch.ones(3)}, tmp_path / "model.safetensors")
+    with pytest.raises(MapperError, match=r"odd"):
+        mapper.rename(tmp_path, "meta", tmp_path / "out")
+
+
+def test_the_settings_are_those_of_the_library(tmp_path: Path) -> None:
+    llama(tmp_path / "first", rope_parameters=ROPE)
+    mapper.rename(tmp_path / "first", "meta", tmp_path / "out")
+    said = json.loads((tmp_path / "out" / "params.json").read_text())
+    assert said["use_scaled_rope"] is True and said["rope_scaling_factor"] == 8.0 and said["n_kv_heads"] == 2
+    hidden = int(said["ffn_dim_multiplier"] * int(8 * said["dim"] / 3))  # as the library computes it
+    assert -(-hidden // said["multiple_of"]) * said["multiple_of"] == 44
