@@ -22,7 +22,21 @@ def count_layers(root: Scope) -> list[tuple[Place, str]]:
         blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
         if blocks:
             indices = [at for item in blocks for at in item.indices or ()]
-            folder = str(Place(blocks[0].home[:-1])) or "*"
-            lines += [(blocks[0].home, line) for line in lacking_elements(folder, indices)]
+            place = Place(blocks[0].home[:-1])
+            folder = str(place) or "*"
+            lines += [
+                (blocks[0].home, line)
+                for line in lacking_elements(folder, {*indices, *_held(root.block, place)})
+            ]
             scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
     return lines
+
+
+def _held(root: Block, folder: Place) -> set[int]:
+    """The numbers in a folder that hold anything with a role: a stem may stand before the layers, and more behind them."""
+    parts = [
+        leaf.place[len(folder)]
+        for leaf in root.leaves()
+        if len(leaf.place) > len(folder) and leaf.place.within(folder)
+    ]
+    return {index for part in parts if isinstance(part, tuple) for index in part}

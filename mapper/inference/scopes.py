@@ -68,8 +68,17 @@ class Scope:
         """The positions that the block stands for in the nearest list of this role."""
         for scope in self.up():
             if scope.block.role == role and scope.block.indices is not None:
-                return scope.block.indices
+                first = scope.first_of_list()
+                return tuple(index - first for index in scope.block.indices)
         return None
+
+    def first_of_list(self) -> int:
+        """The number of the first element of the list that the block is in: behind a stem that has number 0 it is 1."""
+        elements = self.parent.block.roles.get(self.block.role) if self.parent else None
+        blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
+        numbers = sorted(index for item in blocks for index in item.indices or ())
+        runs = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        return numbers[0] if runs else 0
 
     def matches(self, at: str) -> bool:
         """Whether the words of `at` occur together in its role path or its place."""

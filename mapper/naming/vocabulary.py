@@ -263,6 +263,10 @@ def unmet(match: Match, spot: Spot, kind: str | None) -> Iterator[str]:
         yield f"beside none of {', '.join(entry.beside)}"
     if entry.not_beside and any_path(_around(match, spot), entry.not_beside):
         yield f"beside one of {', '.join(entry.not_beside)}"
+    if entry.depthwise and not any_depthwise(_around(match, spot), entry.depthwise):
+        yield f"none of {', '.join(entry.depthwise)} is a depthwise convolution"
+    if entry.not_depthwise and any_depthwise(_around(match, spot), entry.not_depthwise):
+        yield f"one of {', '.join(entry.not_depthwise)} is a depthwise convolution"
 
 
 def in_region(region: Region, place: Words) -> bool:
@@ -296,3 +300,10 @@ def _stand_in(left: Words, names: list[str]) -> bool:
 def any_path(nodes: Iterable[Node], paths: Iterable[str]) -> bool:
     """Whether one of the folders holds one of the paths of pattern words."""
     return any(node.holds(pattern_words(path)) for node in nodes for path in paths)
+
+
+def any_depthwise(nodes: Iterable[Node], paths: Iterable[str]) -> bool:
+    """Whether one of the folders holds at one of the paths a convolution that reads one channel for each of several outputs."""
+    weights = (node.at(*path.split("."), "weight") for node in nodes for path in paths)
+    shapes = (weight.info.shape for weight in weights if weight is not None and weight.info is not None)
+    return any(len(shape) == 4 and shape[0] > 1 == shape[1] for shape in shapes)

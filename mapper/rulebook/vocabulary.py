@@ -60,6 +60,8 @@ class Entry:
     not_within: tuple[str, ...] = ()  # none of these does
     holds: tuple[str, ...] = ()  # the folder itself holds one of these paths
     not_holds: tuple[str, ...] = ()  # it holds none of these
+    depthwise: tuple[str, ...] = ()  # one of these paths beside it is a convolution channel by channel
+    not_depthwise: tuple[str, ...] = ()  # none of these is
     inside: bool = False  # only in a block that a folder makes: the word is too general elsewhere
     kinds: tuple[str, ...] = ()  # the leaf has one of these kinds; empty: any
     ranks: tuple[int, ...] = ()  # the weight has one of these numbers of dimensions; empty: any
@@ -79,6 +81,8 @@ class Entry:
             self.not_within,
             self.holds,
             self.not_holds,
+            self.depthwise,
+            self.not_depthwise,
             self.kinds,
         )
         return sum(map(bool, lists))
@@ -148,6 +152,8 @@ def read_entry(document: Document, section: str, target: str, scope: str, data: 
         not_within=fields.words("not_within"),
         holds=fields.words("holds"),
         not_holds=fields.words("not_holds"),
+        depthwise=fields.words("depthwise"),
+        not_depthwise=fields.words("not_depthwise"),
         with_parts=fields.words("with_parts"),
         not_parts=fields.words("not_parts"),
         inside=fields.flag("inside"),

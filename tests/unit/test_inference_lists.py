@@ -44,3 +44,26 @@ def test_as_many_experts_as_the_router_has_rows_are_read() -> None:
 def test_an_expert_that_is_missing_is_named(lacking: str, message: str) -> None:
     with pytest.raises(ArchitectureError, match=message):
         read(lacking)
+
+
+def sequence() -> Checkpoint:
+    """A stem that has number 0 in a list, layers behind it, and a last convolution."""
+    family = next(family for family in RULEBOOK.families if family.name == "torchvision_mobilenet_v2")
+    return header(family.examples[0])
+
+
+def test_the_first_layer_behind_a_stem_has_the_first_entry_of_a_list() -> None:
+    layers = infer(sequence(), RULEBOOK).root.roles["tower"].roles["layers"]
+    strides = {
+        index: layer.roles["depthwise"].facts["stride"].value for layer in layers for index in layer.indices
+    }
+    assert [index for index in sorted(strides) if strides[index] == 2] == [2, 4, 7, 14]
+
+
+def test_a_layer_that_is_missing_behind_a_stem_is_named() -> None:
+    checkpoint = sequence()
+    checkpoint.tensors = {
+        name: info for name, info in checkpoint.tensors.items() if "features.5." not in name
+    }
+    with pytest.raises(ArchitectureError, match=r"features\.5 is missing: the list goes on to 18"):
+        infer(checkpoint, RULEBOOK)

@@ -238,3 +238,13 @@ def test_parts_of_words_say_nothing_of_what_stands_beside_a_projection(files, wo
     ]
     found = roles(files, [f"model.layers.0.{name}" for name in names])
     assert found[f"model.layers.0.self_attn.{word}"] == "tower.layers.attention.?"
+
+
+def test_a_sequence_is_read_by_which_of_its_convolutions_are_depthwise(files):
+    shapes = {"0.0": (8, 1, 3, 3), "1.0": (12, 8, 1, 1)}  # channel by channel, then narrow
+    wide = {"0.0": (16, 8, 3, 3), "1.0": (12, 16, 1, 1)}  # wide, then narrow
+    names = {f"features.1.0.block.{name}": shape for name, shape in shapes.items()}
+    names |= {f"features.2.0.block.{name}": shape for name, shape in wide.items()}
+    tensors = {f"{name}.weight": TensorInfo(shape, "F32") for name, shape in names.items()}
+    leaves = resolve(grow(tensors), Vocabulary(files))
+    assert [leaf.block[-1][0] for leaf in leaves] == ["depthwise", "contraction", "expansion", "contraction"]
