@@ -256,6 +256,9 @@ class Constructor:
         scale = self.draft.size("adapter_scale", fact.value, ast.Name("scale"), {"scale": fact}, "")
         return self.value("rank", self.leaf.tensors[name].shape[0]), scale
 
+    def make_prelu(self) -> str:
+        return self.call("nn.PReLU", self.extent(0, self.weight(), "channels"))
+
     def make_embedding(self) -> str:
         shape = self.weight()
         rows, size = self.extent(0, shape, "rows"), self.extent(1, shape, "size")

@@ -54,8 +54,12 @@ class Paths:
                     f"'{folder.place}.{Place((part,))}' stands for several modules where one is meant"
                 )
             listed = folder.elements() or folder
-            return f"[{part[0]}]" if listed.is_sequence else f'["{part[0]}"]'
-        return f'["{part}"]' if is_number(part) else f".{self.attribute(part)}"
+            return f"[{part[0]}]" if listed.is_sequence and folder.place else self.key(folder, str(part[0]))
+        return self.key(folder, part) if is_number(part) else f".{self.attribute(part)}"
+
+    def key(self, folder: Folder, number: str) -> str:
+        """A number as a key; the model itself is no container."""
+        return f'["{number}"]' if folder.place else f'.get_submodule("{number}")'
 
     def elements(self, base: str, owner: Place, folder: Folder) -> str:
         """What a loop over a list folder iterates."""

@@ -18,6 +18,7 @@ from mapper.rulebook.rulebook import Rulebook
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
+    from mapper.inference.chains.reading import Chain
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Case:
     is_strict: bool = False  # whether it is clear what it should be: what is missing then is an error
     home: Home = field(default_factory=Home)  # where that stands
     what: str = ""
+    chain: Chain | None = None  # it is read as one, whatever its names mean
     looked_up: set[str] = field(default_factory=set)  # fields of the config that were there, in any attempt
 
     def judges(self, place: Place) -> bool:

@@ -122,12 +122,18 @@ def check_declared(key: str, value: Any, kind: str, rulebook: Rulebook) -> None:
         )
 
 
-def check_scopes(given: Iterable[Given], root: Scope, parts: Container[str] = ()) -> None:
-    """HintError for a hint whose scope names no part of the checkpoint, nor one of `parts`, which flows add."""
+def check_scopes(
+    given: Iterable[Given], root: Scope, parts: Container[str] = (), loose: Iterable[Scope] = ()
+) -> None:
+    """HintError for a hint whose scope names no part of the checkpoint, nor one of `parts`, which flows add.
+
+    `loose` are leaves without a role, which no block has.
+    """
     every = [root, *root.below()]
+    places = [*every_place(root), *loose] if any(item.at for item in given) else []
     for item in given:
         is_part = item.at.rpartition(".")[2] in parts
-        if item.at and not is_part and not any(scope.matches(item.at) for scope in every_place(root)):
+        if item.at and not is_part and not any(scope.matches(item.at) for scope in places):
             words = sorted({word for scope in every for word in scope.words})
             raise HintError(
                 f"--set {item.at}:{item.name}: no part is called {shorten(item.at)}; parts: {', '.join(words[:12])}",

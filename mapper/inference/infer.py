@@ -12,6 +12,7 @@ from mapper.architecture import CONTRADICTION, Architecture
 from mapper.errors import ArchitectureError, HintError
 from mapper.inference.called import called_by
 from mapper.inference.case import Case
+from mapper.inference.chains.reading import Chain, chain_of
 from mapper.inference.completeness import (
     lacking_recognition,
 )
@@ -91,7 +92,9 @@ def _infer(
     held = holds_only(checkpoint, config)
     what = what_part(checkpoint, config, held) or called_by(tree, rulebook)
 
-    def attempt(match: FamilyMatch | None, refused: str = "", refusal: str = "") -> Architecture:
+    def attempt(
+        match: FamilyMatch | None, refused: str = "", refusal: str = "", chain: Chain | None = None
+    ) -> Architecture:
         kin = gather(match, config, rulebook, names) if use_families else Families()
         case = Case(
             checkpoint,
@@ -107,6 +110,7 @@ def _infer(
             home=home,
             what=what,
             looked_up=looked_up,
+            chain=chain,
         )
         return read(case, [*findings, *kin.findings])
 
@@ -128,7 +132,11 @@ def _infer(
 
     if match and match.by_type:
         return attempt(match)
-    return _first_fit(attempt, match, findings, model_type is None)
+    architecture = _first_fit(attempt, match, findings, model_type is None)
+    if match is None and model_type is None and architecture.reading == "skeleton":
+        chain = chain_of(architecture, rulebook)
+        return attempt(None, chain=chain) if chain else architecture
+    return architecture
 
 
 def _without_family(read: Callable[..., Architecture], why: str) -> Architecture:

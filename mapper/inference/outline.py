@@ -13,7 +13,7 @@ from mapper.inference.counting import count_layers
 from mapper.inference.facts import Facts
 from mapper.inference.families import words_of
 from mapper.inference.hints import check_scopes, read_hints
-from mapper.inference.scopes import Scope, scopes
+from mapper.inference.scopes import Scope, leaf_scope, scopes
 from mapper.inference.split_layers import differing_elements
 from mapper.inference.unused import why_unused
 from mapper.naming.blocks import build_blocks
@@ -49,13 +49,14 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
         outline = _placed(case, doubts, vocabulary, apart)
     narrowed = any(item.at for item in outline.facts.given)
     flows = case.rulebook.flows.everything() if narrowed else ()
-    check_scopes(outline.facts.given, outline.root, {part for rule in flows for part in rule.calls})
+    loose = (leaf_scope(outline.root, leaf) for leaf in outline.read if leaf.role is None)
+    check_scopes(outline.facts.given, outline.root, {part for rule in flows for part in rule.calls}, loose)
     return outline
 
 
 def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | None) -> Outline:
     """The blocks that the leaves make, and what is known of them."""
-    leaves = with_shown_roles(resolve(case.tree, vocabulary, apart))
+    leaves = case.chain.leaves() if case.chain else with_shown_roles(resolve(case.tree, vocabulary, apart))
     reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
     read = [leaf for leaf, why in reasons if not why]
     root = scopes(build_blocks(read, vocabulary))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial as partial_call
 
-from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin
+from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin, Question
 from mapper.errors import ArchitectureError, FlowError, MapperError, listed
 from mapper.flows.program import link, unused_leaves
 from mapper.flows.results import check_results
 from mapper.inference.assign import Filler
 from mapper.inference.case import Case, Doubts
+from mapper.inference.chains.reading import lay
 from mapper.inference.chosen import (
     Chosen,
     choose_flows,
@@ -64,6 +65,11 @@ def read(case: Case, findings: list[str]) -> Architecture:
 def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     doubts.findings += turned_round(case.rulebook, case.families, case.names)
     outline = stages.outline = lay_out(case, doubts)
+    asked: list[Question] = []
+    if case.chain:
+        laid = lay(case.chain, outline.leaves, outline.facts, outline.root, case.rulebook)
+        case, asked = replace(case, rulebook=laid.rulebook), laid.questions
+        doubts.missing += laid.problems
     find_gaps(case, outline, doubts)
     chosen = stages.chosen = choose_flows(case, outline, doubts)
     if chosen.is_tried:
@@ -74,7 +80,8 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
         doubts.missing.append(refusal)
     is_complete = chosen.is_complete and not refusal
     filler = _fill(case, outline, chosen, doubts, is_complete)
-    questions = outline.asked.questions()
+    own = {question.fact for question in asked}
+    questions = [*asked, *(one for one in outline.asked.questions() if one.fact not in own)]
     doubts.missing += [*map(str, questions), *filler.unusable, *scale(outline.leaves, case.checkpoint.config)]
     if is_complete:
         _check(outline, chosen, filler, doubts)

@@ -153,6 +153,8 @@ class _Folder:
             return "LayerNorm", "weight and bias have one shape", True
         if len(shape) == 2 and shape[0] == 1 and bias is None and self.is_called_norm():
             return "RMSNorm", "a norm by its name, one row", True
+        if len(shape) == 1 and bias is None and self.follows_convolution(shape[0]):
+            return "PReLU", "one slope for each channel of the convolution before it", True
         if shape == (1,) and bias is None and not self.is_called_norm():
             return "Parameter", "", True  # one slope of a rectifier, or a scale
         if len(shape) in _CONVOLUTIONS:
@@ -171,6 +173,14 @@ class _Folder:
         if len(shape) == 1:
             return "RMSNorm", "weight has 1 dimension, no bias", False
         return "Parameter", "", True
+
+    def follows_convolution(self, channels: int) -> bool:
+        """Whether the module before it in a list is a convolution to so many channels; one slope does for all."""
+        last = self.spot.place[-1]
+        before = str(last[0] - 1) if isinstance(last, tuple) else ""
+        weight = self.spot.nodes[-1].at(before, "weight") if before else None
+        shape = weight.info.shape if weight is not None and weight.info is not None else ()
+        return len(shape) in _CONVOLUTIONS and channels in (1, shape[0])
 
     def is_called_norm(self) -> bool:
         """Whether its name has a word for norms in it."""

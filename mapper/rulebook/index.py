@@ -73,6 +73,7 @@ class SpineEntry(NamedTuple):
 # ------------------------------------------------------------------------------------------------------ making
 def index_vocabulary(documents: Sequence[Document]) -> list[str]:
     """What each file is called."""
+    from mapper.rulebook.chain import SECTION, read_chain_words
     from mapper.rulebook.composites import read_composites
     from mapper.rulebook.facts import read_activations, read_config_vocabulary, read_inputs
     from mapper.rulebook.vocabulary import read_vocabulary
@@ -82,6 +83,7 @@ def index_vocabulary(documents: Sequence[Document]) -> list[str]:
     config = read_config_vocabulary(documents)
     _ = [*config.facts.values(), *config.unlisted.values()]
     _ = read_inputs(documents), read_activations(documents), read_composites(documents)
+    _ = read_chain_words(document for document in documents if document.data["vocabulary"] == SECTION)
     return [document.data["vocabulary"] for document in documents]
 
 

@@ -15,6 +15,7 @@ from mapper.rulebook.shelf import Shelf, found
 
 if TYPE_CHECKING:
     from mapper.flows.flow import Flow
+    from mapper.rulebook.chain import ChainWords
     from mapper.rulebook.composites import Composites
     from mapper.rulebook.dropout import DropoutRule
     from mapper.rulebook.facts import ActivationRule, ConfigVocabulary, InputRule
@@ -136,6 +137,13 @@ class Rulebook:
         from mapper.rulebook.composites import read_composites
 
         return read_composites(self._called("composites"))
+
+    @cached_property
+    def chain_words(self) -> ChainWords:
+        """What may lie between the layers of networks that no family knows."""
+        from mapper.rulebook.chain import read_chain_words
+
+        return read_chain_words(self._called("chain"))
 
     @property
     def families(self) -> list[Family]:

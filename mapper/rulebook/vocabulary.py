@@ -26,6 +26,7 @@ OTHER_FILES = (
     "inputs",
     "activations",
     "composites",
+    "chain",
 )  # files of this folder with a schema of their own
 
 

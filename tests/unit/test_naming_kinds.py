@@ -154,10 +154,10 @@ def test_a_weight_and_a_bias_of_one_shape_are_a_norms(files, shape):
         ({"norm.weight": [1, 9]}, {"norm": "RMSNorm"}),
         (
             {"body.0.weight": [8, 3, 3, 3], "body.1.weight": [1]},
-            {"body.0": "Conv2d", "body.1.weight": "Parameter"},
+            {"body.0": "Conv2d", "body.1": "PReLU"},
         ),
-        ({"conv.weight": [8, 3, 3, 3], "prelu.weight": [8]}, {"conv": "Conv2d", "prelu.weight": "Parameter"}),
-        ({"conv.weight": [8, 3, 3, 3], "relu1.weight": [8]}, {"conv": "Conv2d", "relu1.weight": "Parameter"}),
+        ({"conv.weight": [8, 3, 3, 3], "prelu.weight": [8]}, {"conv": "Conv2d", "prelu": "PReLU"}),
+        ({"conv.weight": [8, 3, 3, 3], "relu1.weight": [8]}, {"conv": "Conv2d", "relu1": "PReLU"}),
         ({"q_norm.weight": [1]}, {"q_norm": "RMSNorm"}),
     ],
 )

@@ -1,0 +1,93 @@
+"""What is known of one place of a chain: what the user said there, what names and sizes show, what was said of all, a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mapper.architecture import Leaf, Question
+from mapper.errors import HintError, shorten
+from mapper.inference.evidence import Known
+from mapper.inference.facts import Facts
+from mapper.inference.scopes import Scope, leaf_scope
+from mapper.rulebook.chain import ChainWords
+
+Evidence = tuple[str, str]  # a value, and what shows it
+
+
+@dataclass
+class Answers:
+    """Looks facts up and gathers what nobody knows, each fact once for all the places that lack it."""
+
+    facts: Facts
+    root: Scope
+    words: ChainWords
+    asked: dict[str, dict[str, None]] = field(default_factory=dict)  # fact -> what it could be
+    lacking: dict[str, dict[str, None]] = field(
+        default_factory=dict
+    )  # fact -> the layers where it is unknown
+
+    def find(
+        self,
+        leaf: Leaf,
+        fact: str,
+        *,
+        shown: Evidence | None = None,
+        usual: Evidence | None = None,
+        default: Evidence | None = None,
+        among: tuple[str, ...] = (),
+    ) -> str | None:
+        """The value of a fact at a layer, as text; None if it is asked for.
+
+        What is said of a layer wins over what names and shapes show there (`shown`), or what is usual of such a layer (`usual`),
+        and that over what is said of all, and that over a `default`.
+        """
+        scope = leaf_scope(self.root, leaf)
+        told = [
+            item for item in self.facts.given if item.name == fact and (not item.at or scope.matches(item.at))
+        ]
+        own = next((item for item in told if item.at), None)
+        said = own or (None if shown or usual else next(iter(told), None))
+        if said is not None:
+            return self._use(scope, fact, Known(_text(said.value), "given", said.source), said.source)
+        if shown:
+            return self._use(scope, fact, Known(shown[0], "name", shown[1]))
+        if usual or default:
+            value, why = usual or default  # type: ignore[misc]
+            return self._use(scope, fact, Known(value, "default", why))
+        candidates = among or self.words.candidates.get(fact, ())
+        self.asked.setdefault(fact, {}).update(dict.fromkeys(candidates))
+        self.lacking.setdefault(fact, {})[leaf.place.first()] = None
+        return None
+
+    def told(self, fact: str) -> str:
+        """What was said of a fact of the whole; "" for nothing."""
+        known = self.facts.stated(self.root, fact)
+        return self._use(self.root, fact, known, known.source) if known else ""
+
+    def _use(self, scope: Scope, fact: str, known: Known, source: str = "") -> str:
+        if source:
+            self.facts.heard.add(source)
+        self.facts.used.setdefault((scope, fact), (scope, fact, known))
+        return str(known.value)
+
+    def questions(self) -> list[Question]:
+        """One for each fact."""
+        return [
+            Question(fact, ", ".join(_few(list(self.lacking[fact]))), tuple(values))
+            for fact, values in self.asked.items()
+        ]
+
+    def refuse(self, leaf: Leaf, fact: str, value: str, why: str) -> HintError:
+        """The error for an answer that does not go with a layer."""
+        return HintError(f"--set {fact}={shorten(value)[1:-1]}: {why} (at {leaf.place})", fact=fact)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
+
+
+def _few(names: list[str], most: int = 3) -> list[str]:
+    return names if len(names) <= most else [*names[:most], f"{len(names) - most} more"]

@@ -1,0 +1,370 @@
+"""What lies between the layers of a chain, and the statements that it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import TYPE_CHECKING
+
+from mapper.architecture import Fact
+from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.convolutions import setting
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES
+from mapper.inference.chains.extents import Window, inputs_for, numbers, through, written
+from mapper.inference.chains.gaps import gaps_of
+from mapper.inference.chains.order import MAPS, ROWS, START, Link
+from mapper.inference.scopes import leaf_scope
+
+if TYPE_CHECKING:
+    from mapper.rulebook.facts import ActivationRule
+
+INPUT, IDS = "inputs", "input_ids"
+_SHUFFLES = range(2, 9)  # factors by which images are made larger
+
+
+@dataclass
+class Written:
+    """A chain as statements."""
+
+    lines: list[str] = field(default_factory=list)
+    arguments: dict[str, dict[str, str | int]] = field(default_factory=dict)  # role -> of its constructor
+    problems: list[str] = field(default_factory=list)  # sizes that do not add up
+    input_size: str = ""  # the smallest for which they do
+
+
+class Between:
+    """Goes through a chain from its input on."""
+
+    def __init__(
+        self,
+        links: Sequence[Link],
+        roles: Sequence[str],
+        answers: Answers,
+        activations: dict[str, ActivationRule],
+    ):
+        self.links, self.roles, self.answers, self.activations = links, roles, answers, activations
+        self.tables = answers.words.tables
+        self.gaps = gaps_of(links)
+        self.written = Written()
+        self.is_sequence = False  # of rows: whether there is an axis of positions now
+        first = links[0].element
+        self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
+        self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
+
+    def run(self) -> Written:
+        for at, link in enumerate(self.links):
+            self.enter(link)
+            self.layer(at, link)
+            self.leave(at, link)
+        self.finish()
+        return self.written
+
+    def say(self, expression: str) -> None:
+        """One statement; `x` of an expression is what passes."""
+        if expression != "x":
+            text = expression if self.name == "x" else _of(expression, self.name)
+            self.written.lines.append(f"x = {text}")
+            self.name = "x"
+
+    # ------------------------------------------------------------------------------------------- before a layer
+    def enter(self, link: Link) -> None:
+        """Makes of what passes what a layer reads."""
+        before, element = link.before, link.element
+        if before.form == START and element.group == CONVOLUTION:
+            self.read_input(link)
+        elif before.form == MAPS and element.group == LINEAR:
+            self.reduce(link)
+        elif before.form == MAPS and element.group == RECURRENT:
+            self.say("x.transpose(1, 2)" if before.axes == 1 else "x.permute(0, 3, 1, 2).flatten(2)")
+            self.windows = None
+        elif before.form == ROWS and element.group == CONVOLUTION:
+            self.windows = None
+            side = isqrt(link.places)
+            self.say(
+                "x.transpose(1, 2)"
+                if self.is_sequence
+                else f"x.unflatten(1, ({element.inputs}, {side}, {side}))"
+            )
+
+    def read_input(self, link: Link) -> None:
+        """Samples become maps where all kernels are one place wide."""
+        kernels = [other.element.kernel for other in self.links if other.element.group == CONVOLUTION]
+        is_flat = link.element.inputs == 1 and all(kernel[1:] == (1,) for kernel in kernels)
+        if not is_flat:
+            return
+        leaf = link.element.leaf
+        shown = ("samples", "all kernels are one place wide")
+        if self.answers.find(leaf, "chain.input", default=shown, among=("samples", "maps")) == "samples":
+            self.say("x.unsqueeze(1).unsqueeze(3)")
+
+    def reduce(self, link: Link) -> None:
+        """Maps to features."""
+        element, axes = link.element, link.before.axes
+        side = isqrt(link.places)
+        is_square = axes == 1 or side**2 == link.places
+        among = ["mean", "max", "flatten", *(["positions"] if axes == 1 else [])]
+        if link.places > 1:
+            among = [
+                "flatten",
+                "flatten_channels_last",
+                *(["adaptive_mean", "adaptive_max"] if is_square else []),
+            ]
+        value = self.answers.find(element.leaf, "chain.reduction", among=tuple(among))
+        if value is None:
+            return
+        if value not in among:
+            raise self.answers.refuse(
+                element.leaf, "chain.reduction", value, f"possible here: {', '.join(among)}"
+            )
+        sides = str(link.places) if axes == 1 else f"({side}, {side})"
+        self.say(self.tables["reduction"][value].format(axes=axes, sides=sides))
+        self.is_sequence = value == "positions"
+        if value.startswith("flatten"):
+            self.add_up(link)
+        self.windows = None
+
+    def add_up(self, link: Link) -> None:
+        """Whether some input leaves as many places as a layer reads of each channel."""
+        if not self.windows or any(None in windows for windows in self.windows):
+            return
+        name = link.element.name
+        said = f"{name} reads {link.element.inputs} = {link.before.width} channels of {link.places} places"
+        told = self.answers.told("chain.input_size")
+        sizes = numbers(told, len(self.windows)) if told else inputs_for(self.windows, link.places)
+        if sizes is None:
+            self.written.problems.append(
+                f"{said}, and no size of the input leaves so many with these answers"
+            )
+            return
+        left = [through(windows, size) for windows, size in zip(self.windows, sizes, strict=True)]
+        count = 1
+        for extent in left:
+            count *= extent
+        if count != link.places:
+            text = " x ".join(map(str, left))
+            self.written.problems.append(f"{said}, and an input of {told} leaves {text}")
+        elif not told:
+            self.written.input_size = "x".join(map(str, sizes))
+
+    # --------------------------------------------------------------------------------------------------- a layer
+    def layer(self, at: int, link: Link) -> None:
+        role, element = self.roles[at], link.element
+        if element.group == RECURRENT:
+            self.written.lines.append(f"x, _ = {role}({self.name})")
+            self.name = "x"
+            self.is_sequence = True
+        elif element.group == NORM:
+            self.norm(at, link)
+        else:
+            if element.group == CONVOLUTION:
+                self.convolution(role, link)
+            self.say(f"{role}(x)")
+            self.is_sequence = self.is_sequence or element.group == EMBEDDING
+
+    def convolution(self, role: str, link: Link) -> None:
+        found = setting(link, self.answers)
+        self.written.arguments[role] = dict(found.arguments)
+        if found.padded:
+            self.say(f"F.pad(x, ({found.padded}))")
+        self.add_windows(found.windows)
+        self.is_sequence = False
+
+    def add_windows(self, windows: list[Window]) -> None:
+        if self.windows is not None and len(windows) == len(self.windows):
+            for known, window in zip(self.windows, windows, strict=True):
+                known.append(window)
+        else:
+            self.windows = None
+
+    def norm(self, at: int, link: Link) -> None:
+        role, leaf, before = self.roles[at], link.element.leaf, link.before
+        axes = before.axes if before.form == MAPS else 0
+        if self.answers.facts.get(leaf_scope(self.answers.root, leaf), "norm.eps") is None:
+            self.answers.find(leaf, "norm.eps")
+        if before.form == START and at + 1 < len(self.links):
+            axes = len(self.links[at + 1].element.kernel)
+        if leaf.kind == "BatchNorm":
+            self.written.arguments[role] = {"dimensions": axes or 1}
+            is_turned = self.is_sequence and not axes
+            self.say(f"{role}(x.transpose(1, 2)).transpose(1, 2)" if is_turned else f"{role}(x)")
+            return
+        groups = self.groups(link) if axes else "layer"
+        if groups is None:
+            return
+        if groups == "layer":
+            self.say(f"{role}(x.movedim(1, -1)).movedim(-1, 1)" if axes else f"{role}(x)")
+            return
+        leaf.kind = "GroupNorm"
+        leaf.facts["groups"] = Fact("groups", int(groups), leaf.place.first(), "given", "chain.groups")
+        self.say(f"{role}(x)")
+
+    def groups(self, link: Link) -> str | None:
+        """Over how many groups a norm of maps without statistics runs: `layer` is over channels alone, at each place."""
+        leaf, width = link.element.leaf, link.element.outputs
+        if leaf.kind == "RMSNorm":
+            return "layer"
+        divisors = [str(count) for count in (1, 8, 16, 32) if width % count == 0 and count < width]
+        value = self.answers.find(leaf, "chain.groups", among=("channels", "layer", *divisors))
+        if value is None or value == "layer":
+            return value
+        count = width if value == "channels" else int(value) if value.isdecimal() else 0
+        if not count or width % count:
+            raise self.answers.refuse(
+                leaf, "chain.groups", value, f"no divisor of {width}, channels or layer"
+            )
+        return str(count)
+
+    # -------------------------------------------------------------------------------------------- after a layer
+    def leave(self, at: int, link: Link) -> None:
+        element = link.element
+        following = self.links[at + 1].element if at + 1 < len(self.links) else None
+        if element.group in (RECURRENT, EMBEDDING):
+            if following is None or following.group == LINEAR:
+                self.pick(link)
+            return
+        if following is None or link.before.form == START == link.after.form:
+            return
+        activation = "none" if element.group == SLOPES else self.activation(at)
+        if activation not in (None, "none"):
+            self.say(self.activations[activation].expression)
+        if link.after.form == MAPS and following.group not in (NORM, SLOPES):
+            self.pool(at, activation, element.group == SLOPES)
+
+    def pick(self, link: Link) -> None:
+        """What of a sequence goes on."""
+        element = link.element
+        among = ["all", "last", *(["final_states"] if element.is_bidirectional else []), "mean", "max"]
+        value = self.answers.find(element.leaf, "chain.positions", among=tuple(among))
+        if value is None:
+            return
+        if value == "final_states" and not element.is_bidirectional:
+            value = "last"
+        if value not in self.tables["positions"]:
+            raise self.answers.refuse(
+                element.leaf, "chain.positions", value, f"possible here: {', '.join(among)}"
+            )
+        self.say(self.tables["positions"][value].format(half=element.outputs // 2))
+        self.is_sequence = value == "all"
+
+    def activation(self, at: int) -> str | None:
+        """The activation after a layer that has another after it."""
+        leaf, shown = self.links[at].element.leaf, self.no_activation(at)
+        if shown is None and self.links[at + 1].element.group == NORM and self.is_before_norm(at) is None:
+            return None  # it is asked for after the norm
+        value = self.answers.find(leaf, "chain.activation", shown=shown)
+        if value is not None and value != "none" and value not in self.activations:
+            known = ", ".join(["none", *list(self.activations)[:12]])
+            raise self.answers.refuse(
+                leaf, "chain.activation", value, f"no activation; allowed: {known} and more"
+            )
+        return value
+
+    def no_activation(self, at: int) -> tuple[str, str] | None:
+        """What shows that there is none."""
+        element, following = self.links[at].element, self.links[at + 1].element
+        if following.group == SLOPES:
+            return "none", f"{following.name} is one"
+        if self.gaps.after[at] == 0:
+            return "none", self.gaps.why(at, self.links)
+        if following.group == NORM:
+            is_first = self.is_before_norm(at)
+            return None if is_first in ("true", None) else ("none", f"after {following.name}")
+        if element.group == NORM and at and self.links[at - 1].element.is_main:
+            is_first = self.is_before_norm(at - 1)
+            return None if is_first in ("false", None) else ("none", f"before {element.name}")
+        return None
+
+    def is_before_norm(self, at: int) -> str | None:
+        """Whether the activation of a layer comes before the norm that follows it."""
+        gap, norm = self.gaps.after[at], self.links[at + 1].element.leaf
+        shown = None if gap is None else (str(gap > 0).lower(), self.gaps.why(at, self.links))
+        return self.answers.find(norm, "chain.activation_before_norm", shown=shown, among=("false", "true"))
+
+    def pool(self, at: int, activation: str | None, has_slopes: bool) -> None:
+        """The pooling after a convolution with all that belongs to it."""
+        link, gap = self.links[at], self.gaps.after[at]
+        is_filled = gap == 0 or (gap == 1 and activation not in (None, "none") and not has_slopes)
+        shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
+        leaf = link.element.leaf
+        value = self.answers.find(leaf, "chain.pooling", shown=shown)
+        if value is None:
+            self.windows = None
+        elif value != "none":
+            self.pooled(link, value)
+
+    def pooled(self, link: Link, value: str) -> None:
+        word, *sizes = value.split("_")
+        axes, leaf = link.after.axes, link.element.leaf
+        found = [numbers(size, axes) for size in sizes]
+        if word not in self.tables["pooling"] or not 1 <= len(found) <= 3 or None in found:
+            known = ", ".join(f"{name}_2" for name in self.tables["pooling"])
+            raise self.answers.refuse(
+                leaf, "chain.pooling", value, f"allowed: none, {known}, max_3_2, max_2x1 and the like"
+            )
+        flat = [size or () for size in found]
+        kernel, stride, padding = (*flat, *([flat[0], (0,) * axes][len(flat) - 1 :]))
+        if "x" not in sizes[0]:  # maps of one column have nothing to pool along it
+            kernel, stride = (self.narrow(each) for each in (kernel, stride))
+        window = [written(kernel)]
+        window += [f"stride={written(stride)}"] if stride != kernel else []
+        window += [f"padding={written(padding)}"] if any(padding) else []
+        self.say(self.tables["pooling"][word].format(axes=axes, window=", ".join(window)))
+        if word == "upsample":
+            self.windows = None
+            return
+        self.add_windows([Window(k, s, p, p) for k, s, p in zip(kernel, stride, padding, strict=True)])
+
+    def narrow(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """One place along the axes that no kernel reaches along."""
+        kernels = [link.element.kernel for link in self.links if link.element.group == CONVOLUTION]
+        flat = [all(kernel[axis : axis + 1] == (1,) for kernel in kernels) for axis in range(len(sizes))]
+        return tuple(
+            1 if is_flat and not all(flat) else size for size, is_flat in zip(sizes, flat, strict=True)
+        )
+
+    # ------------------------------------------------------------------------------------------------- the output
+    def finish(self) -> None:
+        """What is computed from the last layer."""
+        last = self.links[-1]
+        if last.after.form == MAPS and self.is_image_to_image():
+            self.restore(last)
+        leaf = last.element.leaf
+        among = ("none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised")
+        value = self.answers.find(leaf, "chain.output", among=among)
+        if value is not None:
+            known = self.tables["output"]
+            if value not in known:
+                raise self.answers.refuse(leaf, "chain.output", value, f"allowed: {', '.join(known)}")
+            self.say(known[value].format(channel=1 if last.after.form == MAPS else -1))
+
+    def is_image_to_image(self) -> bool:
+        return all(link.before.form in (START, MAPS) and link.after.form == MAPS for link in self.links)
+
+    def restore(self, last: Link) -> None:
+        """Channels to pixels, and the input joined to what has its channels."""
+        first, leaf, width = self.links[0].element, last.element.leaf, last.after.width
+        factor = next((r for r in _SHUFFLES if width == first.inputs * r * r and last.after.axes == 2), 1)
+        if factor > 1:
+            text = self.answers.find(leaf, "chain.shuffle", among=(str(factor), "1"))
+            if text is None:
+                return
+            factor = factor if text == str(factor) else 1
+            width = width // factor**2
+            self.say(f"F.pixel_shuffle(x, {factor})" if factor > 1 else "x")
+        if width != first.inputs:
+            return
+        value = self.answers.find(leaf, "chain.skip", among=("none", "added", "subtracted"))
+        if value is None or value == "none":
+            return
+        if value not in self.tables["skip"]:
+            raise self.answers.refuse(leaf, "chain.skip", value, f"allowed: {', '.join(self.tables['skip'])}")
+        base = f'F.interpolate(inputs, scale_factor={factor}, mode="nearest")' if factor > 1 else INPUT
+        self.say(self.tables["skip"][value].replace(INPUT, base))
+
+
+def _of(expression: str, name: str) -> str:
+    """An expression over x as one over another name."""
+    import re
+
+    return re.sub(r"\bx\b", name, expression)

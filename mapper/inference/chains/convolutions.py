@@ -1,0 +1,114 @@
+"""What no shape shows of a convolution in a chain: stride, padding, dilation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.elements import Element
+from mapper.inference.chains.extents import Window, numbers, written
+from mapper.inference.chains.order import Link
+
+_POINT = ("1", "a kernel of one place")
+_NONE = ("0", "a kernel of one place")
+_PLAIN = ("1", "most convolutions")
+
+
+@dataclass
+class Setting:
+    """Arguments of a convolution, what is padded before it, and the window it is along each axis."""
+
+    arguments: dict[str, str] = field(default_factory=dict)
+    padded: str = ""  # as torch pads: the last axis first
+    windows: list[Window] = field(default_factory=list)  # empty where something is asked for
+
+
+def setting(link: Link, answers: Answers) -> Setting:
+    """The setting of one convolution. Raises HintError for an answer that it cannot have."""
+    element = link.element
+    found = _transposed(element, answers) if element.is_transposed else _forward(element, answers)
+    if link.groups > 1:
+        found.arguments["groups"] = str(link.groups)
+    return found
+
+
+def _sizes(answers: Answers, element: Element, fact: str, text: str) -> tuple[int, ...]:
+    found = numbers(text, len(element.kernel))
+    if found is None:
+        raise answers.refuse(element.leaf, fact, text, "not a number, nor one for each axis as in 2x1")
+    return found
+
+
+def _forward(element: Element, answers: Answers) -> Setting:
+    is_point = set(element.kernel) == {1}
+    leaf = element.leaf
+    stride_text = answers.find(leaf, "chain.stride", usual=_POINT if is_point else None)
+    padding_text = answers.find(leaf, "chain.padding", usual=_NONE if is_point else None)
+    dilation = _sizes(
+        answers, element, "chain.dilation", answers.find(leaf, "chain.dilation", default=_PLAIN) or "1"
+    )
+    if stride_text is None or padding_text is None:
+        return Setting()
+    stride = tuple(
+        1 if extent == 1 and "x" not in stride_text and not is_point else step
+        for extent, step in zip(
+            element.kernel, _sizes(answers, element, "chain.stride", stride_text), strict=True
+        )
+    )
+    pads = _padding(answers, element, padding_text, stride, dilation)
+    windows = [
+        Window(*each) for each in zip(element.kernel, stride, *zip(*pads, strict=True), dilation, strict=True)
+    ]
+    is_even = all(before == after for before, after in pads)
+    arguments = {"stride": written(stride), "dilation": written(dilation)}
+    if is_even:
+        arguments["padding"] = written(tuple(before for before, _ in pads))
+    padded = "" if is_even else ", ".join(f"{before}, {after}" for before, after in reversed(pads))
+    return Setting(
+        {name: text for name, text in arguments.items() if text != ("0" if name == "padding" else "1")},
+        padded,
+        windows,
+    )
+
+
+def _padding(
+    answers: Answers, element: Element, text: str, stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    """Padding before and after, along each axis.
+
+    `half` is what is written as kernel // 2. `same` is as TensorFlow has it, of inputs that the stride divides: the output is as
+    long as the input divided by the stride, and the odd one of the padding stands after it.
+    """
+    reaches = [step * (extent - 1) for extent, step in zip(element.kernel, dilation, strict=True)]
+    if text == "half":
+        return [((reach + 1) // 2, (reach + 1) // 2) for reach in reaches]
+    if text == "same":
+        totals = [max(reach + 1 - step, 0) for reach, step in zip(reaches, stride, strict=True)]
+        return [(total // 2, total - total // 2) for total in totals]
+    if text == "causal":
+        return [(reach, 0) for reach in reaches]
+    return [(count, count) for count in _sizes(answers, element, "chain.padding", text)]
+
+
+def _transposed(element: Element, answers: Answers) -> Setting:
+    leaf = element.leaf
+    stride_text = answers.find(leaf, "chain.up_stride")
+    padding_text = answers.find(leaf, "chain.up_padding")
+    more_text = answers.find(leaf, "chain.output_padding", default=("0", "what torch has"))
+    if stride_text is None or padding_text is None:
+        return Setting()
+    stride = _sizes(answers, element, "chain.up_stride", stride_text)
+    more = _sizes(answers, element, "chain.output_padding", more_text or "0")
+    if padding_text == "exact":
+        lacking = [extent - step for extent, step in zip(element.kernel, stride, strict=True)]
+        pads = tuple(max((over + 1) // 2, 0) for over in lacking)
+        more = tuple(2 * pad - over for pad, over in zip(pads, lacking, strict=True))
+    else:
+        pads = _sizes(answers, element, "chain.up_padding", padding_text)
+    windows = [
+        Window(extent, step, pad, pad, 1, True, over)
+        for extent, step, pad, over in zip(element.kernel, stride, pads, more, strict=True)
+    ]
+    plain = {"stride": "1", "padding": "0", "output_padding": "0"}
+    arguments = {"stride": written(stride), "padding": written(pads), "output_padding": written(more)}
+    return Setting({name: text for name, text in arguments.items() if text != plain[name]}, "", windows)

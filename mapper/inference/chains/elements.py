@@ -1,0 +1,87 @@
+"""A leaf as an element of a chain: what it reads and gives, by its shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+from mapper.architecture import Leaf, Place
+from mapper.inference.leaf_shapes import weight_shape
+
+EMBEDDING, CONVOLUTION, RECURRENT, LINEAR = "embedding", "convolution", "recurrent", "linear"
+NORM, SLOPES = "norm", "slopes"
+MAIN = (EMBEDDING, CONVOLUTION, RECURRENT, LINEAR)  # others stand beside one of these
+_RECURRENT = ("LSTM", "GRU", "RNN")
+
+
+@dataclass(frozen=True, eq=False)
+class Element:
+    """One layer of a chain."""
+
+    leaf: Leaf
+    group: str  # one of MAIN, NORM, SLOPES
+    inputs: int  # channels that it reads; of a grouped convolution those of one group
+    outputs: int  # channels that it gives
+    kernel: tuple[int, ...] = ()  # extents of a convolution's kernel
+
+    @property
+    def is_main(self) -> bool:
+        return self.group in MAIN
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is a transposed convolution."""
+        return self.leaf.kind.startswith("ConvTranspose")
+
+    @property
+    def is_bidirectional(self) -> bool:
+        return any(name.endswith("_reverse") for name in self.leaf.tensors)
+
+    @property
+    def name(self) -> str:
+        """Its path in the file."""
+        return self.leaf.place.first()
+
+
+def unfolded(leaf: Leaf) -> list[Leaf]:
+    """The leaf once for each module that it stands for: each has its own place in the order."""
+    choices: list[list[str | tuple[int, ...]]] = [
+        [part] if isinstance(part, str) else [(index,) for index in part] for part in leaf.place
+    ]
+    fixed = tuple(at for at, part in enumerate(leaf.place) if not isinstance(part, str))
+    return [
+        replace(leaf, place=Place(parts), block=(), role=None, facts={}, fixed=fixed)
+        for parts in product(*choices)
+    ]
+
+
+def element_of(leaf: Leaf) -> Element | None:
+    """What a leaf reads and gives; None for one that is no layer of a chain."""
+    shape = weight_shape(leaf) or ()
+    if leaf.kind in _RECURRENT:
+        return _recurrent(leaf)
+    if leaf.kind.startswith("Conv") and len(shape) > 2 and 0 not in shape:
+        return _convolution(leaf, shape)
+    if leaf.kind in ("Linear", "Embedding") and len(shape) == 2:
+        inputs, outputs = shape[::-1] if leaf.kind == "Linear" and not leaf.is_transposed else shape
+        return Element(leaf, LINEAR if leaf.kind == "Linear" else EMBEDDING, inputs, outputs)
+    if leaf.kind.endswith("Norm") and len(shape) == 1:
+        return Element(leaf, NORM, shape[0], shape[0])
+    if leaf.kind == "PReLU" and len(shape) == 1:
+        return Element(leaf, SLOPES, shape[0], shape[0])
+    return None
+
+
+def _convolution(leaf: Leaf, shape: tuple[int, ...]) -> Element:
+    inputs, outputs = (shape[0], shape[1]) if leaf.kind.startswith("ConvTranspose") else (shape[1], shape[0])
+    return Element(leaf, CONVOLUTION, inputs, outputs, shape[2:])
+
+
+def _recurrent(leaf: Leaf) -> Element | None:
+    first, inner = leaf.tensors.get("weight_ih_l0"), leaf.tensors.get("weight_hh_l0")
+    if first is None or inner is None or len(first.shape) != 2 or len(inner.shape) != 2:
+        return None
+    if any(name.startswith("weight_hr") for name in leaf.tensors):
+        return None
+    sides = 2 if any(name.endswith("_reverse") for name in leaf.tensors) else 1
+    return Element(leaf, RECURRENT, first.shape[1], inner.shape[1] * sides)

@@ -1,0 +1,66 @@
+"""How long maps are: what a convolution or a pooling makes of an extent, and which inputs give what a later layer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import repeat
+
+LONGEST = 4096  # sizes of an input that are tried
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution or a pooling along one axis."""
+
+    kernel: int
+    stride: int = 1
+    before: int = 0  # padding
+    after: int = 0
+    dilation: int = 1
+    is_transposed: bool = False
+    more: int = 0  # output padding of a transposed convolution
+
+    def gives(self, extent: int) -> int:
+        """The extent of what comes out."""
+        reach = self.dilation * (self.kernel - 1)
+        if self.is_transposed:
+            return (extent - 1) * self.stride - self.before - self.after + reach + 1 + self.more
+        return (extent + self.before + self.after - reach - 1) // self.stride + 1
+
+
+def through(windows: Iterable[Window], extent: int) -> int:
+    """What is left of an extent; 0 where nothing is."""
+    for window in windows:
+        extent = window.gives(extent)
+        if extent < 1:
+            return 0
+    return extent
+
+
+def inputs_for(axes: list[list[Window]], places: int) -> tuple[int, ...] | None:
+    """The smallest input, of equal sides, that leaves so many places; sides that no window touches are 1."""
+    flat = [len(axes) > 1 and all(window.kernel == 1 for window in windows) for windows in axes]
+    for side in range(1, LONGEST):
+        extents = tuple(1 if is_flat else side for is_flat in flat)
+        left = 1
+        for windows, extent in zip(axes, extents, strict=True):
+            left *= through(windows, extent)
+        if left == places:
+            return extents
+        if left > places:
+            return None
+    return None
+
+
+def numbers(text: str, count: int) -> tuple[int, ...] | None:
+    """`2` or `2x1`, for each of `count` axes; None for anything else."""
+    words = text.split("x")
+    if not all(word.isdecimal() and len(word) < 6 for word in words) or len(words) not in (1, count):
+        return None
+    return tuple(map(int, words)) if len(words) == count else tuple(repeat(int(words[0]), count))
+
+
+def written(values: tuple[int, ...]) -> str:
+    """Numbers as an argument: `2`, or `(2, 1)`."""
+    return str(values[0]) if len(set(values)) == 1 else f"({', '.join(map(str, values))})"

@@ -1,0 +1,51 @@
+"""Numbers that are missing between two layers of one list: something without tensors stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mapper.architecture import Place
+from mapper.inference.chains.elements import SLOPES
+from mapper.inference.chains.order import Link
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """How many modules without tensors stand after each layer, where the numbers show it."""
+
+    after: tuple[int | None, ...]  # None: nothing shows it
+
+    def why(self, at: int, links: Sequence[Link]) -> str:
+        """`features.3 comes right after features.0` as evidence."""
+        return f"numbers: {links[at].element.name}, then {links[at + 1].element.name}"
+
+
+def gaps_of(links: Sequence[Link]) -> Gaps:
+    """The gaps of a chain.
+
+    A list in which no number is missing says nothing, as its forward may call functions, unless it holds its activations.
+    """
+    places = [link.element.leaf.place for link in links]
+    lists = {place[:-1] for place in places if isinstance(place[-1], tuple)}
+    active = {link.element.leaf.place[:-1] for link in links if link.element.group == SLOPES}
+    telling = {folder for folder in lists if folder in active or _has_gaps(folder, places)}
+    after = [_between(one, other, telling) for one, other in pairwise(places)]
+    return Gaps((*after, None))
+
+
+def _has_gaps(folder: tuple[object, ...], places: Sequence[Place]) -> bool:
+    numbers = sorted(_number(place) for place in places if place[:-1] == folder)
+    return numbers != list(range(numbers[0], numbers[-1] + 1))
+
+
+def _between(one: Place, other: Place, telling: set[tuple[str | tuple[int, ...], ...]]) -> int | None:
+    if one[:-1] != other[:-1] or one[:-1] not in telling or _number(other) <= _number(one):
+        return None
+    return _number(other) - _number(one) - 1
+
+
+def _number(place: Place) -> int:
+    last = place[-1]
+    return last[0] if isinstance(last, tuple) else -1

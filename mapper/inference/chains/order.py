@@ -1,0 +1,210 @@
+"""The order of a chain: what one layer gives is what the next one reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isqrt
+
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
+from mapper.naming.words import parts
+
+START, MAPS, ROWS = "start", "maps", "rows"
+_TRIED = 20_000  # places looked at for an order, before there is none
+_UNRANKED = 2  # of a word that says nothing about where it stands: in the middle
+
+
+@dataclass(frozen=True)
+class Data:
+    """What passes between two layers."""
+
+    form: str  # START, MAPS (batch, channels, extents ...) or ROWS (batch, maybe positions, features)
+    width: int = 0  # channels or features
+    axes: int = 0  # extents behind the channels
+    is_sequence: bool = False  # of ROWS: whether there surely is an axis of positions
+
+
+@dataclass(frozen=True)
+class Link:
+    """One layer in its place."""
+
+    element: Element
+    before: Data
+    after: Data
+    groups: int = 1
+    places: int = 1  # extents of maps that one row has: 9 of 576 features from 64 channels
+
+
+def follow(before: Data, element: Element) -> Link | None:
+    """The layer in a chain that gives `before`; None where it cannot stand there."""
+    if before.form == START and before.width not in (0, element.inputs):
+        return None  # behind a norm of the input
+    return _LINKS[element.group](before, element)
+
+
+def _embedding(before: Data, element: Element) -> Link | None:
+    if before.form != START:
+        return None
+    return Link(element, before, Data(ROWS, element.outputs, is_sequence=True))
+
+
+def _linear(before: Data, element: Element) -> Link | None:
+    after = Data(ROWS, element.outputs, is_sequence=before.is_sequence)
+    if before.form == START or (before.form == ROWS and before.width == element.inputs):
+        return Link(element, before, after)
+    if before.form == MAPS and element.inputs % before.width == 0:
+        return Link(element, before, after, places=element.inputs // before.width)
+    return None
+
+
+def _recurrent(before: Data, element: Element) -> Link | None:
+    after = Data(ROWS, element.outputs, is_sequence=True)
+    if before.form == START or (before.form == ROWS and before.width == element.inputs):
+        return Link(element, before, after)
+    if before.form == MAPS and before.axes in (1, 2) and element.inputs % before.width == 0:
+        places = element.inputs // before.width
+        return Link(element, before, after, places=places) if before.axes == 2 or places == 1 else None
+    return None
+
+
+def _convolution(before: Data, element: Element) -> Link | None:
+    axes = len(element.kernel)
+    if before.form == ROWS and not before.is_sequence:
+        places = before.width // element.inputs
+        is_square = before.width % element.inputs == 0 and isqrt(places) ** 2 == places
+        fits = element.is_transposed and axes == 2 and is_square and places > 1
+        return Link(element, before, Data(MAPS, element.outputs, axes), places=places) if fits else None
+    if before.form == ROWS and axes != 1:
+        return None
+    if before.form == MAPS and before.axes != axes:
+        return None
+    if before.form == START:
+        return Link(element, before, Data(MAPS, element.outputs, axes))
+    groups = _groups(before.width, element)
+    outputs = element.outputs * groups if element.is_transposed else element.outputs
+    return Link(element, before, Data(MAPS, outputs, axes), groups) if groups else None
+
+
+def _groups(width: int, element: Element) -> int:
+    """In how many groups a convolution reads its channels; 0 where it cannot read so many."""
+    if element.inputs == width:
+        return 1 if not element.is_transposed or element.outputs != 1 or not _is_depthwise(element) else width
+    is_divided = not element.is_transposed and width % element.inputs == 0
+    groups = width // element.inputs
+    return groups if is_divided and element.outputs % max(groups, 1) == 0 else 0
+
+
+def _is_depthwise(element: Element) -> bool:
+    """Whether a transposed convolution to one channel has a bias for each of those that it reads."""
+    bias = element.leaf.tensors.get("bias")
+    return bias is not None and bias.shape == (element.inputs,) != (element.outputs,)
+
+
+def _beside(before: Data, element: Element) -> Link | None:
+    """A norm, or slopes, as wide as what passes."""
+    if before.form == START and element.group == NORM:
+        return Link(element, before, Data(START, element.outputs))
+    if before.form == START:
+        return None
+    is_one = element.group == SLOPES and element.outputs == 1
+    return Link(element, before, before) if before.width == element.outputs or is_one else None
+
+
+_LINKS = {
+    EMBEDDING: _embedding,
+    LINEAR: _linear,
+    RECURRENT: _recurrent,
+    CONVOLUTION: _convolution,
+    NORM: _beside,
+    SLOPES: _beside,
+}
+
+
+def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> tuple[list[Link], str] | None:
+    """The layers as a chain, and what shows their order; None where their sizes make none.
+
+    The order of the file counts where it is not that of the names, which some containers sort by.
+    """
+    names = [element.name for element in elements]
+    natural = sorted(elements, key=lambda element: _natural(element.name))
+    if names != sorted(names) and names != [element.name for element in natural]:
+        links = _linked(elements)
+        if links:
+            return links, "the order of the file"
+    search = _Search(natural, ranks)
+    links = search.run()
+    return (links, "sizes and names") if links else None
+
+
+def _linked(elements: Sequence[Element]) -> list[Link] | None:
+    """The chain of layers that stand in order."""
+    links: list[Link] = []
+    for element in elements:
+        link = follow(links[-1].after if links else Data(START), element)
+        if link is None:
+            return None
+        links.append(link)
+    return links
+
+
+class _Search:
+    """Looks for an order, what the names speak for first."""
+
+    def __init__(self, elements: Sequence[Element], ranks: Mapping[str, int]):
+        self.elements, self.ranks, self.tried = elements, ranks, 0
+
+    def run(self) -> list[Link] | None:
+        links: list[Link] = []
+        waiting = [self.next(links, set())]
+        while waiting:
+            self.tried += 1
+            if self.tried > _TRIED:
+                return None
+            link = next(waiting[-1], None)
+            if link is None:
+                waiting.pop()
+                if links:
+                    links.pop()
+                continue
+            links.append(link)
+            if len(links) == len(self.elements):
+                return links
+            waiting.append(self.next(links, {id(link.element) for link in links}))
+        return None
+
+    def next(self, links: list[Link], taken: set[int]) -> Iterator[Link]:
+        last = links[-1].element if links else None
+        before = links[-1].after if links else Data(START)
+        free = [element for element in self.elements if id(element) not in taken]
+        for element in sorted(free, key=lambda one: self.preference(last, one)):
+            link = follow(before, element)
+            if link is not None:
+                yield link
+
+    def preference(self, last: Element | None, element: Element) -> tuple[object, ...]:
+        """What comes first: a norm or slopes of the layer before, the same folder, the rank of its words, its number."""
+        is_attached = last is not None and not element.is_main and _number(last.name) == _number(element.name)
+        same = last is not None and last.leaf.place[:-1] == element.leaf.place[:-1] != ()
+        return (
+            not is_attached,
+            not same,
+            last is None and not element.is_main,
+            self.rank(element),
+            _natural(element.name),
+        )
+
+    def rank(self, element: Element) -> int:
+        words = (word for part in element.leaf.place if isinstance(part, str) for word in parts(part))
+        return min((self.ranks[word] for word in words if word in self.ranks), default=_UNRANKED)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Names with their numbers by value."""
+    pieces = re.split(r"(\d+)", name)
+    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in pieces]
+
+
+def _number(name: str) -> tuple[str, ...]:
+    """The numbers in a name: `conv2` and `bn2` have the same."""
+    return tuple(re.findall(r"\d+", name))

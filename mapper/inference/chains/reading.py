@@ -1,0 +1,161 @@
+"""A checkpoint as a chain: its leaves in order, and a flow that calls one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+from mapper.architecture import BLOCK_KINDS, Architecture, Leaf, Question
+from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.between import INPUT, Between
+from mapper.inference.chains.elements import EMBEDDING, Element, element_of, unfolded
+from mapper.inference.chains.order import MAPS, Link, in_order
+from mapper.inference.evidence import Known
+from mapper.inference.facts import Facts
+from mapper.inference.scopes import Scope
+from mapper.rulebook.flows import FlowRule
+from mapper.rulebook.index import FlowEntry, FlowTable
+from mapper.rulebook.rulebook import Rulebook
+
+FLOW = "root/chain"
+_FILE = "vocabulary/chain.yaml"
+_OTHER = frozenset(BLOCK_KINDS) - {
+    "feed_forward",
+    "norm",
+    "embedding",
+    "convolution",
+    "recurrent",
+    "head",
+    "other",
+}
+_AXES = ("depth", "height", "width")
+_LEAST = 2  # layers of a chain
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The layers of a checkpoint in order."""
+
+    links: tuple[Link, ...]
+    rest: tuple[Leaf, ...]  # bare tensors that stand beside them
+    order: str  # what shows the order
+
+    def leaves(self) -> list[Leaf]:
+        """Every leaf, those of the chain with their roles."""
+        roles = self.roles()
+        chained = [
+            replace(link.element.leaf, role=role, facts={})
+            for link, role in zip(self.links, roles, strict=True)
+        ]
+        return [*chained, *self.rest]
+
+    def roles(self) -> list[str]:
+        """`convolution_1`, `norm_1`, `convolution_2`: what each is, by number."""
+        count: Counter[str] = Counter()
+        names = []
+        for link in self.links:
+            count[link.element.group] += 1
+            names.append(f"{link.element.group}_{count[link.element.group]}")
+        return names
+
+
+def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
+    """The chain that a checkpoint without a family is; None for one that has blocks of another kind, or a branch."""
+    if any(block.kind in _OTHER for block in architecture.root.blocks()):
+        return None
+    leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
+    rest = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer") and _is_small(leaf)]
+    elements = _elements(leaf for leaf in leaves if leaf not in rest)
+    if elements is None or sum(element.is_main for element in elements) < _LEAST or _has_blocks(elements):
+        return None
+    order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
+    elements.sort(key=lambda element: min(order[key] for key in Leaf.keys(element.leaf)))
+    found = in_order(elements, rulebook.chain_words.order)
+    return Chain(tuple(found[0]), tuple(rest), found[1]) if found else None
+
+
+def _is_small(leaf: Leaf) -> bool:
+    """Whether a bare tensor is one number, which a loss may have: no layer."""
+    return all(info.size <= 1 for info in leaf.tensors.values())
+
+
+def _elements(leaves: Iterable[Leaf]) -> list[Element] | None:
+    found = [element_of(leaf) for leaf in leaves]
+    elements = [element for element in found if element is not None]
+    return elements if len(elements) == len(found) else None
+
+
+def _has_blocks(elements: Sequence[Element]) -> bool:
+    """Whether several layers stand in one element of a list: what they compute may be added to what they read."""
+    count: Counter[tuple[object, ...]] = Counter()
+    for element in elements:
+        place = element.leaf.place
+        for depth in range(1, len(place)):
+            if element.is_main and isinstance(place[depth - 1], tuple):
+                count[place[:depth]] += 1
+    return any(number > 1 for number in count.values())
+
+
+@dataclass
+class Laid:
+    """What is made of a chain: rules with its flow, and what is asked."""
+
+    rulebook: Rulebook
+    questions: list[Question]
+    problems: list[str]
+
+
+def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, rulebook: Rulebook) -> Laid:
+    """The flow of a chain. Raises HintError for an answer that does not go with it.
+
+    `leaves` are those of the chain as the blocks have them, and more.
+    """
+    answers = Answers(facts, root, rulebook.chain_words)
+    links = [
+        replace(link, element=replace(link.element, leaf=leaf))
+        for link, leaf in zip(chain.links, leaves, strict=False)
+    ]
+    roles = chain.roles()
+    written = Between(links, roles, answers, rulebook.activations).run()
+    if written.input_size:
+        known = Known(written.input_size, "shape", "the smallest for which the sizes add up")
+        facts.used.setdefault((root, "chain.input_size"), (root, "chain.input_size", known))
+    rule = FlowRule(
+        name=FLOW,
+        doc="layers that are called one after the other",
+        takes=(),
+        needs=tuple(roles),
+        options=(),
+        when={},
+        shapes={},
+        leaves={role: dict(arguments) for role, arguments in written.arguments.items() if arguments},
+        values={},
+        body="\n".join([*written.lines, "return output(output=x)"]),
+        file=_FILE,
+        line=1,
+        inputs=_inputs(links[0]),
+    )
+    return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems)
+
+
+def _inputs(first: Link) -> dict[str, dict[str, object]]:
+    """The shape of the public input, by the first layer."""
+    if first.element.group == EMBEDDING:
+        return {}
+    if first.after.form == MAPS:
+        axes = ("length",) if first.after.axes == 1 else _AXES[-first.after.axes :]
+        return {INPUT: {"shape": ["batch", first.element.inputs, *axes]}}
+    return {INPUT: {"shape": ["batch", "length", first.element.inputs]}}
+
+
+def _with_flow(rulebook: Rulebook, rule: FlowRule) -> Rulebook:
+    """The rules with one flow alone, of the whole model."""
+    made = copy(rulebook)
+    _ = rulebook.flow_facts
+    entry = FlowEntry(0, list(rule.needs), [], False, [], {}, [])
+    made.__dict__["flows"] = FlowTable({rule.name: entry}, lambda _: rule)
+    made.__dict__["flow_facts"] = rulebook.flow_facts
+    made.parsed = {}
+    return made

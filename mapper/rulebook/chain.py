@@ -1,0 +1,47 @@
+"""`vocabulary: chain`: what may lie between the layers of a network that no family knows, each as an expression over x."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mapper.rulebook.facts import fields_of
+from mapper.rulebook.fields import Fields
+from mapper.rulebook.strict import Document
+
+SECTION = "chain"
+TABLES = ("pooling", "reduction", "positions", "output", "skip")
+
+
+@dataclass(frozen=True)
+class ChainWords:
+    """All files of this kind together, the first first."""
+
+    order: dict[str, int] = field(default_factory=dict)  # word of a name -> where it stands in a network
+    tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
+    candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
+
+
+def read_chain_words(documents: Iterable[Document]) -> ChainWords:
+    """What the files named `vocabulary: chain` say. Raises RuleError."""
+    found = ChainWords()
+    for document in documents:
+        fields = fields_of(document)
+        fields.text("vocabulary")
+        for rank, words in enumerate(fields.sequence("order")):
+            found.order.update({str(word): rank for word in words if str(word) not in found.order})
+        for table in TABLES:
+            rows = found.tables.setdefault(table, {})
+            rows.update({**_expressions(fields, table), **rows})
+        for fact, values in fields.choices("candidates").items():
+            found.candidates.setdefault(fact, tuple(map(str, values)))
+        fields.done()
+    return found
+
+
+def _expressions(fields: Fields, table: str) -> dict[str, str]:
+    rows = fields.mapping(table)
+    for word, text in rows.items():
+        if not isinstance(text, str):
+            fields.fail("expected an expression over x", table, word)
+    return {str(word): text for word, text in rows.items()}

@@ -1,0 +1,188 @@
+"""Small networks that no family knows: read as a chain of layers, and equal to what torch computes once all is answered."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import mapper
+from mapper.errors import HintError
+
+
+def sequential(*layers):
+    torch.manual_seed(0)
+    model = nn.Sequential(*layers)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if name.endswith(("running_mean", "running_var")):
+                tensor.copy_(torch.rand(tensor.shape) + 0.5)
+    return model.eval()
+
+
+class Named(nn.Module):
+    """Layers by names, called in the order of `forward`."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        torch.manual_seed(0)
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.call = forward
+
+    def forward(self, x):
+        return self.call(self, x)
+
+
+def lenet():
+    def forward(self, x):
+        x = torch.max_pool2d(torch.relu(self.conv1(x)), 2)
+        x = torch.max_pool2d(torch.relu(self.conv2(x)), 2)
+        return self.fc2(torch.relu(self.fc1(x.flatten(1))))
+
+    layers = {"conv1": nn.Conv2d(1, 4, 5), "conv2": nn.Conv2d(4, 6, 5)}
+    return Named(forward, **layers, fc1=nn.Linear(96, 10), fc2=nn.Linear(10, 3)), torch.randn(2, 1, 28, 28)
+
+
+def tagger():
+    def forward(self, x):
+        return self.fc(self.lstm(self.embedding(x))[0])
+
+    lstm = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+    return Named(forward, fc=nn.Linear(10, 7), lstm=lstm, embedding=nn.Embedding(9, 6)), torch.arange(6)[None]
+
+
+def speaker():
+    def forward(self, x):
+        states = self.gru(x)[1]
+        return nn.functional.normalize(self.linear(torch.cat((states[-2], states[-1]), dim=-1)), dim=-1)
+
+    gru = nn.GRU(4, 5, 2, batch_first=True, bidirectional=True)
+    return Named(forward, gru=gru, linear=nn.Linear(10, 3)), torch.randn(2, 7, 4)
+
+
+def restored():
+    layers = [nn.Conv2d(3, 6, 3, padding=1), nn.PReLU(6), nn.Conv2d(6, 12, 3, padding=1), nn.PixelShuffle(2)]
+    body = sequential(*layers[:3])
+
+    def forward(self, x):
+        return nn.functional.pixel_shuffle(self.body(x), 2) + nn.functional.interpolate(x, scale_factor=2)
+
+    return Named(forward, body=body), torch.randn(1, 3, 5, 6)
+
+
+def generator():
+    return sequential(
+        nn.ConvTranspose2d(5, 4, 4, 2, 1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.ConvTranspose2d(4, 1, 2, 2),
+        nn.Tanh(),
+    ), torch.randn(2, 5, 3, 3)
+
+
+def recognizer():
+    def forward(self, x):
+        x = torch.max_pool2d(torch.relu(self.bn(self.conv(x))), 2)
+        x = x.permute(0, 3, 1, 2).flatten(2)
+        return nn.functional.log_softmax(self.out(self.rnn(x)[0]), dim=-1)
+
+    rnn = nn.LSTM(4 * 5, 6, batch_first=True, bidirectional=True)
+    layers = {"conv": nn.Conv2d(1, 4, 3, padding=1), "bn": nn.BatchNorm2d(4), "rnn": rnn}
+    return Named(forward, **layers, out=nn.Linear(12, 8)).eval(), torch.randn(1, 1, 10, 12)
+
+
+def words():
+    return sequential(
+        nn.Conv1d(4, 6, 3, stride=2, padding=1), nn.ReLU(), nn.Conv1d(6, 6, 3, stride=2, padding=1, groups=6),
+        nn.ReLU(), nn.Conv1d(6, 5, 1), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(5, 2),
+    ), torch.randn(2, 4, 16)  # fmt: skip
+
+
+RELU = {"chain.activation": "relu"}
+PLAIN = {"chain.stride": 1, "chain.padding": 0, "chain.output": "none"}
+CASES = {
+    "lenet": (lenet, {**RELU, **PLAIN, "chain.pooling": "max_2", "chain.reduction": "flatten"}),
+    "tagger": (tagger, {"chain.positions": "all", "chain.output": "none"}),
+    "speaker": (speaker, {"chain.positions": "final_states", "chain.output": "normalised"}),
+    "restored": (restored, {**PLAIN, "chain.padding": "half", "chain.shuffle": 2, "chain.skip": "added"}),
+    "generator": (
+        generator,
+        {
+            **RELU, "chain.up_stride": 2, "chain.up_padding": "exact", "norm.eps": 1e-5,
+            "chain.pooling": "none", "chain.output": "tanh",
+        },
+    ),
+    "recognizer": (
+        recognizer,
+        {
+            **RELU, **PLAIN, "chain.padding": "same", "chain.pooling": "max_2", "chain.activation_before_norm": False,
+            "norm.eps": 1e-5, "chain.positions": "all", "chain.output": "log_softmax",
+        },
+    ),
+    "words": (
+        words,
+        {**RELU, **PLAIN, "chain.stride": 2, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_chain_computes_what_torch_does(tmp_path, name):
+    make, answers = CASES[name]
+    model, inputs = make()
+    save_file({key: tensor.clone() for key, tensor in model.state_dict().items()}, tmp_path / "m.safetensors")
+    built = mapper.build(tmp_path / "m.safetensors", hints=answers)
+    assert built.state_dict().keys() == model.state_dict().keys()
+    with torch.no_grad():
+        torch.testing.assert_close(built(inputs).output, model(inputs))
+    assert mapper.inspect(tmp_path / "m.safetensors", hints=answers).architecture.reading == "unverified"
+
+
+def test_numbers_without_gap_show_that_nothing_lies_between():
+    names = {"0.weight": (8, 4), "1.weight": (8, 8), "3.weight": (2, 8)}
+    read = mapper.inspect(names, hints={**RELU, "chain.output": "none"}).architecture
+    assert {fact.at: fact.value for fact in read.facts if fact.name == "chain.activation"} == {
+        "0": "none",
+        "1": "relu",
+    }
+
+
+def test_an_exception_wins_over_what_is_said_of_all():
+    names = {f"fc{at}.weight": [4, 4] for at in range(3)}
+    said = {**RELU, "fc1:chain.activation": "tanh", "chain.output": "none"}
+    assert "x = torch.tanh(x)\n        x = self.fc2(x)" in mapper.generate(names, hints=said)
+
+
+def test_one_question_for_all_places():
+    read = mapper.inspect({f"conv{at}.weight": [4, 4, 3, 3] for at in range(9)}).architecture
+    asked = [question.name for question in read.questions]
+    assert len(asked) == len(set(asked)) and "chain.activation" in asked
+
+
+def test_sizes_that_do_not_add_up_are_said():
+    names = {"conv.weight": [4, 1, 3, 3], "fc.weight": [2, 4 * 7]}
+    said = {**RELU, **PLAIN, "chain.pooling": "none", "chain.reduction": "flatten"}
+    assert any(
+        "reads 28 = 4 channels of 7 places" in line
+        for line in mapper.inspect(names, hints=said).architecture.missing
+    )
+
+
+def test_what_is_no_value_is_refused():
+    names = {"conv.weight": [4, 1, 3, 3], "fc.weight": [2, 4]}
+    with pytest.raises(HintError, match="max_3_2"):
+        mapper.inspect(names, hints={"chain.pooling": "biggest"})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"conv.weight": [4, 1, 3, 3], "fc.weight": [2, 5]},  # sizes that do not go together
+        {"layers.0.conv1.weight": [4, 4, 3, 3], "layers.0.conv2.weight": [4, 4, 3, 3]},  # maybe residual
+        {"a.weight": [4, 4], "b.weight": [4, 4], "table": [9, 4]},  # a tensor of nobody
+    ],
+)
+def test_what_is_no_chain_stays_a_skeleton(names):
+    assert mapper.inspect(names).architecture.reading == "skeleton"
