@@ -46,6 +46,7 @@ class Config:
         self.read: set[str] = set()
         self.looked_up: set[str] = set()  # also for facts that no flow needed in the end
         self.folders = {name for tower in vocabulary.towers.values() for name in tower.configs}
+        self.halves: frozenset[str] = frozenset()  # towers that are one text's
         self.lone: str | None = None  # the tower that the path of a checkpoint's only tower names
         self._parts: dict[str | None, tuple[str, ...]] = {}  # asked for each field of each block
 
@@ -109,6 +110,8 @@ class Config:
             yield "", top
         parts = self.parts(tower)
         for part in parts:
+            if tower in rule.towers:
+                yield part, rule.towers[tower]
             yield part, rule.config
         if not parts:
             yield "", rule.config
@@ -123,7 +126,7 @@ class Config:
             known = self.vocabulary.towers.get(tower or "")
             names = known.configs if known else ()
             self._parts[tower] = tuple(name for name in names if self._part(name) is not None)
-        return self._parts[tower]
+        return self._parts[tower] or (self.parts("text") if tower in self.halves else ())
 
     def part(self, folder: str) -> Mapping[str, Any]:
         """A sub-config by the field that holds it; "" is the whole."""

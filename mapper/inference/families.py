@@ -20,6 +20,7 @@ from mapper.inference.matching import FamilyMatch, is_recognised
 from mapper.inference.names import IN_OUT, OUT_IN
 from mapper.inference.names import words_of as words_of_place
 from mapper.inference.part import Home
+from mapper.naming.towers import HALVES
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
 from mapper.naming.words import normal
 from mapper.rulebook.families import TRANSPOSED
@@ -79,6 +80,7 @@ class Families:
     parts: tuple[Part, ...] = ()
     findings: tuple[str, ...] = ()  # towers that no family lists
     strangers: Mapping[str, Stranger] = field(default_factory=dict)  # the same by tower
+    halves: frozenset[str] = frozenset()  # towers in the folder of a text, whose part of the config they have
     everything: tuple[Family, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,7 +127,7 @@ class Families:
 
     def stranger(self, scope: Scope) -> str | None:
         """The tower that a block is in, if that is of a type of its own that no family lists."""
-        tower = _tower(scope)
+        tower = self._tower(scope)
         return tower if tower in self.strangers else None
 
     def towers(self) -> dict[str, str]:
@@ -146,7 +148,12 @@ class Families:
 
     def part(self, scope: Scope) -> Part | None:
         """The tower's family; outside of all towers, and in the only one, that of the text."""
-        return next((part for part in self.parts if part.tower == _tower(scope)), None)
+        return next((part for part in self.parts if part.tower == self._tower(scope)), None)
+
+    def _tower(self, scope: Scope) -> str:
+        """The tower whose family reads a block: an encoder and a decoder that are halves of a text have that of the text."""
+        tower = _tower(scope)
+        return TEXT if tower in self.halves else tower
 
     def flows(self, scope: Scope) -> Sequence[str]:
         """What the families say for a block: by its role path, longest first, its topic, its kind."""
@@ -289,7 +296,7 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
             findings.append(f"config {folder}.model_type {shorten(named)} is listed by no family{as_what}")
         elif known and not fitting:
             findings.append(f"config {folder}: the names lack those of family {known[0][1].name!r}")
-    return Families(match, tuple(parts), tuple(findings), strangers)
+    return Families(match, tuple(parts), tuple(findings), strangers, _halves(rulebook, names))
 
 
 def _defaults(match: FamilyMatch | None) -> dict[str, list[str]]:
@@ -316,6 +323,13 @@ def _named_parts(
         model_types = [*([named] if named else []), *defaults.get(tower, [])]
         if model_types:
             yield tower, (folder or "", model_types)
+
+
+def _halves(rulebook: Rulebook, names: Names) -> frozenset[str]:
+    """The encoder and the decoder that stand in the folder of a text: `language_model.encoder`."""
+    words = [word for word in Vocabulary.tower_words(rulebook.vocabulary, TEXT) if "." not in word]
+    found = {half for half in HALVES if any(names.has(f"{word}.{half}") for word in words)}
+    return frozenset(found) if found == HALVES else frozenset()
 
 
 def has_strangers(config: Config, rulebook: Rulebook) -> bool:

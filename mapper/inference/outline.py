@@ -77,6 +77,7 @@ def known_facts(case: Case, root: Scope, vocabulary: Vocabulary) -> Facts:
     listed = families.match.model_type if families.match and families.match.by_type else None
     config = Config(case.checkpoint.config, words, listed, families.fields_said() if listed else frozenset())
     config.lone = _lone_tower(root, vocabulary)
+    config.halves = families.halves
     config.looked_up = case.looked_up
     facts = Facts(case.rulebook, families, config, case.names, case.rulebook.flow_facts)
     facts.given = read_hints(case.hints, facts.types, case.rulebook)

@@ -278,7 +278,7 @@ class Twins:
             if part:
                 own = Part(part.tower, part.folder, model_type, family, part.region)
                 others = tuple(other for other in families.parts if other.tower != part.tower)
-                made = Families(families.match, (*others, own))
+                made = Families(families.match, (*others, own), halves=families.halves)
             else:
                 match = FamilyMatch(family, True, model_type)
                 made = gather(match, self.facts.config, self.rulebook, self.names)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 BlockPath = tuple[tuple[str, "tuple[int, ...] | None"], ...]
 Folder = tuple["str | tuple[int, ...]", ...]
 _SENSES = ("vision", "audio")
+HALVES = {"encoder", "decoder"}  # of a text
 
 
 class Towers:
@@ -85,7 +86,7 @@ def _names(sizes: Counter[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
     """A name for each list of layers: "tower" for one alone, else by the first word that tells it from others."""
     if len({_stem(place) for place in sizes}) <= 1 and not vocabulary.folders:
         return dict.fromkeys(sizes, "tower")
-    names = {place: _word(place, sizes, vocabulary) for place in sizes}
+    names = _halves({place: _word(place, sizes, vocabulary) for place in sizes}, vocabulary)
     if len({_told(place, name, vocabulary) for place, name in names.items()}) == 1:
         names = _by_parts(list(sizes), vocabulary)
     if len(set(names.values())) <= 1:
@@ -109,6 +110,13 @@ def _word(place: Folder, sizes: Counter[Folder], vocabulary: Vocabulary) -> str:
         if name:
             return name
     return "tower"
+
+
+def _halves(names: dict[Folder, str], vocabulary: Vocabulary) -> dict[Folder, str]:
+    """`language_model.encoder` and `language_model.decoder` are two towers of a text, not two lists of one."""
+    inner = {place: vocabulary.tower(_stem(place)) for place, name in names.items() if name == "text"}
+    told = {place: name for place, name in inner.items() if name in HALVES}
+    return {**names, **told} if set(told.values()) == HALVES and len(told) == len(inner) else names
 
 
 def _told(place: Folder, name: str, vocabulary: Vocabulary) -> str:

@@ -141,6 +141,16 @@ def tile_positions(table: Tensor, height: int, width: int) -> Tensor:
     return table[:, (rows[:, None] % side) * side + columns % side]
 
 
+def axis_positions(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Learned vectors of each place of a map: that of its column, then that of its row (paper 2005.12872).
+
+    x (B, C, Y, X), rows and columns (N, _) for the first N of each -> (C, Y, X)
+    """
+    height, width = x.shape[-2:]
+    across = columns[:width].T[:, None].expand(-1, height, -1)
+    return torch.cat((across, rows[:height].T[..., None].expand(-1, -1, width)), dim=0)
+
+
 def image_sinusoids(x: Tensor, height: int, width: int) -> Tensor:
     """Sines and cosines by column, then by row, for the patches of an image. x (B, T, W) -> (1, T, W)"""
     quarter = x.shape[-1] // 4

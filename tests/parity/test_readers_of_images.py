@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import mapper
 from tests.parity.harness import Inputs, check, image_inputs, reference, text_inputs, transformers
 
 TEXT = {
@@ -223,3 +224,50 @@ def test_layers_that_read_tiles_of_images(tiles: int, tmp_path: Path) -> None:
     }  # fmt: skip
     config = transformers.MllamaConfig(text_config=text, vision_config=vision)
     check(reference("MllamaForConditionalGeneration", config), tmp_path, tiled_images())
+
+
+@pytest.mark.parametrize("name", ["Florence2Model", "Florence2ForConditionalGeneration"])
+def test_an_encoder_that_reads_what_windows_and_channels_find(name: str, tmp_path: Path) -> None:
+    is_whole = name.startswith("Florence2For")
+    texts = text_inputs(vocab_size=97, positions=False, padding=1)
+    for at, given in enumerate(texts.values()):
+        given["input_ids"][:, :5] = 98  # places for the mean and four patches of a map
+        given["decoder_input_ids"] = given["input_ids"].flip(1)[:, : 4 + at % 3]
+    cases = with_images(texts)
+    cases["no image"] = {key: value for key, value in cases["right"].items() if key != "pixel_values"}
+    check(reference(name, florence(is_whole)), tmp_path, cases)
+
+
+def test_a_cache_beside_an_encoder_that_reads_images(tmp_path: Path) -> None:
+    model = reference("Florence2ForConditionalGeneration", florence(True))
+    model.save_pretrained(tmp_path)
+    case = with_images(text_inputs(vocab_size=97, positions=False))["right"]
+    case["input_ids"][:, :5] = 98
+    ids = case["input_ids"][:, 5:]
+    built = mapper.build(tmp_path, cache=True)
+    past = built.new_cache(len(ids), 20)
+    with torch.no_grad():
+        wanted = model(**case, decoder_input_ids=ids).logits
+        first = built(**case, decoder_input_ids=ids[:, :4], past=past)
+        known = {"encoder_last_hidden_state": first.encoder_last_hidden_state, "past": past}
+        rest = built(**case, decoder_input_ids=ids[:, 4:], start=4, **known)
+    logits = torch.cat((first.logits, rest.logits), dim=1)
+    torch.testing.assert_close(logits, wanted, rtol=1e-5, atol=1e-5)
+
+
+def florence(is_whole: bool) -> Any:
+    """A tower whose windows do not fill its maps, with norms on either side of its convolutions."""
+    return transformers.Florence2Config(
+        text_config={
+            "model_type": "bart", "d_model": 32, "vocab_size": 99, "encoder_layers": 2, "decoder_layers": 1,
+            "encoder_attention_heads": 2, "decoder_attention_heads": 4, "encoder_ffn_dim": 40, "decoder_ffn_dim": 48,
+            "max_position_embeddings": 40, "scale_embedding": is_whole,
+        },
+        vision_config={
+            "depths": [1, 2], "embed_dim": [8, 12], "num_heads": [2, 3], "num_groups": [4, 2], "patch_size": [7, 3],
+            "patch_stride": [4, 2], "patch_padding": [3, 1], "patch_prenorm": [not is_whole, is_whole],
+            "window_size": 3, "qkv_bias": is_whole, "mlp_ratio": 2.0, "projection_dim": 32,
+            "max_position_embeddings": 9, "max_temporal_embeddings": 5,
+        },
+        image_token_id=98,
+    )  # fmt: skip

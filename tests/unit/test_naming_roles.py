@@ -101,6 +101,18 @@ def test_towers_that_share_words_are_told_apart_by_the_first_that_differs(files)
     assert [role.partition(".")[0] for role in roles(files, names).values()] == ["text", "text", "vision"]
 
 
+def test_halves_of_a_text_are_an_encoder_and_a_decoder(files):
+    ends = (
+        "language_model.encoder.layers.0.fc1",
+        "language_model.decoder.layers.0.fc1",
+        "vision_tower.layers.0.fc1",
+    )
+    found = list(roles(files, ends).values())
+    assert found == [f"{tower}.layers.feed_forward.up" for tower in ("decoder", "encoder", "vision")]
+    alone = roles(files, ends[1:])
+    assert next(iter(alone.values())) == "text.layers.feed_forward.up"
+
+
 def test_what_stands_beside_the_layers_of_a_tower_without_a_folder_is_in_it(files):
     names = [
         "layers.0.mlp.fc1",
