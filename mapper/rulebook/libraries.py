@@ -20,7 +20,7 @@ STYLES = ("half", "interleaved")  # of rotary pairs, as the fact rotary.style ha
 LAYOUTS = ("concatenated", "per_head", "grouped")  # of joined maps, as the fact attention.fused has them
 TENSORS = ("weight", "bias")  # of a leaf
 _WEIGHT = TENSORS[0]
-ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "zeros")
+ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "zeros", "tied")
 # Where a field of the settings is from, one of them; `at` narrows a fact to a block.
 ORIGINS = ("value", "fact", "rows", "columns", "has", "lacks", "config", "expr")
 SETTING = (*ORIGINS, "at", "map", "default", "when", "unless")
@@ -35,6 +35,7 @@ class Entry:
     transposed: bool = False  # stored [in, out]
     layout: str = LAYOUTS[0]  # of several roles
     stores: str = ""  # role path whose tensor stands here where a model has none of its own
+    tied: bool = False  # the library has one parameter for this and what `stores` names: no other numbers
     drops: str = ""  # role path: what is equal to its tensor is not stored a second time
     zeros: bool = False  # a bias is always there: zeros where the model has none
 
@@ -45,6 +46,14 @@ class Same:
 
     role: str
     transposed: bool = False  # here [in, out]
+
+
+@dataclass(frozen=True)
+class Free:
+    """Why a fact may be another in the library: no output shows it, where these facts have these values."""
+
+    why: str
+    when: Mapping[str, Any]  # fact -> value, or arithmetic over others
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ class LibraryNaming:
     computes: Mapping[str, Any] = field(
         default_factory=dict
     )  # fact -> the value that no setting changes, or arithmetic
+    free: Mapping[str, Free] = field(default_factory=dict)  # fact -> where it may be another
     same: Mapping[str, Same] = field(default_factory=dict)  # role path -> the role path that entries have
     examples: tuple[dict[str, Any], ...] = ()
 
@@ -112,7 +122,9 @@ def read_library(document: Document, others: Mapping[str, Document]) -> LibraryN
         bool(table) or (not file and above is not None and above.is_table),
         settings.text("inside", above.inside if above else ""),
         {key: value for key, value in {**(above.fields if above else {}), **given}.items() if value},
-        {**(above.computes if above else {}), **_computes(fields)},
+        _computed(fields, "computes") or (above.computes if above else {}),
+        {key: _free(fields, key, value) for key, value in fields.mapping("free").items()}
+        or (above.free if above else {}),
         {key: _same(fields, key, value) for key, value in fields.mapping("same").items()},
         tuple(fields.sequence("examples")),
     )
@@ -172,18 +184,27 @@ def _entry(fields: Fields, key: str, value: Any) -> Entry:
         inner.flag("transposed"),
         layout,
         inner.text("stores", ""),
+        inner.flag("tied"),
         inner.text("drops", ""),
         inner.flag("zeros"),
     )
 
 
-def _computes(fields: Fields) -> dict[str, Any]:
+def _computed(fields: Fields, key: str) -> dict[str, Any]:
+    """Facts with their values; `{expr: ...}` is arithmetic over others."""
     return {
-        fact: parse_rule(said["expr"], fields.file, fields.line("computes", fact))
+        fact: parse_rule(str(said.get("expr")), fields.file, fields.line(key, fact))
         if isinstance(said, dict)
         else said
-        for fact, said in fields.mapping("computes").items()
+        for fact, said in fields.mapping(key).items()
     }
+
+
+def _free(fields: Fields, key: str, value: Any) -> Free:
+    inner = fields.inner({"why": value} if isinstance(value, str) else value, "free", key)
+    found = Free(inner.text("why"), _computed(inner, "when"))
+    inner.done()
+    return found
 
 
 def _same(fields: Fields, key: str, value: Any) -> Same:

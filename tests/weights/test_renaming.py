@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (
+    CLIPConfig,
+    CLIPModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
+)
 
 import mapper
 from mapper.errors import MapperError
@@ -59,6 +68,78 @@ def test_a_model_comes_back_to_the_bit_and_computes_the_same_on_its_way(
     assert before.keys() == after.keys() and all(after[name].equal(before[name]) for name in before)
     again, report = LlamaForCausalLM.from_pretrained(here, output_loading_info=True)
     assert not any(report.values()) and again(IDS).logits.equal(want)
+
+
+def gpt2() -> tuple[Any, dict[str, torch.Tensor]]:
+    config = GPT2Config(
+        vocab_size=99, n_positions=24, n_embd=32, n_layer=2, n_head=4, activation_function="gelu",
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config), {"input_ids": IDS}
+
+
+def whisper() -> tuple[Any, dict[str, torch.Tensor]]:
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1, "decoder_start_token_id": 2}
+    config = WhisperConfig(
+        vocab_size=99, num_mel_bins=12, d_model=32, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
+        decoder_attention_heads=2, encoder_ffn_dim=128, decoder_ffn_dim=128, max_source_positions=20,
+        max_target_positions=24, **ids,
+    )  # fmt: skip
+    return WhisperForConditionalGeneration(config), {
+        "input_features": torch.randn(1, 12, 40), "decoder_input_ids": IDS
+    }  # fmt: skip
+
+
+def clip() -> tuple[Any, dict[str, torch.Tensor]]:
+    text = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 1,
+            "vocab_size": 99, "max_position_embeddings": 16, "bos_token_id": 97, "eos_token_id": 98}  # fmt: skip
+    vision = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "image_size": 16, "patch_size": 8}  # fmt: skip
+    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)
+    ids = torch.cat((IDS, torch.tensor([[98]])), 1)
+    return CLIPModel(config), {"input_ids": ids, "pixel_values": torch.randn(1, 3, 16, 16)}
+
+
+@pytest.mark.parametrize(
+    ("made", "to", "file"),
+    [
+        (gpt2, "nanogpt", "ckpt.pt"),
+        (whisper, "openai", "model.pt"),
+        (clip, "openai", "clip.pt"),
+        (clip, "open_clip", ""),
+    ],
+)
+def test_other_architectures_come_back_the_same(made: Any, to: str, file: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, inputs = made()
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.add_(torch.randn_like(tensor) * 0.02)  # no norm and no bias is as it was made
+        want = model.eval()(**inputs)[0]
+    model.save_pretrained(tmp_path / "first")
+    (tmp_path / "there").mkdir()
+    done = mapper.rename(tmp_path / "first", to, tmp_path / "there" / file)
+    mapper.rename(tmp_path / "there" / file, "hf", tmp_path / "back", hints=answers(done.notes))
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "back"))
+    assert before.keys() == after.keys() and all(after[name].equal(before[name]) for name in before)
+    config = model.config.__class__.from_pretrained(tmp_path / "back")
+    config.pad_token_id = getattr(model.config, "pad_token_id", None)  # no file of the library says it
+    again, report = type(model).from_pretrained(tmp_path / "back", config=config, output_loading_info=True)
+    assert not any(report.values())
+    torch.testing.assert_close(again(**inputs)[0], want, atol=0, rtol=0)
+
+
+def test_biases_that_a_library_always_has_are_zeros_and_said(tmp_path: Path) -> None:
+    model, _ = gpt2()
+    model.save_pretrained(tmp_path / "first")
+    mapper.rename(tmp_path / "first", "nanogpt", tmp_path / "a.pt")
+    saved = torch.load(tmp_path / "a.pt", weights_only=True)
+    assert saved["model"]["lm_head.weight"].equal(saved["model"]["transformer.wte.weight"])
+    bare = {name: tensor for name, tensor in saved["model"].items() if not name.endswith("bias")}
+    torch.save({"model": bare, "model_args": {**saved["model_args"], "bias": False}}, tmp_path / "b.pt")
+    done = mapper.rename(tmp_path / "b.pt", "hf", tmp_path / "b")
+    assert "13 vectors of zeros added as biases, which hf/gpt2 always has" in done.notes
+    assert not load_file(tmp_path / "b" / "model.safetensors")["transformer.ln_f.bias"].any()
 
 
 def test_a_torch_file_has_the_tensors_as_torch_would_have_written_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from mapper.architecture import Architecture, Question
 from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError, cut
 from mapper.inference import infer
-from mapper.weights.renaming.settings import OtherModel, facts_by_role
+from mapper.weights.renaming.settings import OtherModel, facts_by_role, free_facts
 
 if TYPE_CHECKING:
     from mapper.rulebook.libraries import LibraryNaming
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 # Facts of how something is stored, which renaming itself changes, and those that are seen in what is stored.
 _OF_STORAGE = ("attention.fused", "rotary.style", "head.tied", "norm.kind", "norm.offset")
 
+_RULES = (
+    "rule",
+    "default",
+)  # evidence of facts that no file says: what asks for them decides whether they are known
 _SHOWN = 60  # characters of a value
 
 Values = dict[tuple[tuple[str, ...], str], set[str]]
@@ -86,11 +90,12 @@ def _compare(naming: LibraryNaming, source: Architecture, found: Architecture) -
     for norm, kind in norms.items():
         if other_norms.get(norm, kind) != kind:
             raise OtherModel(f"{norm} is {kind} here, and {naming.label} has {other_norms[norm]}")
-    said = {item.name for item in source.facts if item.evidence != "default"}
+    said = {item.name for item in source.facts if item.evidence not in _RULES}
     ours, theirs = _values(source), _values(found)
     differing: dict[str, str] = {}
+    free = free_facts(naming, source) | set(_OF_STORAGE)
     for (role, name), values in ours.items():
-        if name in _OF_STORAGE or name in differing:
+        if name in free or name in differing:
             continue
         other = theirs.get((role, name))
         if other is None and (name not in said or name in _read_by(theirs)):

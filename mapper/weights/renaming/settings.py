@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ class OtherModel(MapperError):
     """What a library computes otherwise, and its settings cannot say."""
 
 
+TYPE = "model_type"  # of a config
 _ABSENT = object()  # of a field: it is not written
+_BY_DEFAULT = object()  # of a field: nothing says it
 
 
 @dataclass
@@ -49,10 +51,12 @@ class _Known:
     def fact(self, name: str, at: str) -> Any:
         """Its value in the blocks at this role path, anywhere for ""; None where nobody knows it."""
         scope = tuple(at.split(".")) if at else ()
+        inside = {path: facts for path, facts in self.facts.items() if path[: len(scope)] == scope}
+        around = {path: facts for path, facts in self.facts.items() if scope[: len(path)] == path}
         values: list[Any] = []
-        for path, known in self.facts.items():
-            if path[: len(scope)] == scope or (scope[: len(path)] == path and name in known):
-                values += [value for value in known.get(name, ()) if value not in values]
+        for known in (inside, around):
+            for facts in known.values() if not values else ():
+                values += [value for value in facts.get(name, ()) if value not in values]
         if len(values) > 1:
             where = f" of {at}" if at else ""
             raise MapperError(
@@ -60,6 +64,15 @@ class _Known:
                 "have one"
             )
         return values[0] if values else None
+
+    def beside(self, name: str, said: Any) -> Iterator[tuple[Any, Any]]:
+        """Each value of a fact with what `said` is in the same blocks, a value or arithmetic over their facts."""
+        for facts in self.facts.values():
+            for value in facts.get(name, ()):
+                if not isinstance(said, ast.expr):
+                    yield value, said
+                elif all(one in facts for one in names(said)):
+                    yield value, evaluate(said, {one: facts[one][0] for one in names(said)})
 
     def extent(self, role: str, axis: int) -> int | None:
         shape = self.shapes.get(role, ())
@@ -104,40 +117,64 @@ def settings_of(
     known, found = _Known(architecture, parts, stored), Settings()
     _refuse_what_it_computes_otherwise(naming, known)
     for name, said in naming.fields.items():
-        if not all(
-            known.fact(fact, said.get("at", "")) in _list(wanted)
-            for fact, wanted in said.get("when", {}).items()
-        ):
-            continue
-        try:
-            value = _value(said, known)
-        except (ValueError, KeyError, ZeroDivisionError) as error:
-            raise MapperError(f"{naming.label}: {name} cannot be said: {error}") from None
+        value = _written(naming, name, said, known)
         if value is _ABSENT:
-            if "default" not in said:
-                continue
+            continue
+        if value is _BY_DEFAULT:
             value = said["default"]
             found.notes.append(f"{name} = {json.dumps(value)} by default: nothing in the source says it")
-        if "unless" in said and value == said["unless"]:
-            continue
         _enter(found.fields, name.split("."), value)
+    if _is_of_the_source(naming, known.config):
+        ties = {
+            name: value for name, value in found.fields.items() if _is_of_storage(naming.fields.get(name))
+        }
+        found.fields, found.notes = {**found.fields, **known.config, **ties}, []
     return found
+
+
+def _is_of_the_source(naming: LibraryNaming, config: Mapping[str, Any]) -> bool:
+    """Whether the source has the settings of this very architecture: they stay, those that no naming says too."""
+    said = naming.fields.get(TYPE, {}).get("value")
+    return said is not None and said == config.get(TYPE)
+
+
+def _is_of_storage(said: Mapping[str, Any] | None) -> bool:
+    return said is not None and ("has" in said or "lacks" in said)
+
+
+def _written(naming: LibraryNaming, name: str, said: Mapping[str, Any], known: _Known) -> Any:
+    """The value of a field; _ABSENT for one that is not written, _BY_DEFAULT for one that nothing says."""
+    at = said.get("at", "")
+    if not all(known.fact(fact, at) in _list(wanted) for fact, wanted in said.get("when", {}).items()):
+        return _ABSENT
+    try:
+        value = _value(said, known)
+    except (ValueError, KeyError, TypeError) as error:
+        raise OtherModel(f"{naming.label} cannot say {name}: {error}") from None
+    if value is _ABSENT:
+        return _BY_DEFAULT if "default" in said else _ABSENT
+    return _ABSENT if "unless" in said and value == said["unless"] else value
 
 
 def _refuse_what_it_computes_otherwise(naming: LibraryNaming, known: _Known) -> None:
     """Raise OtherModel for a fact that no setting of the library says, and that is another there."""
     for name, said in naming.computes.items():
-        value = known.fact(name, "")
-        wanted = (
-            evaluate(said, {one: known.fact(one, "") for one in names(said)})
-            if isinstance(said, ast.expr)
-            else said
+        for value, wanted in known.beside(name, said):
+            if value != wanted:
+                has = f"{json.dumps(value)} here, and {naming.label} has {json.dumps(wanted)} always"
+                raise OtherModel(f"{name} is {has}", fact=name)
+
+
+def free_facts(naming: LibraryNaming, architecture: Architecture) -> set[str]:
+    """Facts that may be others in this library without another output."""
+    known = _Known(architecture, {}, set())
+    return {
+        name
+        for name, free in naming.free.items()
+        if all(
+            value == wanted for fact, said in free.when.items() for value, wanted in known.beside(fact, said)
         )
-        if value is not None and value != wanted:
-            raise OtherModel(
-                f"{name} is {json.dumps(value)} here, and {naming.label} has {json.dumps(wanted)} always",
-                fact=name,
-            )
+    }
 
 
 def _list(value: Any) -> list[Any]:

@@ -163,6 +163,10 @@ class _Maker:
                 f"{shorten(self.parts[where].path)} is equal to {entry.drops} and not stored twice"
             )
             return
+        if entry.tied and not self._is_equal(where, entry.stores):
+            raise NoPlace(
+                f"{self.naming.label} has one tensor for {where.role} and {entry.stores}, which differ here"
+            )
         self._make(name, entry, where)
         bias = entry.tensors.get(BIAS)
         if entry.zeros and where.tensor != BIAS and bias and self._bias_of(entry, where) is None:
@@ -194,7 +198,10 @@ class _Maker:
         return part
 
     def _is_dropped(self, entry: Entry, where: Where) -> bool:
-        other = self.parts.get(Where(entry.drops, where.tensor)) if entry.drops else None
+        return bool(entry.drops) and self._is_equal(where, entry.drops)
+
+    def _is_equal(self, where: Where, role: str) -> bool:
+        other = self.parts.get(where._replace(role=role))
         if other is None or other.shape != self.parts[where].shape or other.dtype != self.parts[where].dtype:
             return False
         return bool(_tensor(self.parts[where], self.read).equal(_tensor(other, self.read)))
