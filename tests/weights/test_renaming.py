@@ -50,7 +50,7 @@ ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq
     ("through", "said"),
     [
         (("meta", "litgpt", "torchtune"), {}),
-        (("meta",), {"rope_parameters": ROPE}),
+        (("meta", "litgpt"), {"rope_parameters": ROPE}),
         (("litgpt", "meta"), {"tie_word_embeddings": True}),
     ],
     ids=["all", "stretched", "tied"],
