@@ -311,4 +311,7 @@ class Architecture:
     parts: dict[str, Architecture] = field(
         default_factory=dict
     )  # of several models in one source: each by its name; the whole then has no blocks of its own
+    forward: list[str] = field(
+        default_factory=list
+    )  # of a chain: what is called, and between what is unknown
     dropout: Dropout | None = None  # the option `train`: blocks hold their sites

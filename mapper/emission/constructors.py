@@ -110,6 +110,7 @@ class Constructor:
         names, kind = set(self.leaf.tensors) - set(UPDATED), self.leaf.kind
         if kind in ("LSTM", "GRU", "RNN"):
             is_plain = {"weight_ih_l0", "weight_hh_l0"} <= names and "weight_hr_l0" not in names
+            is_plain |= names - {"bias_ih", "bias_hh"} == {"weight_ih", "weight_hh"}
             return is_plain and self.agrees_inside()
         if (
             len(self.weight()) != _RANKS.get(kind, len(self.weight()))
@@ -396,6 +397,8 @@ class Constructor:
 
     def recurrent(self) -> str:
         tensors = self.leaf.tensors
+        if "weight_ih" in tensors:
+            return self.cell()
         layers = sum(
             1 for name in tensors if name.startswith("weight_ih_l") and not name.endswith("_reverse")
         )
@@ -409,6 +412,15 @@ class Constructor:
         ]
         width = self.value("input_size", tensors["weight_ih_l0"].shape[1])
         return self.call(f"nn.{self.leaf.kind}", width, self.value("hidden_size", hidden), *options)
+
+    def cell(self) -> str:
+        """A cell that is called for each position in turn."""
+        tensors = self.leaf.tensors
+        width = self.value("input_size", tensors["weight_ih"].shape[1])
+        hidden = self.value("hidden_size", tensors["weight_hh"].shape[1])
+        return self.call(
+            f"{self.leaf.kind}Steps", width, hidden, None if "bias_ih" in tensors else "bias=False"
+        )
 
     def bare(self) -> str:
         info = self.leaf.tensors[""]

@@ -66,9 +66,10 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     doubts.findings += turned_round(case.rulebook, case.families, case.names)
     outline = stages.outline = lay_out(case, doubts)
     asked: list[Question] = []
+    forward: list[str] = []
     if case.chain:
         laid = lay(case.chain, outline.leaves, outline.facts, outline.root, case.rulebook)
-        case, asked = replace(case, rulebook=laid.rulebook), laid.questions
+        case, asked, forward = replace(case, rulebook=laid.rulebook), laid.questions, laid.forward
         doubts.missing += laid.problems
     find_gaps(case, outline, doubts)
     chosen = stages.chosen = choose_flows(case, outline, doubts)
@@ -90,7 +91,7 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     architecture.refusal, architecture.unfit, architecture.questions = refusal, chosen.unfit, questions
     architecture.unused = [(key, why) for leaf, why in outline.unused for key in Leaf.keys(leaf)]
     _conclude(case, outline, architecture, doubts, is_complete)
-    architecture.origin = _origin(case, outline)
+    architecture.origin, architecture.forward = _origin(case, outline), forward
     architecture.unheard = outline.facts.unheard
     return architecture
 

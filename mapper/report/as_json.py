@@ -48,6 +48,8 @@ def as_json(architecture: Architecture) -> str:
             for name, part in architecture.parts.items()
         ),
     }
+    if architecture.forward:
+        lists["forward"] = map(quote, architecture.forward)
     fields = [f'"{name}": {_dump(value)}' for name, value in head.items()]
     fields += [_list(name, items) for name, items in lists.items()]
     return "{" + ",\n ".join(fields) + "}\n"

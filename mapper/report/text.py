@@ -75,6 +75,7 @@ def _whole(architecture: Architecture, paint: Paint, depth: int, most: Amounts, 
     parts = [
         _head(architecture, paint),
         "\n".join([*_tree(architecture, paint, depth, width, most.rows), *_folded(architecture, depth)]),
+        _section("forward", _lines(architecture.forward, most.facts), paint),
         _section("facts", _facts(architecture.facts, paint, most.facts, width), paint),
         _section("findings", _sentences(architecture.findings, most), paint, style="doubt"),
         _section("unused, with their reason", _unused(architecture, most), paint),
@@ -127,6 +128,10 @@ def _meaning(architecture: Architecture) -> str:
 
 def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -> str:
     return "\n".join([paint(style, title), *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _lines(texts: list[str], most: int) -> list[str]:
+    return [*map(printable, texts[:most]), *_more(len(texts) - most)]
 
 
 def _sentences(texts: list[str], most: Amounts) -> list[str]:

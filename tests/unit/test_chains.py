@@ -100,6 +100,51 @@ def words():
     ), torch.randn(2, 4, 16)  # fmt: skip
 
 
+def finder():
+    """Slopes, a window that reaches beyond the maps, features in reverse order of their axes, two heads."""
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(self.prelu1(self.conv1(x)), 3, 2, ceil_mode=True)
+        x = self.prelu2(self.dense(x.permute(0, 3, 2, 1).flatten(1)))
+        return torch.softmax(self.head_1(x), 1), self.head_2(x)
+
+    layers = {
+        "conv1": nn.Conv2d(3, 4, 3),
+        "prelu1": nn.PReLU(4),
+        "dense": nn.Linear(64, 5),
+        "prelu2": nn.PReLU(5),
+    }
+    return Named(forward, **layers, head_1=nn.Linear(5, 2), head_2=nn.Linear(5, 4)), torch.randn(2, 3, 10, 10)
+
+
+def frames():
+    """A convolution over each frame, an LSTM over the frames."""
+
+    def forward(self, x):
+        y = torch.max_pool1d(torch.relu(self.conv(x.flatten(0, 1).unsqueeze(1))), 2).flatten(1)
+        return self.out(self.lstm(torch.tanh(self.fc(y)).unflatten(0, x.shape[:2]))[0])
+
+    layers = {"conv": nn.Conv1d(1, 2, 5), "fc": nn.Linear(2 * 4, 6), "lstm": nn.LSTM(6, 5, batch_first=True)}
+    return Named(forward, **layers, out=nn.Linear(5, 3)), torch.randn(2, 3, 12)
+
+
+def cells():
+    """Cells over each position, the last of an encoder repeated for a decoder."""
+
+    def forward(self, x):
+        state = None
+        for step in x.unbind(1):
+            state = self.enc_cell(step, state)
+        found, other = [], None
+        for _ in x.unbind(1):
+            other = self.dec_cell(state, other)
+            found.append(other[0])
+        return self.out(torch.stack(found, 1))
+
+    layers = {"enc_cell": nn.GRUCell(3, 5), "dec_cell": nn.LSTMCell(5, 4, bias=False)}
+    return Named(forward, **layers, out=nn.Linear(4, 2)), torch.randn(2, 6, 3)
+
+
 RELU = {"chain.activation": "relu"}
 PLAIN = {"chain.stride": 1, "chain.padding": 0, "chain.output": "none"}
 CASES = {
@@ -121,6 +166,21 @@ CASES = {
             "norm.eps": 1e-5, "chain.positions": "all", "chain.output": "log_softmax",
         },
     ),
+    "finder": (
+        finder,
+        {
+            **PLAIN, "prelu1:chain.pooling": "max_3_2_ceil", "chain.reduction": "flatten_reversed",
+            "head_1:chain.output": "softmax",
+        },
+    ),
+    "frames": (
+        frames,
+        {
+            **RELU, **PLAIN, "chain.pooling": "max_2", "chain.reduction": "flatten", "fc:chain.activation": "tanh",
+            "chain.positions": "all",
+        },
+    ),
+    "cells": (cells, {"enc_cell:chain.positions": "last_repeated", "chain.positions": "all", "chain.output": "none"}),
     "words": (
         words,
         {**RELU, **PLAIN, "chain.stride": 2, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean"},
@@ -136,7 +196,8 @@ def test_a_chain_computes_what_torch_does(tmp_path, name):
     built = mapper.build(tmp_path / "m.safetensors", hints=answers)
     assert built.state_dict().keys() == model.state_dict().keys()
     with torch.no_grad():
-        torch.testing.assert_close(built(inputs).output, model(inputs))
+        expected, found = model(inputs), list(vars(built(inputs)).values())
+    torch.testing.assert_close(found, list(expected) if isinstance(expected, tuple) else [expected])
     assert mapper.inspect(tmp_path / "m.safetensors", hints=answers).architecture.reading == "unverified"
 
 
@@ -159,6 +220,29 @@ def test_one_question_for_all_places():
     read = mapper.inspect({f"conv{at}.weight": [4, 4, 3, 3] for at in range(9)}).architecture
     asked = [question.name for question in read.questions]
     assert len(asked) == len(set(asked)) and "chain.activation" in asked
+
+
+def test_a_report_shows_the_forward_and_what_is_unknown_in_it():
+    names = {"conv1.weight": [6, 1, 5, 5], "conv2.weight": [16, 6, 5, 5], "fc.weight": [4, 256]}
+    read = mapper.inspect(names, hints={**RELU, "chain.padding": 0}).architecture
+    assert read.forward[:3] == [
+        "x = conv1(inputs)  # chain.stride?",
+        "x = F.relu(x)",
+        "x = ?  # chain.pooling",
+    ]
+
+
+def test_an_input_of_a_known_size_leaves_fewer_answers():
+    names = {"conv1.weight": [6, 1, 5, 5], "conv2.weight": [16, 6, 5, 5], "fc.weight": [4, 256]}
+    said = {**RELU, "chain.input_size": 28, "chain.stride": 1}
+    read = mapper.inspect(names, hints=said).architecture
+    asked = {question.fact: question.candidates for question in read.questions}
+    assert asked["chain.padding"] == ("0",) and asked["chain.pooling"] == ("max_2", "mean_2")
+    said |= {"chain.padding": "half", "chain.pooling": "max_2", "chain.reduction": "flatten"}
+    assert any(
+        "an input of 28 leaves 7 x 7" in line
+        for line in mapper.inspect(names, hints=said).architecture.missing
+    )
 
 
 def test_sizes_that_do_not_add_up_are_said():

@@ -23,6 +23,8 @@ class Answers:
     root: Scope
     words: ChainWords
     asked: dict[str, dict[str, None]] = field(default_factory=dict)  # fact -> what it could be
+    assumed: dict[str, str] | None = None  # of a trial: what is taken for an answer; nothing is noted then
+    trail: list[str] = field(default_factory=list)  # what was asked for since it was last emptied
     lacking: dict[str, dict[str, None]] = field(
         default_factory=dict
     )  # fact -> the layers where it is unknown
@@ -55,6 +57,9 @@ class Answers:
         if usual or default:
             value, why = usual or default  # type: ignore[misc]
             return self._use(scope, fact, Known(value, "default", why))
+        if self.assumed is not None and fact in self.assumed:
+            return self.assumed[fact]
+        self.trail.append(fact)
         candidates = among or self.words.candidates.get(fact, ())
         self.asked.setdefault(fact, {}).update(dict.fromkeys(candidates))
         self.lacking.setdefault(fact, {})[leaf.place.first()] = None
@@ -66,10 +71,17 @@ class Answers:
         return self._use(self.root, fact, known, known.source) if known else ""
 
     def _use(self, scope: Scope, fact: str, known: Known, source: str = "") -> str:
+        if self.assumed is not None:
+            return str(known.value)
         if source:
             self.facts.heard.add(source)
         self.facts.used.setdefault((scope, fact), (scope, fact, known))
         return str(known.value)
+
+    def narrow(self, candidates: dict[str, dict[str, None]]) -> None:
+        """Ask only for these values of some facts."""
+        for fact, values in candidates.items():
+            self.asked[fact] = {value: None for value in self.asked[fact] if value in values}
 
     def questions(self) -> list[Question]:
         """One for each fact."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isqrt
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from mapper.architecture import Fact
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.convolutions import setting
-from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
 from mapper.inference.chains.extents import Window, inputs_for, numbers, through, written
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.order import MAPS, ROWS, START, Link
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
 
 INPUT, IDS = "inputs", "input_ids"
+_OF_LAYERS = (  # facts of a layer itself
+    "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
+)  # fmt: skip
+_CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
 _SHUFFLES = range(2, 9)  # factors by which images are made larger
 
 
@@ -31,6 +36,8 @@ class Written:
     arguments: dict[str, dict[str, str | int]] = field(default_factory=dict)  # role -> of its constructor
     problems: list[str] = field(default_factory=list)  # sizes that do not add up
     input_size: str = ""  # the smallest for which they do
+    is_checked: bool = False  # whether some sizes were to add up
+    forward: list[str] = field(default_factory=list)  # the statements for a reader, with what is unknown
 
 
 class Between:
@@ -42,8 +49,10 @@ class Between:
         roles: Sequence[str],
         answers: Answers,
         activations: dict[str, ActivationRule],
+        heads: Sequence[Link] = (),
     ):
         self.links, self.roles, self.answers, self.activations = links, roles, answers, activations
+        self.heads = heads  # those that all read what the last of the links gives
         self.tables = answers.words.tables
         self.gaps = gaps_of(links)
         self.written = Written()
@@ -51,21 +60,48 @@ class Between:
         first = links[0].element
         self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
+        self.has_frames = _has_frames(links)
+        self.is_sampled = False  # whether the input has no axis of channels
 
     def run(self) -> Written:
+        if self.has_frames and self.links[0].element.group == CONVOLUTION:
+            is_bare = len(self.links[0].element.kernel) == 1 and self.links[0].element.inputs == 1
+            self.is_sampled = is_bare
+            self.say("x.flatten(0, 1).unsqueeze(1)" if is_bare else "x.flatten(0, 1)")
         for at, link in enumerate(self.links):
             self.enter(link)
             self.layer(at, link)
             self.leave(at, link)
-        self.finish()
+        if self.heads:
+            self.split()
+        else:
+            self.finish()
         return self.written
 
     def say(self, expression: str) -> None:
         """One statement; `x` of an expression is what passes."""
         if expression != "x":
             text = expression if self.name == "x" else _of(expression, self.name)
-            self.written.lines.append(f"x = {text}")
+            self.add(f"x = {text}")
             self.name = "x"
+
+    def add(self, line: str) -> None:
+        """One statement, with what is unknown of it or before it."""
+        self.open(of_layer=False)
+        self.written.lines.append(line)
+        asked = [fact for fact in self.answers.trail if fact in _OF_LAYERS]
+        self.answers.trail.clear()
+        names = {
+            role: link.element.name for role, link in zip(self.roles, (*self.links, *self.heads), strict=True)
+        }
+        shown = re.sub(r"\b[a-z]+_\d+(?=\()", lambda found: names.get(found[0], found[0]), line)
+        self.written.forward.append(shown + (f"  # {', '.join(asked)}?" if asked else ""))
+
+    def open(self, of_layer: bool) -> None:
+        """What is unknown between two statements, each a line."""
+        for fact in dict.fromkeys(self.answers.trail):
+            if of_layer or fact not in _OF_LAYERS:
+                self.written.forward.append(f"x = ?  # {fact}")
 
     # ------------------------------------------------------------------------------------------- before a layer
     def enter(self, link: Link) -> None:
@@ -78,6 +114,8 @@ class Between:
         elif before.form == MAPS and element.group == RECURRENT:
             self.say("x.transpose(1, 2)" if before.axes == 1 else "x.permute(0, 3, 1, 2).flatten(2)")
             self.windows = None
+        elif before.form == ROWS and element.group == RECURRENT and self.has_frames and not self.is_sequence:
+            self.say("x.unflatten(0, (inputs.shape[0], inputs.shape[1]))")
         elif before.form == ROWS and element.group == CONVOLUTION:
             self.windows = None
             side = isqrt(link.places)
@@ -91,11 +129,12 @@ class Between:
         """Samples become maps where all kernels are one place wide."""
         kernels = [other.element.kernel for other in self.links if other.element.group == CONVOLUTION]
         is_flat = link.element.inputs == 1 and all(kernel[1:] == (1,) for kernel in kernels)
-        if not is_flat:
+        if not is_flat or self.has_frames:
             return
         leaf = link.element.leaf
         shown = ("samples", "all kernels are one place wide")
         if self.answers.find(leaf, "chain.input", default=shown, among=("samples", "maps")) == "samples":
+            self.is_sampled = True
             self.say("x.unsqueeze(1).unsqueeze(3)")
 
     def reduce(self, link: Link) -> None:
@@ -105,11 +144,8 @@ class Between:
         is_square = axes == 1 or side**2 == link.places
         among = ["mean", "max", "flatten", *(["positions"] if axes == 1 else [])]
         if link.places > 1:
-            among = [
-                "flatten",
-                "flatten_channels_last",
-                *(["adaptive_mean", "adaptive_max"] if is_square else []),
-            ]
+            words = ("flatten", "adaptive") if is_square else ("flatten",)
+            among = [word for word in self.tables["reduction"] if word.startswith(words)]
         value = self.answers.find(element.leaf, "chain.reduction", among=tuple(among))
         if value is None:
             return
@@ -130,6 +166,7 @@ class Between:
             return
         name = link.element.name
         said = f"{name} reads {link.element.inputs} = {link.before.width} channels of {link.places} places"
+        self.written.is_checked = True
         told = self.answers.told("chain.input_size")
         sizes = numbers(told, len(self.windows)) if told else inputs_for(self.windows, link.places)
         if sizes is None:
@@ -151,7 +188,7 @@ class Between:
     def layer(self, at: int, link: Link) -> None:
         role, element = self.roles[at], link.element
         if element.group == RECURRENT:
-            self.written.lines.append(f"x, _ = {role}({self.name})")
+            self.add(f"x, _ = {role}({self.name})")
             self.name = "x"
             self.is_sequence = True
         elif element.group == NORM:
@@ -218,10 +255,10 @@ class Between:
     # -------------------------------------------------------------------------------------------- after a layer
     def leave(self, at: int, link: Link) -> None:
         element = link.element
-        following = self.links[at + 1].element if at + 1 < len(self.links) else None
+        following = next((after.element for after in (*self.links[at + 1 :], *self.heads)), None)
         if element.group in (RECURRENT, EMBEDDING):
-            if following is None or following.group == LINEAR:
-                self.pick(link)
+            if following is None or following.group in (LINEAR, RECURRENT):
+                self.pick(link, following)
             return
         if following is None or link.before.form == START == link.after.form:
             return
@@ -231,11 +268,13 @@ class Between:
         if link.after.form == MAPS and following.group not in (NORM, SLOPES):
             self.pool(at, activation, element.group == SLOPES)
 
-    def pick(self, link: Link) -> None:
+    def pick(self, link: Link, following: Element | None) -> None:
         """What of a sequence goes on."""
         element = link.element
         among = ["all", "last", *(["final_states"] if element.is_bidirectional else []), "mean", "max"]
-        value = self.answers.find(element.leaf, "chain.positions", among=tuple(among))
+        is_read_on = following is not None and following.group == RECURRENT
+        usual = ("all", "what another recurrent layer reads") if is_read_on else None
+        value = self.answers.find(element.leaf, "chain.positions", usual=usual, among=tuple(among))
         if value is None:
             return
         if value == "final_states" and not element.is_bidirectional:
@@ -245,12 +284,12 @@ class Between:
                 element.leaf, "chain.positions", value, f"possible here: {', '.join(among)}"
             )
         self.say(self.tables["positions"][value].format(half=element.outputs // 2))
-        self.is_sequence = value == "all"
+        self.is_sequence = value in ("all", "last_repeated")
 
     def activation(self, at: int) -> str | None:
         """The activation after a layer that has another after it."""
         leaf, shown = self.links[at].element.leaf, self.no_activation(at)
-        if shown is None and self.links[at + 1].element.group == NORM and self.is_before_norm(at) is None:
+        if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
         value = self.answers.find(leaf, "chain.activation", shown=shown)
         if value is not None and value != "none" and value not in self.activations:
@@ -260,9 +299,13 @@ class Between:
             )
         return value
 
+    def following(self, at: int) -> Element:
+        """What reads what a layer gives: of several heads the first."""
+        return (*self.links, *self.heads)[at + 1].element
+
     def no_activation(self, at: int) -> tuple[str, str] | None:
         """What shows that there is none."""
-        element, following = self.links[at].element, self.links[at + 1].element
+        element, following = self.links[at].element, self.following(at)
         if following.group == SLOPES:
             return "none", f"{following.name} is one"
         if self.gaps.after[at] == 0:
@@ -294,7 +337,8 @@ class Between:
             self.pooled(link, value)
 
     def pooled(self, link: Link, value: str) -> None:
-        word, *sizes = value.split("_")
+        is_ceiled = value.endswith(_CEILED)
+        word, *sizes = value.removesuffix(_CEILED).split("_")
         axes, leaf = link.after.axes, link.element.leaf
         found = [numbers(size, axes) for size in sizes]
         if word not in self.tables["pooling"] or not 1 <= len(found) <= 3 or None in found:
@@ -309,11 +353,14 @@ class Between:
         window = [written(kernel)]
         window += [f"stride={written(stride)}"] if stride != kernel else []
         window += [f"padding={written(padding)}"] if any(padding) else []
+        window += ["ceil_mode=True"] if is_ceiled else []
         self.say(self.tables["pooling"][word].format(axes=axes, window=", ".join(window)))
         if word == "upsample":
             self.windows = None
             return
-        self.add_windows([Window(k, s, p, p) for k, s, p in zip(kernel, stride, padding, strict=True)])
+        self.add_windows(
+            [Window(k, s, p, p, is_ceiled=is_ceiled) for k, s, p in zip(kernel, stride, padding, strict=True)]
+        )
 
     def narrow(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """One place along the axes that no kernel reaches along."""
@@ -329,14 +376,42 @@ class Between:
         last = self.links[-1]
         if last.after.form == MAPS and self.is_image_to_image():
             self.restore(last)
-        leaf = last.element.leaf
+        self.output(last)
+        self.add(f"return output(output={self.name})")
+
+    def output(self, last: Link) -> None:
+        """What is computed from what a layer gives that no other reads."""
+        leaf, known = last.element.leaf, self.tables["output"]
         among = ("none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised")
         value = self.answers.find(leaf, "chain.output", among=among)
         if value is not None:
-            known = self.tables["output"]
             if value not in known:
                 raise self.answers.refuse(leaf, "chain.output", value, f"allowed: {', '.join(known)}")
             self.say(known[value].format(channel=1 if last.after.form == MAPS else -1))
+
+    def split(self) -> None:
+        """Several heads of what the last layer gives, each an output."""
+        self.enter(self.heads[0])
+        words = [_word(head) for head in self.heads]
+        are_told = len(set(words)) == len(words)
+        names = words if are_told else [f"output_{number}" for number in range(1, len(words) + 1)]
+        for role, name, head in zip(self.roles[len(self.links) :], names, self.heads, strict=True):
+            self.head(role, name, head)
+        self.add(f"return output({', '.join(f'{name}={name}' for name in names)})")
+
+    def head(self, role: str, name: str, head: Link) -> None:
+        """One of several: its own name takes what `x` is for the others."""
+        kept, self.written = self.written, Written(arguments=self.written.arguments)
+        padded = ""
+        if head.element.group == CONVOLUTION:
+            found = setting(head, self.answers)
+            self.written.arguments[role], padded = dict(found.arguments), found.padded
+        self.name = f"{role}(F.pad({self.name}, ({padded})))" if padded else f"{role}({self.name})"
+        called = self.name
+        self.output(head)
+        texts = [line.removeprefix("x = ") for line in self.written.lines] or [called]
+        self.written, self.name = kept, "x"
+        self.add(f"{name} = {texts[0]}")
 
     def is_image_to_image(self) -> bool:
         return all(link.before.form in (START, MAPS) and link.after.form == MAPS for link in self.links)
@@ -363,8 +438,19 @@ class Between:
         self.say(self.tables["skip"][value].replace(INPUT, base))
 
 
+def _word(head: Link) -> str:
+    """What an output is called: the last word of its head's path."""
+    word = head.element.name.rpartition(".")[2]
+    return word if word.isidentifier() and word.islower() else "output"
+
+
+def _has_frames(links: Sequence[Link]) -> bool:
+    """Whether a recurrent layer reads one vector for each of the maps that convolutions make: there are several in a row."""
+    flat = (at for at, link in enumerate(links) if link.before.form == MAPS and link.element.group == LINEAR)
+    first = next(flat, len(links))
+    return any(link.element.group == RECURRENT for link in links[first:])
+
+
 def _of(expression: str, name: str) -> str:
     """An expression over x as one over another name."""
-    import re
-
     return re.sub(r"\bx\b", name, expression)

@@ -78,7 +78,8 @@ def _convolution(leaf: Leaf, shape: tuple[int, ...]) -> Element:
 
 
 def _recurrent(leaf: Leaf) -> Element | None:
-    first, inner = leaf.tensors.get("weight_ih_l0"), leaf.tensors.get("weight_hh_l0")
+    end = "" if "weight_ih" in leaf.tensors else "_l0"  # the tensors of a cell have no layer in their names
+    first, inner = leaf.tensors.get(f"weight_ih{end}"), leaf.tensors.get(f"weight_hh{end}")
     if first is None or inner is None or len(first.shape) != 2 or len(inner.shape) != 2:
         return None
     if any(name.startswith("weight_hr") for name in leaf.tensors):

@@ -20,12 +20,15 @@ class Window:
     dilation: int = 1
     is_transposed: bool = False
     more: int = 0  # output padding of a transposed convolution
+    is_ceiled: bool = False  # whether the last one may reach beyond what is padded
 
     def gives(self, extent: int) -> int:
         """The extent of what comes out."""
         reach = self.dilation * (self.kernel - 1)
         if self.is_transposed:
             return (extent - 1) * self.stride - self.before - self.after + reach + 1 + self.more
+        if self.is_ceiled:
+            return -((reach + 1 - extent - self.before - self.after) // self.stride) + 1
         return (extent + self.before + self.after - reach - 1) // self.stride + 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import isqrt
 
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
@@ -12,6 +13,7 @@ from mapper.naming.words import parts
 
 START, MAPS, ROWS = "start", "maps", "rows"
 _TRIED = 20_000  # places looked at for an order, before there is none
+_HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
 _UNRANKED = 2  # of a word that says nothing about where it stands: in the middle
 
 
@@ -121,20 +123,49 @@ _LINKS = {
 }
 
 
-def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> tuple[list[Link], str] | None:
-    """The layers as a chain, and what shows their order; None where their sizes make none.
+@dataclass(frozen=True)
+class Order:
+    """The layers of a chain one after the other, and those that all read what the last of them gives."""
+
+    links: tuple[Link, ...]
+    heads: tuple[Link, ...] = ()
+
+
+def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | None:
+    """The order of layers, which stand as the file has them; None where their sizes make no chain.
 
     The order of the file counts where it is not that of the names, which some containers sort by.
     """
+    links = _in_order(elements, ranks)
+    if links:
+        return Order(tuple(links))
+    for heads in _possible_heads(elements):
+        links = _in_order([element for element in elements if element not in heads], ranks)
+        ends = [follow(links[-1].after, head) for head in heads] if links else [None]
+        if links and all(ends):
+            return Order(tuple(links), tuple(end for end in ends if end))
+    return None
+
+
+def _possible_heads(elements: Sequence[Element]) -> Iterator[tuple[Element, ...]]:
+    """Layers of one kind that could read the same, the fewest first."""
+    groups: dict[tuple[object, ...], list[Element]] = {}
+    for element in elements:
+        if element.group in (LINEAR, CONVOLUTION) and not element.is_transposed:
+            groups.setdefault((element.group, element.inputs, len(element.kernel)), []).append(element)
+    for count in range(2, _HEADS + 1):
+        for group in groups.values():
+            yield from combinations(group, count) if len(group) <= _ALIKE else [tuple(group[-count:])]
+
+
+def _in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> list[Link] | None:
     names = [element.name for element in elements]
     natural = sorted(elements, key=lambda element: _natural(element.name))
     if names != sorted(names) and names != [element.name for element in natural]:
         links = _linked(elements)
         if links:
-            return links, "the order of the file"
-    search = _Search(natural, ranks)
-    links = search.run()
-    return (links, "sizes and names") if links else None
+            return links
+    return _Search(natural, ranks).run() if elements else None
 
 
 def _linked(elements: Sequence[Element]) -> list[Link] | None:
@@ -153,6 +184,7 @@ class _Search:
 
     def __init__(self, elements: Sequence[Element], ranks: Mapping[str, int]):
         self.elements, self.ranks, self.tried = elements, ranks, 0
+        self.numbers = {_number(element.name) for element in elements if element.is_main}
 
     def run(self) -> list[Link] | None:
         links: list[Link] = []
@@ -188,6 +220,7 @@ class _Search:
         same = last is not None and last.leaf.place[:-1] == element.leaf.place[:-1] != ()
         return (
             not is_attached,
+            not is_attached and not element.is_main and _number(element.name) in self.numbers,
             not same,
             last is None and not element.is_main,
             self.rank(element),

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Leaf, Question
 from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.between import INPUT, Between
+from mapper.inference.chains.between import INPUT, Between, Written
 from mapper.inference.chains.elements import EMBEDDING, Element, element_of, unfolded
-from mapper.inference.chains.order import MAPS, Link, in_order
+from mapper.inference.chains.order import MAPS, Link, Order, in_order
+from mapper.inference.chains.solving import fitting
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.scopes import Scope
@@ -38,9 +39,13 @@ _LEAST = 2  # layers of a chain
 class Chain:
     """The layers of a checkpoint in order."""
 
-    links: tuple[Link, ...]
+    order: Order
     rest: tuple[Leaf, ...]  # bare tensors that stand beside them
-    order: str  # what shows the order
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Its layers, the heads behind the others."""
+        return (*self.order.links, *self.order.heads)
 
     def leaves(self) -> list[Leaf]:
         """Every leaf, those of the chain with their roles."""
@@ -67,13 +72,14 @@ def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
     rest = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer") and _is_small(leaf)]
-    elements = _elements(leaf for leaf in leaves if leaf not in rest)
+    layers = [leaf for leaf in leaves if not (leaf.kind in ("Parameter", "Buffer") and _is_small(leaf))]
+    elements = _elements(layers)
     if elements is None or sum(element.is_main for element in elements) < _LEAST or _has_blocks(elements):
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in Leaf.keys(element.leaf)))
     found = in_order(elements, rulebook.chain_words.order)
-    return Chain(tuple(found[0]), tuple(rest), found[1]) if found else None
+    return Chain(found, tuple(rest)) if found else None
 
 
 def _is_small(leaf: Leaf) -> bool:
@@ -105,6 +111,7 @@ class Laid:
     rulebook: Rulebook
     questions: list[Question]
     problems: list[str]
+    forward: list[str]  # for a reader
 
 
 def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, rulebook: Rulebook) -> Laid:
@@ -117,8 +124,17 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         replace(link, element=replace(link.element, leaf=leaf))
         for link, leaf in zip(chain.links, leaves, strict=False)
     ]
-    roles = chain.roles()
-    written = Between(links, roles, answers, rulebook.activations).run()
+    roles, count = chain.roles(), len(chain.order.links)
+    heads = links[count:]
+
+    def trial(assumed: dict[str, str]) -> Written:
+        tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)
+        return Between(links[:count], roles, tried, rulebook.activations, heads).run()
+
+    between = Between(links[:count], roles, answers, rulebook.activations, heads)
+    written = between.run()
+    if answers.told("chain.input_size"):
+        answers.narrow(fitting(trial, answers.asked))
     if written.input_size:
         known = Known(written.input_size, "shape", "the smallest for which the sizes add up")
         facts.used.setdefault((root, "chain.input_size"), (root, "chain.input_size", known))
@@ -132,22 +148,26 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         shapes={},
         leaves={role: dict(arguments) for role, arguments in written.arguments.items() if arguments},
         values={},
-        body="\n".join([*written.lines, "return output(output=x)"]),
+        body="\n".join(written.lines),
         file=_FILE,
         line=1,
-        inputs=_inputs(links[0]),
+        inputs=_inputs(links[0], between),
     )
-    return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems)
+    return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward)
 
 
-def _inputs(first: Link) -> dict[str, dict[str, object]]:
-    """The shape of the public input, by the first layer."""
+def _inputs(first: Link, between: Between) -> dict[str, dict[str, object]]:
+    """The shape of the public input, by the first layer that is no norm of it."""
     if first.element.group == EMBEDDING:
         return {}
-    if first.after.form == MAPS:
-        axes = ("length",) if first.after.axes == 1 else _AXES[-first.after.axes :]
-        return {INPUT: {"shape": ["batch", first.element.inputs, *axes]}}
-    return {INPUT: {"shape": ["batch", "length", first.element.inputs]}}
+    main = next(link for link in between.links if link.element.is_main)
+    batch = ("batch", "frames") if between.has_frames else ("batch",)
+    if main.after.form != MAPS:
+        return {INPUT: {"shape": [*batch, "length", main.element.inputs]}}
+    axes = ("length",) if main.after.axes == 1 else _AXES[-main.after.axes :]
+    if between.is_sampled:
+        return {INPUT: {"shape": [*batch, "length"]}}
+    return {INPUT: {"shape": [*batch, main.element.inputs, *axes]}}
 
 
 def _with_flow(rulebook: Rulebook, rule: FlowRule) -> Rulebook:
