@@ -179,7 +179,8 @@ class Body:
         around = Place(place[:-1])
         if is_numbered(reference.items[0]) and self.is_all_of(around, reference):
             self.bodies.paths.opened.add(around)
-            return f"{self.bodies.paths.spell(base, start, around, beyond=True)}.values()"
+            own = around == start  # a class of its own, and no nn.ModuleDict
+            return f"{self.bodies.paths.spell(base, start, around, beyond=True)}.{'children' if own else 'values'}()"
         if is_numbered(reference.items[0]):
             order = sorted(reference.items, key=element_indices)
             return _tuple([self.bodies.paths.spell(base, start, place_of(item)) for item in order])

@@ -44,9 +44,17 @@ def numbered(folder: Spot, lists: bool = True) -> NumberedFolder | None:
 
 def named(folder: Spot) -> Numbered:
     """The folder as one of those side by side, in the order of their names."""
-    words = sorted(word for word, node in folder.nodes[-1].children.items() if node.children)
+    words = sorted(
+        (word for word, node in folder.nodes[-1].children.items() if node.children), key=_by_number
+    )
     word = str(folder.place[-1])
     return Numbered(words.index(word), word)
+
+
+def _by_number(word: str) -> tuple[str, int]:
+    """What stands before the number at the end of a word, and the number: `block1-10` comes after `block1-9`."""
+    stem = word.rstrip("0123456789")
+    return stem, int(word[len(stem) :] or -1)
 
 
 def _is_list(node: Node) -> bool:
