@@ -37,8 +37,8 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "Conv1d": (frozenset({"weight"}), *_NORMED),
     "ConvTranspose1d": (frozenset({"weight"}), *_NORMED),
-    "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
-    "RMSNorm": (frozenset({"weight"}), frozenset({"gamma"}), frozenset({"scale"})),
+    "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"}), frozenset({"gamma"})),
+    "RMSNorm": (frozenset({"weight"}), *map(frozenset, ({"gamma"}, {"scale"}, {"g"}))),
     "BatchNorm": tuple(
         _STATISTICS | extra
         for extra in (
@@ -223,6 +223,7 @@ class Constructor:
             "parametrizations.weight.original1",
             "gamma",
             "scale",
+            "g",
             "running_mean",
         ):
             if name in self.leaf.tensors:
@@ -275,7 +276,9 @@ class Constructor:
         size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
         eps = self.option("eps", 1e-5)
         if "gamma" in self.leaf.tensors:
-            return self.call("LayerNormGammaBeta", size, self.required_eps())
+            if "beta" in self.leaf.tensors:
+                return self.call("LayerNormGammaBeta", size, self.required_eps())
+            return self.call("LayerNormGamma", size, self.required_eps(), self.offset())
         if self.leaf.form == "channels_first":
             return self.call("LayerNormChannelsFirst", size, self.required_eps())
         if self.leaf.form == "offset":
@@ -293,8 +296,14 @@ class Constructor:
             f"{self.name}_eps", fact.value, ast.Name("eps"), {"eps": fact}, self.where.prefix
         )
 
+    def offset(self) -> str | None:
+        """What a norm adds to the weight that is stored."""
+        return "offset=1.0" if self.leaf.form == "offset" else None
+
     def make_rmsnorm(self) -> str:
         size = self.extent(0, self.weight(), "size")
+        if "g" in self.leaf.tensors:
+            return self.call("RMSNormVector", size, self.required_eps(), self.offset())
         if self.leaf.form == "offset":
             return self.call("RMSNormOffset", size, self.required_eps())
         if "gamma" in self.leaf.tensors:

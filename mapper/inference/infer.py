@@ -167,7 +167,8 @@ def _first_fit(
             return architecture
         if attempt is None and asking is not None:
             is_nearer = architecture.questions and len(architecture.unfit) < len(asking.unfit)
-            return architecture if is_nearer else asking
+            is_library = match is not None and not match.family.model_types  # nobody else writes its names
+            return architecture if is_nearer and not is_library else asking
         if attempt is None:
             return architecture
         asking = architecture if architecture.questions or is_bare else None

@@ -98,7 +98,7 @@ class _Folder:
             return ""
         known = self.vocabulary.tensors.get(word)
         if known:
-            return known if known != _NORM_SCALE or self.is_lone_norm() else ""
+            return known if known != _NORM_SCALE or self.is_lone_norm() or self.is_norm_by_place() else ""
         stem = word.removesuffix("_reverse").rstrip("0123456789")
         return self.vocabulary.tensors.get(stem, "") if stem.endswith("_l") else ""
 
@@ -192,6 +192,11 @@ class _Folder:
         (tensor,) = self.own.values() if len(self.own) == 1 else (None,)
         is_alone = len(self.spot.node.children) == 1 and bool(self.spot.place)
         return tensor is not None and is_alone and len(tensor.shape) == 1 and self.is_called_norm()
+
+    def is_norm_by_place(self) -> bool:
+        """Whether the vocabulary says that a norm stands here."""
+        match = self.vocabulary.decide("kinds", self.spot)
+        return match is not None and match.entry.target in NORMS
 
     def lone_bias(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
         """A folder with a bias and nothing else is a Linear whose tied weight is not stored."""

@@ -74,6 +74,18 @@ class LayerNormGammaBeta(nn.Module):
         return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
 
 
+class LayerNormGamma(nn.Module):
+    """LayerNorm without a bias whose weight is stored as gamma, less an offset. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float, offset: float = 0.0):
+        super().__init__()
+        self.eps, self.offset = eps, offset
+        self.gamma = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.gamma.shape, self.gamma + self.offset, None, self.eps)
+
+
 class EmbeddingExtended(nn.Module):
     """Embedding whose last rows are a table of their own. (...) -> (..., W)"""
 
@@ -147,6 +159,18 @@ class RMSNormGamma(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.gamma.shape, self.gamma, self.eps)
+
+
+class RMSNormVector(nn.Module):
+    """RMSNorm whose weight is stored as g, less an offset. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float, offset: float = 0.0):
+        super().__init__()
+        self.eps, self.offset = eps, offset
+        self.g = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.g.shape, self.g + self.offset, self.eps)
 
 
 class RMSNormScale(nn.Module):

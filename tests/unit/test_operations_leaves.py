@@ -40,6 +40,16 @@ def test_layer_norms_differ_in_names_and_layout_only():
     torch.testing.assert_close(first(x.permute(0, 3, 1, 2)), norm(x).permute(0, 3, 1, 2), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_norms_of_one_row_may_be_stored_less_an_offset(offset):
+    row, x = torch.rand(4) + 0.5, torch.randn(2, 3, 4)
+    layer, root = leaves.LayerNormGamma(4, 1e-6, offset), leaves.RMSNormVector(4, 1e-6, offset)
+    layer.load_state_dict({"gamma": row - offset})
+    root.load_state_dict({"g": row - offset})
+    torch.testing.assert_close(layer(x), F.layer_norm(x, (4,), row, None, 1e-6))
+    torch.testing.assert_close(root(x), F.rms_norm(x, (4,), row, 1e-6))
+
+
 def test_a_layer_norm_with_an_offset_scales_by_one_more():
     norm = filled(nn.LayerNorm(4, eps=1e-6))
     leaf = leaves.LayerNormOffset(4, 1e-6)
