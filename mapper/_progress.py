@@ -44,7 +44,7 @@ def working(what: str, fraction: Callable[[], float] | None = None) -> Iterator[
     start = time.monotonic()
 
     def line() -> str:
-        return f"{what} {_bar(fraction())}" if fraction else f"{what} {time.monotonic() - start:.0f} s"
+        return f"{what} {bar(fraction())}" if fraction else f"{what} {time.monotonic() - start:.0f} s"
 
     with showing(line):
         yield
@@ -113,7 +113,7 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def _bar(part: float) -> str:
+def bar(part: float) -> str:
     full = int(_BAR * min(max(part, 0.0), 1.0))
     return f"{'█' * full}{'░' * (_BAR - full)} {min(part, 1.0):4.0%}"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mapper._progress import bar, showing
 from mapper.cli import options
 from mapper.cli.options import Command
 from mapper.cli.output import paint, say, working
@@ -13,20 +14,35 @@ from mapper.report.chain import value_text
 from mapper.report.heading import first_line
 from mapper.report.questions import asked
 from mapper.report.wording import printable
+from mapper.sources.files import base_name, open_regular, reading
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
+
+
+_TEXT_BYTES = 100_000  # of a text; a few hundred words are read
 
 
 @click.command(
     cls=Command,
     examples="""
     mapper infer model.safetensors
-    mapper infer model.safetensors --remember
+    mapper infer model.safetensors --try --remember
     mapper infer model.safetensors --set norm.eps=1e-5
     """,
 )
 @options.source
+@click.option("--try", "is_tried", is_flag=True, help="Build what is left and let each candidate speak.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=100.0,
+    show_default=True,
+    help="Time for all that is tried.",
+)
+@click.option(
+    "--text", metavar="FILE", help="A plain text for a language model; one of mapper's own when left out."
+)
 @click.option("--remember", is_flag=True, help="Keep the answers beside the weights: FILE.facts.json.")
 @options.facts
 @options.rule_folders
@@ -35,6 +51,9 @@ if TYPE_CHECKING:
 @options.follow_links
 def infer(
     source: str,
+    is_tried: bool,
+    seconds: float,
+    text: str | None,
     remember: bool,
     hints: dict[str, str],
     rules: tuple[str, ...],
@@ -44,7 +63,9 @@ def infer(
 ) -> None:
     """Answer what no name, shape or config shows from the weights themselves, and say how sure each answer is.
 
-    What they do not show for sure stays a question. With what they answer a reading is never called exact.
+    With --try, also from behaviour: the loss of a language model on a plain text, the agreement of an image model on
+    drawn images that are mirrored and moved. What is not shown for sure stays a question. With what was found a reading
+    is never called exact.
     """
     from mapper._api import describe
 
@@ -58,11 +79,41 @@ def infer(
             families=not without,
             follow_links=follow_links,
         )
-    say("\n".join([first_line(architecture, paint()), *_answers(architecture), *_open(architecture)]))
+    lines: list[str] = []
+    if is_tried:
+        architecture, lines = _tried(architecture, seconds, text)
+    say("\n".join([first_line(architecture, paint()), *_answers(architecture), *lines, *_open(architecture)]))
     if remember:
         from mapper.evidence.remembered import remember as keep
 
         say(f"kept in {keep(architecture)}")
+
+
+def _tried(architecture: Architecture, seconds: float, text: str | None) -> tuple[Architecture, list[str]]:
+    """The reading with what trying settled, and the table of what was tried."""
+    with working("loading torch"):
+        from mapper.evidence.behaviour.passage import PASSAGE
+        from mapper.evidence.behaviour.trying import attempt
+    from mapper.evidence.answering import with_all_found
+    from mapper.evidence.behaviour.table import table
+
+    words = PASSAGE if text is None else _read(text)
+    at: tuple[str, float] = ("", 0.0)
+
+    def tell(what: str, part: float) -> None:
+        nonlocal at
+        at = what, part
+
+    with showing(lambda: f"trying {at[0]} {bar(at[1])}"):
+        tried = attempt(architecture, words, seconds, tell)
+    return with_all_found(architecture, tried.found), ["", *table(tried)]
+
+
+def _read(path: str) -> str:
+    """The first of a text. Raises SourceError."""
+    file, _ = open_regular(path)
+    with file, reading(base_name(path)):
+        return file.read(_TEXT_BYTES).decode("utf-8", "replace")
 
 
 def _answers(architecture: Architecture) -> list[str]:

@@ -22,6 +22,16 @@ def with_found(architecture: Architecture, found: Mapping[str, Found]) -> Archit
     return architecture
 
 
+def with_all_found(architecture: Architecture, found: Mapping[str, Found]) -> Architecture:
+    """The same, where some of what was found answers what is only asked after an answer to something else."""
+    left = dict(found)
+    while now := {
+        question.name: left.pop(question.name) for question in architecture.questions if question.name in left
+    }:
+        architecture = with_found(architecture, now)
+    return architecture
+
+
 def answered(architecture: Architecture, hints: Mapping[str, Any]) -> Architecture | None:
     """The same checkpoint read with more hints; None where these do not go with it, or nothing rests on one."""
     origin = architecture.origin

@@ -38,6 +38,7 @@ class FactRule:
     weights: dict[str, Any] = field(
         default_factory=dict
     )  # the statistic of trained weights that tells it, where nothing else does
+    tried: tuple[Any, ...] = ()  # published values to try where a model may tell which it is
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
     entry: str | None = None  # the fact whose entry, for an element of `over`, is the value
@@ -184,7 +185,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("nullable", "apart", "stated"), Fields.flag),
     **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
     **dict.fromkeys(("map", "holds", "as_long", "weights"), Fields.mapping),
-    **dict.fromkeys(("among", "but"), lambda fields, key: tuple(fields.sequence(key))),
+    **dict.fromkeys(("among", "but", "tried"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),
     **dict.fromkeys(
         ("expr", "each", "marks", "runs", "firsts", "factor", "shared", "most", "divides", "length", "total"),

