@@ -16,7 +16,8 @@ from mapper.cli.options import Command
     examples="""
     mapper rename ./Llama-3.2-1B --to litgpt -o litgpt/lit_model.pth
     mapper rename ./consolidated --to hf -o ./llama
-    mapper rename ./gpt2 --to hf/gpt2 -o gpt2.safetensors
+    mapper rename ./ckpt.pt --to hf/gpt2 -o gpt2.safetensors
+    mapper rename ./llama --to gguf -o llama.gguf --quantised Q8_0
     """,
 )
 @options.source
@@ -27,11 +28,12 @@ from mapper.cli.options import Command
     help="A library, or one of its architectures: hf, meta, hf/llama; any other word lists them.",
 )
 @click.option(
-    "--out", "-o", metavar="OUT", required=True, help="A folder, or a file .safetensors, .npz or .pth."
+    "--out", "-o", metavar="OUT", required=True, help="A folder, or a file .safetensors, .npz, .pth or .gguf."
 )
 @click.option(
     "--shard-size", metavar="SIZE", help="Split a folder's weights into files of at most this, as in 5GB."
 )
+@click.option("--quantised", metavar="TYPE", help="Pack the maps of a GGUF file in this type: Q8_0.")
 @options.facts
 @options.rule_folders
 @options.overwrite("OUT and the settings beside it; of a folder, what mapper wrote there")
@@ -43,6 +45,7 @@ def rename(
     to: str,
     out: str,
     shard_size: str | None,
+    quantised: str | None,
     hints: dict[str, Any],
     rules: tuple[str, ...],
     overwrite: bool,
@@ -64,6 +67,7 @@ def rename(
         out,
         hints=hints,
         shard_size=shard_size,
+        quantised=quantised,
         overwrite=overwrite,
         revision=revision,
         rules=rules,

@@ -90,11 +90,11 @@ def named(
     found: dict[str, Named[Kind]] = {}
     notes, unknown = [], []
     for stored in contents.tensors:
-        left = _longest(naming.left, stored.name)
+        left = longest(naming.left, stored.name)
         if left is not None:
             notes.append(f"{shorten(stored.name)} was left out: {left[0]}")
             continue
-        match = _longest(naming.names, stored.name)
+        match = longest(naming.names, stored.name)
         if match is None:
             unknown.append(stored.name)
             parts = [Named(stored.name, stored, stored.shape)]
@@ -114,7 +114,7 @@ def named(
 
 def example_name(naming: Naming, name: str) -> str:
     """The model's name of a tensor; of several stacked in it the first's."""
-    match = _longest(naming.names, name)
+    match = longest(naming.names, name)
     if match is None:
         return name
     target, numbers, rest = match
@@ -132,7 +132,7 @@ def _is_number(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) < 10
 
 
-def _longest(table: dict[tuple[str, ...], Value], name: str) -> tuple[Value, list[str], str] | None:
+def longest(table: dict[tuple[str, ...], Value], name: str) -> tuple[Value, list[str], str] | None:
     """What the longest pattern that `name` begins with leads to, the numbers in it, and the rest of the name."""
     parts, pattern = name.split("."), _pattern(name)
     for end in range(len(parts), 0, -1):
@@ -160,7 +160,7 @@ def _parts(stored: Kind, target: str, numbers: list[str], rest: str, file: str) 
 
 def _arranged(part: Named[Any], naming: Naming, contents: Contents[Any], prefix: str, file: str) -> None:
     """Enter how the tensor was moved, to be undone when it is read."""
-    table, numbers, _ = _longest(naming.arranged, part.stored.name) or ({}, [], "")
+    table, numbers, _ = longest(naming.arranged, part.stored.name) or ({}, [], "")
     for word, value in table.items():
         if word in ("pairs", "thirds"):
             value = _count(contents.metadata, prefix + value, numbers, part, file)
@@ -261,7 +261,7 @@ def _bent(
     }
     base = config.get("rope_theta", 10000.0)
     if not values or not all(
-        math.isclose(value, _divisor(2 * math.pi * base ** (at / len(values)), scaling), rel_tol=1e-4)
+        math.isclose(value, divisor(2 * math.pi * base ** (at / len(values)), scaling), rel_tol=1e-4)
         for at, value in enumerate(values)
     ):
         raise SourceError(
@@ -271,7 +271,7 @@ def _bent(
     return scaling
 
 
-def _divisor(length: float, scaling: dict[str, Any]) -> float:
+def divisor(length: float, scaling: dict[str, Any]) -> float:
     """What the angle of this wave length is divided by: nothing for short waves, `factor` for long ones."""
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
     turns = scaling["original_max_position_embeddings"] / length

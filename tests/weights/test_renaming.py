@@ -202,3 +202,44 @@ def test_the_settings_are_those_of_the_library(tmp_path: Path) -> None:
     assert said["use_scaled_rope"] is True and said["rope_scaling_factor"] == 8.0 and said["n_kv_heads"] == 2
     hidden = int(said["ffn_dim_multiplier"] * int(8 * said["dim"] / 3))  # as the library computes it
     assert -(-hidden // said["multiple_of"]) * said["multiple_of"] == 44
+
+
+@pytest.mark.parametrize("said", [{"rope_parameters": ROPE}, {"tie_word_embeddings": True}])
+def test_a_gguf_file_reads_back_as_the_same_model(said: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    want = llama(tmp_path / "first", **said)(IDS).logits
+    done = mapper.rename(tmp_path / "first", "gguf", tmp_path / "a.gguf")
+    assert done.notes == ["no tokenizer is in the file, which programs that run it need"]
+    model, first = mapper.build(tmp_path / "a.gguf"), load_file(tmp_path / "first" / "model.safetensors")
+    states = model.state_dict()
+    assert all(states[name].equal(tensor) for name, tensor in first.items()) and model(IDS).logits.equal(want)
+
+
+def test_the_maps_of_a_gguf_file_are_packed_and_its_vectors_are_not(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    llama(tmp_path / "first", intermediate_size=64)
+    mapper.rename(tmp_path / "first", "gguf", tmp_path / "a.gguf", quantised="Q8_0")
+    found = {one.name: one for one in gguf.GGUFReader(tmp_path / "a.gguf").tensors}
+    assert found["blk.0.ffn_down.weight"].tensor_type.name == "Q8_0"
+    assert found["blk.0.attn_norm.weight"].tensor_type.name == "F32"
+    ours = mapper.build(tmp_path / "a.gguf").state_dict()["model.layers.0.mlp.down_proj.weight"]
+    packed = found["blk.0.ffn_down.weight"]
+    assert ours.equal(torch.from_numpy(gguf.quants.dequantize(packed.data, packed.tensor_type)))
+    first = load_file(tmp_path / "first" / "model.safetensors")["model.layers.0.mlp.down_proj.weight"]
+    assert (ours - first).abs().max() <= first.abs().max() / 127  # half a step of a block, twice
+
+
+@pytest.mark.parametrize(
+    ("out", "said", "why"),
+    [
+        ("a", {}, "is written as one file, whose name ends in .gguf"),
+        ("a.gguf", {"quantised": "Q4_K"}, "is no type that is written; Q8_0 is"),
+        ("a.gguf", {"shard_size": "5GB"}, "is written as one file"),
+    ],
+)
+def test_what_no_gguf_file_can_be_is_refused(
+    out: str, said: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("gguf")
+    with pytest.raises(MapperError, match=why):
+        mapper.rename(tmp_path / "nothing", "gguf", tmp_path / out, **said)

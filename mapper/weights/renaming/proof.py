@@ -9,7 +9,7 @@ from mapper.errors import MapperError, joined, listed
 from mapper.inference import infer
 from mapper.rulebook.examples import Example, header, is_near_miss
 from mapper.sources.in_memory import open_tensors
-from mapper.weights.renaming.rename import as_checkpoint, candidates_of, first_that_fits
+from mapper.weights.renaming.fitting import as_checkpoint, candidates_of, first_that_fits
 
 if TYPE_CHECKING:
     import torch

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
 from mapper.architecture import Architecture, Question
-from mapper.checkpoint import Checkpoint
+from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import ArchitectureError, cut
 from mapper.inference import infer
-from mapper.weights.renaming.settings import OtherModel, facts_by_role, free_facts
-
-if TYPE_CHECKING:
-    from mapper.rulebook.libraries import LibraryNaming
-    from mapper.weights.renaming.table import Table
+from mapper.weights.renaming.settings import OtherModel, facts_by_role
 
 # Facts of how something is stored, which renaming itself changes, and those that are seen in what is stored.
 _OF_STORAGE = ("attention.fused", "rotary.style", "head.tied", "norm.kind", "norm.offset")
@@ -28,42 +25,48 @@ Values = dict[tuple[tuple[str, ...], str], set[str]]
 
 
 def read_back(
-    naming: LibraryNaming, table: Table, config: dict[str, Any] | None, source: Architecture
+    label: str,
+    tensors: dict[str, TensorInfo],
+    config: dict[str, Any] | None,
+    source: Architecture,
+    *,
+    free: Collection[str] = (),
+    asks: bool = False,
 ) -> dict[str, Any]:
-    """Facts that are left to whoever reads it: those that a library without settings leaves open. Raises OtherModel."""
-    tensors = {name: made.info for name, made in table.made.items()}
-    checkpoint = Checkpoint(naming.label, "renamed", tensors, config)
-    found = _read(checkpoint, source, {}, naming)
+    """Facts that are left to whoever reads it, where the library `asks`: it keeps no settings. Raises OtherModel.
+
+    `label` is what to call the library, `free` are facts that may be others there.
+    """
+    checkpoint = Checkpoint(label, "renamed", tensors, config)
+    found = _read(checkpoint, source, {}, label)
     known = _values(source)
     hints: dict[str, Any] = {}
     for _ in range(_ROUNDS):
-        asked = {question.name: _answer(question, known, naming) for question in found.questions}
+        asked = {question.name: _answer(question, known, label) for question in found.questions}
         if not asked:
             break
-        if naming.settings:
-            raise OtherModel(f"{naming.label} has no setting for {next(iter(asked))}", fact=next(iter(asked)))
+        if not asks:
+            raise OtherModel(f"{label} has no setting for {next(iter(asked))}", fact=next(iter(asked)))
         hints |= asked
-        found = _read(checkpoint, source, hints, naming)
+        found = _read(checkpoint, source, hints, label)
     if found.reading == "skeleton" or found.missing:
         why = [*found.missing, *found.findings, "it is a skeleton"][0]
-        raise OtherModel(f"{naming.label} would not be read as this model: {why}")
-    _compare(naming, source, found)
+        raise OtherModel(f"{label} would not be read as this model: {why}")
+    _compare(label, source, found, {*free, *_OF_STORAGE})
     return hints
 
 
-def _read(
-    checkpoint: Checkpoint, source: Architecture, hints: dict[str, Any], naming: LibraryNaming
-) -> Architecture:
+def _read(checkpoint: Checkpoint, source: Architecture, hints: dict[str, Any], label: str) -> Architecture:
     try:
         return infer(checkpoint, source.rulebook, hints=hints)
     except ArchitectureError as error:
-        raise OtherModel(f"{naming.label} would not be read as this model: {error.in_command()}") from None
+        raise OtherModel(f"{label} would not be read as this model: {error.in_command()}") from None
 
 
 _ROUNDS = 4  # an answer may lead to another question
 
 
-def _answer(question: Question, known: Values, naming: LibraryNaming) -> Any:
+def _answer(question: Question, known: Values, label: str) -> Any:
     values = {value for (role, name), found in known.items() if name == question.fact for value in found}
     if question.part:
         values = {
@@ -73,7 +76,7 @@ def _answer(question: Question, known: Values, naming: LibraryNaming) -> Any:
             for value in found
         }
     if len(values) != 1:
-        raise OtherModel(f"{naming.label} would not be read as this model: {question}")
+        raise OtherModel(f"{label} would not be read as this model: {question}")
     return json.loads(values.pop())
 
 
@@ -84,16 +87,15 @@ def _values(architecture: Architecture) -> Values:
     return found
 
 
-def _compare(naming: LibraryNaming, source: Architecture, found: Architecture) -> None:
+def _compare(label: str, source: Architecture, found: Architecture, free: Collection[str]) -> None:
     """Raise OtherModel for a fact with another value, and for one of the source that the other reading has not."""
     norms, other_norms = _norms(source), _norms(found)
     for norm, kind in norms.items():
         if other_norms.get(norm, kind) != kind:
-            raise OtherModel(f"{norm} is {kind} here, and {naming.label} has {other_norms[norm]}")
+            raise OtherModel(f"{norm} is {kind} here, and {label} has {other_norms[norm]}")
     said = {item.name for item in source.facts if item.evidence not in _RULES}
     ours, theirs = _values(source), _values(found)
     differing: dict[str, str] = {}
-    free = free_facts(naming, source) | set(_OF_STORAGE)
     for (role, name), values in ours.items():
         if name in free or name in differing:
             continue
@@ -102,7 +104,7 @@ def _compare(naming: LibraryNaming, source: Architecture, found: Architecture) -
             continue
         if other is None or not _same(values, other):
             shown = "nothing of it" if other is None else _shown(other)
-            differing[name] = f"{name} is {_shown(values)} here, and {naming.label} says {shown}"
+            differing[name] = f"{name} is {_shown(values)} here, and {label} says {shown}"
     if differing:
         raise OtherModel("; ".join(list(differing.values())[:3]), fact=next(iter(differing)))
 
