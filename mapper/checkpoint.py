@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +62,14 @@ class Span(NamedTuple):
     info: TensorInfo  # what the bytes are there, whatever a later stage makes of them
 
 
+class Rows(NamedTuple):
+    """Rows of a tensor in a local file, in another order: what can be moved without being read as numbers."""
+
+    span: Span
+    stored: int  # how many rows are there
+    order: Sequence[int] | None  # which of them, one after the other; None: all as they stand
+
+
 @dataclass(frozen=True)
 class Adapted:
     """An adapter that was added to a checkpoint."""
@@ -106,6 +114,9 @@ class Checkpoint:
     where: Callable[[str], Span | None] = lambda name: (
         None
     )  # of tensors whose bytes can be copied without being read
+    rows: Callable[[str], list[Rows]] = lambda name: (
+        []
+    )  # of tensors that are rows of others, one after the other; none: they must be read
     metadata: dict[str, str] = field(default_factory=dict)  # texts in the header of a safetensors file
     companions: Find | None = None  # looks for files of a tokenizer and the like beside the weights
     document: dict[str, Any] | None = None  # of what mapper saved: `mapper.sources.saved` says what is in it

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -27,6 +28,8 @@ LLAMA_70B = {
 }
 VOCABULARY, KEY_VALUE = 128256, 1024
 SHARD_BYTES = 5e9
+LLAMA_1B = {"vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
+            "num_attention_heads": 32, "num_key_value_heads": 4}  # fmt: skip
 
 
 def converting(folder: Path, repeat: int) -> Iterator[Line]:
@@ -49,6 +52,10 @@ def converting(folder: Path, repeat: int) -> Iterator[Line]:
         "`mapper.convert` of 2.0 GB, safetensors to safetensors; `cp` and fsync", ours, synced, 1.25
     )
     yield seconds("the same; `cp` alone", ours, copied, None)
+    for library in ("meta", "litgpt"):
+        ours, synced = measure(f"rename {library}", "mapper", "cp and sync")
+        row = f"`mapper.rename` of a 2.2 GB Llama from Hugging Face's names to {library}'s; `cp` and fsync"
+        yield seconds(row, ours, synced, 1.5)
     yield seconds("2.0 GB of an archive into memory; `numpy.load`", *measure("npz", "mapper", "peer"), 1.3)
     yield seconds("2.0 GB of a torch file into memory; `torch.load`", *measure("zip", "mapper", "peer"), 1.3)
 
@@ -81,17 +88,19 @@ def llama_70b(folder: Path) -> Path:
     return folder
 
 
-def _llama_shapes() -> dict[str, list[int]]:
-    width, inner = LLAMA_70B["hidden_size"], LLAMA_70B["intermediate_size"]
-    shapes = {"model.embed_tokens.weight": [VOCABULARY, width]}
-    for at in range(LLAMA_70B["num_hidden_layers"]):
+def _llama_shapes(
+    sizes: dict[str, int] = LLAMA_70B, vocabulary: int = VOCABULARY, key_value: int = KEY_VALUE
+) -> dict[str, list[int]]:
+    width, inner = sizes["hidden_size"], sizes["intermediate_size"]
+    shapes = {"model.embed_tokens.weight": [vocabulary, width]}
+    for at in range(sizes["num_hidden_layers"]):
         layer = f"model.layers.{at}"
-        rows = {"q_proj": width, "k_proj": KEY_VALUE, "v_proj": KEY_VALUE, "o_proj": width}
+        rows = {"q_proj": width, "k_proj": key_value, "v_proj": key_value, "o_proj": width}
         shapes |= {f"{layer}.self_attn.{word}.weight": [count, width] for word, count in rows.items()}
         shapes |= {f"{layer}.mlp.{word}_proj.weight": [inner, width] for word in ("gate", "up")}
         shapes[f"{layer}.mlp.down_proj.weight"] = [width, inner]
         shapes |= {f"{layer}.{word}_layernorm.weight": [width] for word in ("input", "post_attention")}
-    return {**shapes, "model.norm.weight": [width], "lm_head.weight": [VOCABULARY, width]}
+    return {**shapes, "model.norm.weight": [width], "lm_head.weight": [vocabulary, width]}
 
 
 def _sharded(shapes: dict[str, list[int]]) -> Iterator[dict[str, list[int]]]:
@@ -166,6 +175,45 @@ def _copy(side: str, folder: Path) -> Callable[[], object]:
     return lambda: [subprocess.run(command, check=True) for command in commands[: 1 if side == "cp" else 2]]
 
 
+def _rename(library: str) -> Callable[[str, Path], Callable[[], object] | None]:
+    def case(side: str, folder: Path) -> Callable[[], object] | None:
+        source, out = llama_1b(folder / "llama-1b"), folder / "renamed"
+        shutil.rmtree(out, ignore_errors=True)
+        os.sync()
+        if side == "mapper":
+            import mapper
+
+            rename = mapper.rename
+            return lambda: rename(source, library, out)
+        out.mkdir()
+        weights = source / "model.safetensors", out / "model.safetensors"
+        commands = [["cp", *map(str, weights)], ["sync", str(weights[1])]]
+        return lambda: [subprocess.run(command, check=True) for command in commands]
+
+    return case
+
+
+def llama_1b(folder: Path) -> Path:
+    """A Llama of 1.1 billion parameters in 16 bits, written once."""
+    if (folder / "config.json").exists():
+        return folder
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    shapes = _llama_shapes(LLAMA_1B, LLAMA_1B["vocab_size"], 256)
+    tensors = {
+        name: torch.full(shape, at / 256, dtype=torch.bfloat16)
+        for at, (name, shape) in enumerate(shapes.items())
+    }
+    save_file(tensors, folder / "model.safetensors")
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5,
+              "tie_word_embeddings": False, "max_position_embeddings": 2048, **LLAMA_1B}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    os.sync()
+    return folder
+
+
 def _npz(side: str, folder: Path) -> Callable[[], object]:
     import numpy as np
 
@@ -189,6 +237,8 @@ def _read(path: Path) -> object:
 CASES: dict[str, Callable[[str, Path], Callable[[], object] | None]] = {
     "write": _write,
     "copy": _copy,
+    "rename meta": _rename("meta"),
+    "rename litgpt": _rename("litgpt"),
     "npz": _npz,
     "zip": _zip,
 }

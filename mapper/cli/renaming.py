@@ -56,8 +56,7 @@ def rename(
     """Write the tensors of any SRC that is understood under the names of another library, with its settings beside them.
 
     What is written is read again by its names, shapes and settings, and must be the same model: what NAMING cannot say is
-    an error that names it. Whatever is fused, split, transposed or turned otherwise there is rearranged, no number is
-    changed. No more than one tensor is in memory at a time.
+    an error that names it. Whatever is fused, split, transposed or turned otherwise there is rearranged. No more than one tensor is in memory at a time.
     """
     import mapper
 

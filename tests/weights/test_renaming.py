@@ -22,6 +22,7 @@ from transformers import (
 )
 
 import mapper
+from mapper.cli.app import main
 from mapper.errors import MapperError
 
 IDS = torch.arange(13)[None] * 5 % 99
@@ -185,6 +186,16 @@ def test_biases_that_add_nothing_are_left_out_and_said(tmp_path: Path) -> None:
     llama(tmp_path / "first", attention_bias=True)  # of zeros, as they are made
     done = mapper.rename(tmp_path / "first", "meta", tmp_path / "out")
     assert "8 bias vectors of zeros left out, which meta/llama has not" in done.notes
+
+
+def test_the_command_says_what_was_written_and_refuses_in_one_line(tmp_path: Path, capsys: Any) -> None:
+    llama(tmp_path / "first")
+    capsys.readouterr()
+    out = str(tmp_path / "lit_model.pth")
+    assert main(["rename", str(tmp_path / "first"), "--to", "litgpt", "-o", out]) == 0
+    assert capsys.readouterr().out.endswith("(lit_model.pth, model_config.yaml)\n")
+    assert main(["rename", str(tmp_path / "first"), "--to", "gpt", "-o", out, "--overwrite"]) == 2
+    assert capsys.readouterr().err.count("\n") <= 2
 
 
 def test_tensors_without_a_role_are_refused(tmp_path: Path) -> None:

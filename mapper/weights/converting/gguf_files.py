@@ -21,6 +21,7 @@ QUANTISED = ("Q8_0",)  # types in blocks that are written
 _NUMBERS = {kind.name: number for number, kind in TYPES.items()}
 # What general.file_type says of a file whose maps are of a type: llama.cpp's enumeration of them.
 _FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7, "BF16": 32}
+_LARGEST = 3.4e38  # of a float of 32 bits
 _QUANTISATION = 2  # version of the types in blocks
 
 
@@ -75,18 +76,29 @@ def write_gguf(
 
 
 def _add(writer: Any, key: str, value: Any) -> None:
+    """Enter one value of the metadata. Raises MapperError for one that its types cannot hold."""
     if isinstance(value, bool):
         writer.add_bool(key, value)
-    elif isinstance(value, int):
+    elif isinstance(value, int) and 0 <= value < 2**32:
         writer.add_uint32(key, value)
-    elif isinstance(value, float):
+    elif isinstance(value, int) and abs(value) < 2**63:
+        writer.add_int64(key, value)
+    elif isinstance(value, float) and abs(value) < _LARGEST:
         writer.add_float32(key, value)
     elif isinstance(value, str):
         writer.add_string(key, value)
-    elif isinstance(value, list):
+    elif isinstance(value, list) and len({type(item) for item in value}) == 1 and _are_plain(value):
         writer.add_array(key, value)
     else:
         raise MapperError(f"{key} is {shorten(str(value))}, which the metadata of GGUF cannot hold")
+
+
+def _are_plain(items: list[Any]) -> bool:
+    """Whether these, of one type, are what a list of the metadata has."""
+    if isinstance(items[0], (bool, str)):
+        return True
+    limit = 2**31 if isinstance(items[0], int) else _LARGEST
+    return isinstance(items[0], (int, float)) and all(abs(item) < limit for item in items)
 
 
 def _announce(writer: Any, name: str, shape: tuple[int, ...], kind: Type) -> None:

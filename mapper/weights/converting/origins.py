@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mapper.checkpoint import DTYPE_BYTES, Checkpoint, Span, TensorInfo
+from mapper.checkpoint import DTYPE_BYTES, Checkpoint, Rows, Span, TensorInfo
 from mapper.errors import FormatError, MapperError, shorten
 from mapper.sources.files import base_name, open_regular, reading, stamp
 from mapper.weights.saving.headers import PIECE, write_all
@@ -63,8 +63,12 @@ class Origins:
         if span is None:
             yield from self._read(name, info) if _bytes(info) else ()
             return
-        source, left = self._opened(span), _bytes(info)
+        source = self._opened(span)
         source.seek(span.start)
+        yield from self._stream(source, span, _bytes(info))
+
+    def _stream(self, source: BinaryIO, span: Span, left: int) -> Iterator[memoryview]:
+        """The next `left` bytes of an open file."""
         while left:
             with reading(base_name(span.path)):
                 data = source.read(min(PIECE, left))
@@ -73,6 +77,23 @@ class Origins:
             left -= len(data)
             self.count(len(data))
             yield memoryview(data)
+
+    def _ordered(self, rows: Rows) -> Iterator[memoryview]:
+        """The bytes of rows in their order."""
+        source, size = self._opened(rows.span), _bytes(rows.span.info)
+        source.seek(rows.span.start)
+        if rows.order is None:
+            yield from self._stream(source, rows.span, size)
+            return
+        import numpy as np
+
+        with reading(base_name(rows.span.path)):
+            data = source.read(size)
+        if len(data) < size:
+            raise _ended(rows.span)
+        ordered = np.frombuffer(data, np.uint8).reshape(rows.stored, -1)[np.asarray(rows.order)]
+        self.count(ordered.nbytes)
+        yield memoryview(ordered.reshape(-1).data)
 
     def _span(self, name: str, info: TensorInfo) -> Span | None:
         """Where the tensor stands as it is to be; None where it must be read."""
@@ -104,7 +125,12 @@ class Origins:
             self.count(copied)
 
     def _read(self, name: str, info: TensorInfo) -> Iterator[memoryview]:
-        """The bytes of a tensor that is read, cast where its type is another."""
+        """The bytes of a tensor that is read, or put together of rows, cast where its type is another."""
+        rows = self.checkpoint.rows(name)
+        if rows and self.checkpoint.tensors[name] == info:
+            for some in rows:
+                yield from self._ordered(some)
+            return
         from mapper.sources.storage import torch_dtype
         from mapper.weights.arrays import raw_bytes
         from mapper.weights.saving.container import pieces

@@ -154,7 +154,10 @@ def _packed(naming: Naming, checkpoint: Checkpoint, fields: _Fields) -> Packed:
     packed = Packed(naming, {})
     packed.metadata = {"general.architecture": naming.architectures[0]}
     for name, setting in naming.config.items():
-        _enter_setting(packed, name, setting, fields, prefix)
+        try:
+            _enter_setting(packed, name, setting, fields, prefix)
+        except (TypeError, ValueError, ArithmeticError):
+            raise NoPlace(f"{packed.label} cannot say {name}: the config has no numbers for it") from None
     packed.tensors = _tensors(naming, checkpoint, packed.metadata, prefix)
     return packed
 

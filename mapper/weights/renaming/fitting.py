@@ -118,6 +118,7 @@ def as_checkpoint(renamed: Renamed, source: Checkpoint) -> Checkpoint:
         config=as_config(renamed.naming, renamed.settings.fields),
         read=read_made,
         where=where,
+        rows=lambda name: made[name].rows(source.where),
         adapter=None,
         document=None,
     )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mapper.checkpoint import TensorInfo
 from mapper.errors import MapperError, listed, shorten
 from mapper.rulebook.libraries import STYLES, library_namings
 from mapper.rulebook.namings import NUMBER
-from mapper.weights.comparing.pieces import Cut, Piece, cuts, turned
+from mapper.weights.comparing.pieces import Piece, cuts, turned
 from mapper.weights.comparing.places import FUSED, Spot, fact, spots
 
 if TYPE_CHECKING:
-    import torch
-
     from mapper.architecture import Architecture
 
 ROTATED = ("query", "key", "query_norm", "key_norm")  # roles whose rows lie as the rotary pairs do
@@ -29,15 +27,14 @@ class Turn(NamedTuple):
     dim: int  # of the rows of a head, those that rotate: the first
     style: str  # as they are to lie, one of STYLES
 
-    def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """[heads * head_dim, ...] with the first `dim` rows of each head as `style` has them."""
-        import torch
+    def of(self, rows: Any) -> Any:
+        """[heads * head_dim, ...], an array, with the first `dim` rows of each head as `style` has them."""
+        import numpy as np
 
-        heads = tensor.unflatten(0, (-1, self.head_dim))
-        turning, rest = heads[:, : self.dim], heads[:, self.dim :]
+        heads = np.arange(rows.shape[0]).reshape(-1, self.head_dim)
         pairs = (2, self.dim // 2) if self.style == STYLES[1] else (self.dim // 2, 2)
-        turned = turning.unflatten(1, pairs).transpose(1, 2).flatten(1, 2)
-        return torch.cat((turned, rest), 1).flatten(0, 1)
+        turned = heads[:, : self.dim].reshape(-1, *pairs).swapaxes(1, 2).reshape(-1, self.dim)
+        return rows[np.concatenate((turned, heads[:, self.dim :]), 1).reshape(-1)]
 
 
 class Where(NamedTuple):
@@ -76,9 +73,17 @@ class Part:
         return self.piece.info.dtype
 
     @property
-    def is_as_stored(self) -> bool:
-        """Whether its bytes are those of a tensor of the source."""
-        return bool(self.path) and not self.piece.flipped and self.piece.cut is None and self.turn is None
+    def order(self) -> Sequence[int] | None:
+        """Which rows of the source's tensor these are, one after the other; None: all as they stand."""
+        if self.piece.cut is None and self.turn is None:
+            return None
+        import numpy as np
+
+        rows = np.arange(self.piece.info.shape[0])
+        if self.piece.cut:
+            _, outer, middle, inner, first, last = self.piece.cut
+            rows = rows.reshape(outer, middle, inner)[:, first:last].reshape(-1)
+        return cast("Sequence[int]", self.turn.of(rows) if self.turn else rows)
 
 
 def zeros(like: Part) -> Part:
@@ -173,7 +178,3 @@ def _turn(style: str, where: Where, part: Part, architecture: Architecture) -> T
     if known("rotary.style") not in STYLES or not sizes:
         raise MapperError(f"how the rotary pairs of {shorten(part.path)} lie is not known")
     return Turn(head_dim, dim, style)
-
-
-def cut_of(part: Part) -> Cut | None:
-    return part.piece.cut

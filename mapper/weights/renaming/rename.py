@@ -108,7 +108,7 @@ def _torch_table(renamed: Renamed) -> TorchTable:
 def _notes(renamed: Renamed, architecture: Architecture, suffix: str) -> list[str]:
     naming = renamed.naming
     notes = [f"{shorten(name)} was left out: {why}" for name, why in architecture.unused]
-    notes += renamed.table.notes + renamed.settings.notes
+    notes += renamed.table.notes + renamed.settings.notes + _shown_by_weights(architecture)
     if naming.weights and not suffix:
         notes.append(f"{naming.library} looks for {naming.weights}: -o FOLDER/{naming.weights} writes it")
     if naming.is_table and suffix not in TORCH:
@@ -121,3 +121,11 @@ def _notes(renamed: Renamed, architecture: Architecture, suffix: str) -> list[st
         )
         notes.append(f"{naming.label} has no settings for all of it; to read it, say {said}")
     return notes
+
+
+def _shown_by_weights(architecture: Architecture) -> list[str]:
+    """Facts that no file says and that the settings now do."""
+    found = dict.fromkeys(
+        f"{item.name} = {json.dumps(item.value)}" for item in architecture.facts if item.evidence == "weights"
+    )
+    return [f"what the weights alone show is said as if it were known: {', '.join(found)}"] if found else []

@@ -72,11 +72,19 @@ class _Known:
                 if not isinstance(said, ast.expr):
                     yield value, said
                 elif all(one in facts for one in names(said)):
-                    yield value, evaluate(said, {one: facts[one][0] for one in names(said)})
+                    yield value, _evaluated(said, {one: facts[one][0] for one in names(said)})
 
     def extent(self, role: str, axis: int) -> int | None:
         shape = self.shapes.get(role, ())
         return shape[axis] if len(shape) > axis else None
+
+
+def _evaluated(said: ast.expr, facts: Mapping[str, Any]) -> Any:
+    """Its value; None for arithmetic that these facts do not allow."""
+    try:
+        return evaluate(said, facts)
+    except ValueError:
+        return None
 
 
 def facts_by_role(architecture: Architecture) -> list[tuple[tuple[str, ...], str, Any]]:

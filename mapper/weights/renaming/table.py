@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import Rows, Span, TensorInfo
 from mapper.errors import MapperError, listed, shorten
 from mapper.report.wording import counted
-from mapper.rulebook.libraries import Entry, LibraryNaming
+from mapper.rulebook.libraries import LAYOUTS, Entry, LibraryNaming
 from mapper.rulebook.namings import NUMBER
 from mapper.weights.comparing.pieces import turned
 from mapper.weights.comparing.places import fact
@@ -53,12 +53,27 @@ class Made:
             return ""
         return first.path
 
+    def rows(self, where: Callable[[str], Span | None]) -> list[Rows]:
+        """The rows of the source's files that it is; none where it is more than rows in another order."""
+        if self.layout != LAYOUTS[0] or self.transposed or any(part.piece.flipped for part in self.parts):
+            return []
+        spans = [where(part.path) if part.path else None for part in self.parts]
+        return (
+            [
+                Rows(span, part.piece.info.shape[0], part.order)
+                for part, span in zip(self.parts, spans, strict=True)
+                if span is not None and span.info == part.piece.info and part.shape
+            ]
+            if all(spans)
+            else []
+        )
+
     def of(self, read: Read) -> torch.Tensor:
         """The tensor itself, in memory of its own."""
         import torch
 
         tensors = [_tensor(part, read) for part in self.parts]
-        if len(tensors) > 1 and self.layout != "concatenated":
+        if len(tensors) > 1 and self.layout != LAYOUTS[0]:
             heads, size = self.groups
             grouped = torch.cat([tensor.unflatten(0, (heads, -1, size)) for tensor in tensors], 1)
             whole = grouped.flatten(0, 2)
