@@ -330,6 +330,7 @@ class Facts:
             is_bare = kind in NUMBERS and not rule.map
             per = rule.per or (_list_around(value, scope) if is_bare else None)
             if per and isinstance(value, list):
+                value = _repeated(value, scope, per) if rule.repeated else value
                 value, source = _element(value, scope, per, source)
                 if kind == "list" and scope.index_of(per) is not None:
                     kind = "any"  # an entry, in a block that is an element itself
@@ -418,6 +419,12 @@ def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[An
     if any(item != chosen[0] for item in chosen):
         raise ValueError(f"differs between equal elements: {listed([str(item) for item in chosen])}")
     return chosen[0], f"{source}[{indices[0]}]"
+
+
+def _repeated(value: list[Any], scope: Scope, role: str) -> list[Any]:
+    """A list as often as it takes to have an entry for the elements that a block stands for."""
+    last = max(scope.index_of(role) or (0,))
+    return value * (last // len(value) + 1) if value else value
 
 
 def _mapped(rule: FactRule, value: Any) -> Any:

@@ -41,6 +41,7 @@ class FactRule:
     tried: tuple[Any, ...] = ()  # published values to try where a model may tell which it is
     nullable: bool = False  # whether null in the config is a value ("none") and not an absence
     per: str | None = None  # the config has a list, with one value for each element of this list role
+    repeated: bool = False  # that list begins anew where it ends
     entry: str | None = None  # the fact whose entry, for an element of `over`, is the value
     item: int | None = None  # of an entry that is a list itself: the position of the value in it
     apart: bool = (
@@ -182,7 +183,7 @@ def _arithmetic(fields: Fields, key: str) -> str | None:
 
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("at", "config", "has", "lacks"), Fields.words),
-    **dict.fromkeys(("nullable", "apart", "stated"), Fields.flag),
+    **dict.fromkeys(("nullable", "apart", "stated", "repeated"), Fields.flag),
     **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
     **dict.fromkeys(("map", "holds", "as_long", "weights"), Fields.mapping),
     **dict.fromkeys(("among", "but", "tried"), lambda fields, key: tuple(fields.sequence(key))),

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.parity.harness import check, quiet, reference, transformers
+import mapper
+from tests.parity.harness import check, quiet, reference, text_inputs, transformers
 
 MIMI = {
     "hidden_size": 32,
@@ -146,3 +147,38 @@ def test_a_codec_of_recurrent_networks(shortcut: bool, tmp_path: Path) -> None:
     codes = made.built(input_values=values).audio_codes
     assert torch.equal(codes, wanted)
     assert codes.shape[2] == 2 and len(codes.unique()) > 3
+
+
+SPEECH = {
+    "vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "ffn_dim": 20, "flow_size": 12,
+    "window_size": 2, "spectrogram_bins": 9, "use_stochastic_duration_prediction": False, "upsample_initial_channel": 8,
+    "duration_predictor_filter_channels": 8, "prior_encoder_num_flows": 2, "prior_encoder_num_wavenet_layers": 2,
+    "posterior_encoder_num_wavenet_layers": 2, "wavenet_kernel_size": 3, "num_speakers": 1,
+}  # fmt: skip
+PLAIN = {
+    "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4], "resblock_kernel_sizes": [3, 5],
+    "resblock_dilation_sizes": [[1, 3], [2, 1]], "noise_scale": 0.0, "speaking_rate": 0.7,
+}  # fmt: skip
+NOISY = {
+    "upsample_rates": [3], "upsample_kernel_sizes": [5], "resblock_kernel_sizes": [3], "use_bias": False,
+    "resblock_dilation_sizes": [[1, 2, 4]], "noise_scale": 0.5, "ffn_kernel_size": 4, "hidden_act": "gelu",
+}  # fmt: skip
+
+
+def test_speech_from_text_at_once(tmp_path: Path) -> None:
+    model = reference("VitsModel", transformers.VitsConfig(**SPEECH, **PLAIN))
+    check(model, tmp_path, text_inputs(vocab_size=20, positions=False))
+
+
+def test_speech_from_the_same_noise(tmp_path: Path) -> None:
+    model = reference("VitsModel", transformers.VitsConfig(**SPEECH, **NOISY))
+    model.save_pretrained(tmp_path)
+    built = mapper.build(tmp_path)
+    text = text_inputs(vocab_size=20, positions=False)["right"]
+    with torch.no_grad():
+        sounds = []
+        for made in (model, built, built):
+            torch.manual_seed(len(sounds) // 2)
+            sounds.append(made(**text).waveform)
+    torch.testing.assert_close(sounds[1], sounds[0], rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(sounds[2], sounds[0], atol=1e-3)  # other noise

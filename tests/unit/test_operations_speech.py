@@ -1,0 +1,64 @@
+"""Words spread over frames, and what inverts a coupling layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from mapper.operations.relative import attend_near_vectors
+from mapper.operations.speech import gated_convolutions, invert_couplings, spread_by_durations, word_durations
+
+
+def test_words_last_for_their_durations():
+    x = torch.tensor([[[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]], [[7.0], [8.0], [9.0]]])
+    spread, frames = spread_by_durations(x, torch.tensor([[2.0, 0.0, 1.0], [1.0, 3.0, 0.0], [0.0, 0.0, 0.0]]))
+    assert spread[:, 0].tolist() == [[1, 1, 3, 0], [4, 5, 5, 5], [0, 0, 0, 0]]
+    assert frames[:, 0].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]]
+
+
+def test_durations_are_whole_frames_and_none_for_padding():
+    real = torch.tensor([[[1.0, 1.0, 0.0]]])
+    assert word_durations(torch.tensor([[[0.0, 1.0, 2.0]]]), real, 0.5).tolist() == [[2.0, 6.0, 0.0]]
+
+
+class Shift(nn.Module):
+    def __init__(self, by: float):
+        super().__init__()
+        self.by = by
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return (x - torch.tensor([0.0, self.by])[:, None] * x[:, :1]) * mask
+
+
+def test_couplings_are_inverted_from_the_last_one():
+    x, couplings = torch.tensor([[[1.0], [2.0]]]), nn.ModuleList([Shift(3.0), Shift(5.0)])
+    # (1, 2) reversed (2, 1), less 5 * 2: (2, -9), reversed (-9, 2), less 3 * -9: (-9, 29)
+    assert invert_couplings(x, torch.ones(1, 1, 1), couplings).flatten().tolist() == [-9.0, 29.0]
+
+
+def test_gated_convolutions_sum_what_each_gives():
+    gates = nn.ModuleList([nn.Conv1d(1, 2, 1) for _ in range(2)])
+    skips = nn.ModuleList([nn.Conv1d(1, 2, 1), nn.Conv1d(1, 1, 1)])
+    for part in (*gates, *skips):
+        nn.init.constant_(part.weight, 0.5)
+        nn.init.zeros_(part.bias)
+    x, gated = torch.tensor(1.0), lambda value: (value / 2).tanh() * (value / 2).sigmoid() / 2
+    first = gated(x)
+    wanted = first + gated(x + first)
+    got = gated_convolutions(torch.ones(1, 1, 1), torch.ones(1, 1, 1), gates, skips)
+    torch.testing.assert_close(got.squeeze(), wanted)
+
+
+def test_vectors_of_near_distances_are_added_to_keys_and_values():
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 2, 5, 4, generator=generator)
+    keys, values = torch.randn(2, 1, 3, 4, generator=generator)
+    mask = torch.tensor([True, True, True, True, False])[None, None, None]
+    got = attend_near_vectors(q, k, v, keys, values, mask, 0.5)
+    query, scores, sums = q[0, 1, 2], [], torch.zeros(4)
+    for at in range(4):
+        near = keys[0, at - 1] if at in (1, 2, 3) else 0.0
+        scores.append(query @ (k[0, 1, at] + near) * 0.5)
+    for at, weight in enumerate(torch.stack(scores).softmax(0)):
+        sums += weight * (v[0, 1, at] + (values[0, at - 1] if at in (1, 2, 3) else 0.0))
+    torch.testing.assert_close(got[0, 1, 2], sums)
