@@ -14,7 +14,7 @@ from mapper.sources.gguf import CONTAINER, MAGIC, read_words
 FILE = "tokenizer.json"
 BYTES = range(256, 261)  # sizes of a vocabulary of bytes, with a few ids of other meaning
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
-_BYTE_PAIRS = "gpt2"  # what GGUF calls a tokenizer of merges over bytes
+_SPACE = "\u0120"  # a space, in words that are made of bytes
 
 
 class Words(NamedTuple):
@@ -65,13 +65,13 @@ def _from_gguf(checkpoint: Checkpoint, tokenizers: Any) -> tuple[Any, str] | Non
     except MapperError:
         return None
     tokens, merges = said.get("tokenizer.ggml.tokens"), said.get("tokenizer.ggml.merges")
-    if (
-        said.get("tokenizer.ggml.model") != _BYTE_PAIRS
-        or not isinstance(tokens, list)
-        or not isinstance(merges, list)
-    ):
+    if not isinstance(tokens, list) or not isinstance(merges, list):
         return None
-    pairs = [tuple(merge.split(" ", 1)) for merge in merges]
+    if not any(
+        str(word).startswith(_SPACE) for word in tokens
+    ):  # words of characters: another way to cut a text
+        return None
+    pairs = [tuple(merge.split(" ", 1)) for merge in map(str, merges)]
     try:
         model = tokenizers.models.BPE({word: at for at, word in enumerate(tokens)}, pairs)
     except Exception:  # merges of words that there are not
