@@ -43,6 +43,7 @@ class Trial:
     parts: torch.Tensor | None = field(default=None, repr=False)  # None: it could not be tried
     why: str = ""  # it could not
     is_impossible: bool = False  # the checkpoint contradicts it
+    is_asking: bool = False  # it raises a question without candidates
 
     @property
     def score(self) -> float | None:
@@ -174,7 +175,7 @@ class _Search:
     def first_heard(self, name: str, value: Any, said: Answers) -> Trial:
         """With the other answers; where these do not go with the value, with others that do: all that follow, or a flag turned."""
         first = self.listen(name, value, said, self.questions)
-        if first.parts is not None or not first.is_impossible:
+        if first.parts is not None or first.is_asking or self.voice is None:
             return first
         flags = [other for other, answer in said.items() if isinstance(answer, bool) and other != name]
         turned: list[tuple[Answers, Mapping[str, Question]]] = [(said, {})]
@@ -195,7 +196,7 @@ class _Search:
                 self.by_text[text] = hear(self.voice, model)
             return Trial(name, value, self.by_text[text])
         except _Unknown as error:
-            return Trial(name, value, why=str(error))
+            return Trial(name, value, why=str(error), is_asking=True)
         except (ArchitectureError, HintError) as error:
             return Trial(name, value, why=error.in_command(), is_impossible=True)
         except Exception as error:  # whatever stops a model of a wrong reading, it is no answer
