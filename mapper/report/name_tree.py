@@ -168,8 +168,10 @@ def _shape(place: Place) -> Shape:
 def _layer_depth(leaf: Leaf, layers: dict[Shape, list[Block]]) -> int:
     """How many parts of the leaf's place are its layer's; 0 in no layer.
 
-    Where nothing is known the outermost numbered folder counts as one.
+    Where nothing is known the outermost numbered folder counts as one. A stem may stand beside layers, in the same list.
     """
+    if leaf.role is not None and all(indices is None for _, indices in leaf.block):
+        return 0
     shape = _shape(leaf.place)
     for depth in range(len(shape), 0, -1):
         if shape[:depth] in layers:

@@ -67,3 +67,11 @@ def test_a_layer_that_is_missing_behind_a_stem_is_named() -> None:
     }
     with pytest.raises(ArchitectureError, match=r"features\.5 is missing: the list goes on to 18"):
         infer(checkpoint, RULEBOOK)
+
+
+def test_a_layer_without_expansion_is_added_to_its_input_where_the_channels_are_as_many() -> None:
+    family = next(family for family in RULEBOOK.families if family.name == "timm_mobilenetv3")
+    stages = infer(header(family.examples[1]), RULEBOOK).root.roles["tower"].roles["stages"]
+    first = stages[0].roles["layers"][0]
+    assert "expansion" not in first.roles
+    assert first.facts["residual"].value is True
