@@ -145,6 +145,43 @@ def cells():
     return Named(forward, **layers, out=nn.Linear(4, 2)), torch.randn(2, 6, 3)
 
 
+class Block(nn.Module):
+    """Norms that are defined after the convolutions that they stand between."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.bn1, self.bn2 = nn.BatchNorm2d(4), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(nn.functional.leaky_relu(self.bn1(self.conv1(x)), 0.3)))
+        return nn.functional.leaky_relu(x + y, 0.3)
+
+
+def residual():
+    def forward(self, x):
+        x = nn.functional.leaky_relu(self.first(x), 0.3)
+        for block in self.blocks:
+            x = block(x)
+        return self.fc(x.mean((2, 3)))
+
+    layers = {"first": nn.Conv2d(3, 4, 3, padding=1), "blocks": nn.ModuleList([Block(), Block()])}
+    return Named(forward, **layers, fc=nn.Linear(4, 2)).eval(), torch.randn(2, 3, 6, 6)
+
+
+def pitch():
+    """A norm of channels and positions, a layer that is added to what it reads, a convolution over all in one row."""
+
+    def forward(self, x):
+        x = nn.functional.leaky_relu(self.conv1(self.layernorm(x)), 0.3)
+        x = x + nn.functional.leaky_relu(self.conv2(x), 0.3)
+        return torch.softmax(self.fc(x.flatten(1).unsqueeze(1)).squeeze(1), -1)
+
+    layers = {"layernorm": nn.LayerNorm([1, 9]), "conv1": nn.Conv1d(1, 3, 5, padding=2)}
+    layers |= {"conv2": nn.Conv1d(3, 3, 5, padding=2), "fc": nn.Conv1d(1, 1, 31, padding=4, bias=False)}
+    return Named(forward, **layers), torch.randn(2, 1, 9)
+
+
 RELU = {"chain.activation": "relu"}
 PLAIN = {"chain.stride": 1, "chain.padding": 0, "chain.output": "none"}
 CASES = {
@@ -181,6 +218,20 @@ CASES = {
         },
     ),
     "cells": (cells, {"enc_cell:chain.positions": "last_repeated", "chain.positions": "all", "chain.output": "none"}),
+    "residual": (
+        residual,
+        {
+            **PLAIN, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean", "norm.eps": 1e-5,
+            "chain.activation": "leaky_relu_0.3", "chain.activation_before_norm": False, "chain.residual": "before_activation",
+        },
+    ),
+    "pitch": (
+        pitch,
+        {
+            **PLAIN, "chain.padding": "half", "fc:chain.padding": 4, "chain.pooling": "none", "norm.eps": 1e-5,
+            "chain.activation": "leaky_relu_0.3", "conv2:chain.residual": "after_activation", "chain.output": "softmax",
+        },
+    ),
     "words": (
         words,
         {**RELU, **PLAIN, "chain.stride": 2, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean"},
@@ -192,13 +243,23 @@ CASES = {
 def test_a_chain_computes_what_torch_does(tmp_path, name):
     make, answers = CASES[name]
     model, inputs = make()
-    save_file({key: tensor.clone() for key, tensor in model.state_dict().items()}, tmp_path / "m.safetensors")
-    built = mapper.build(tmp_path / "m.safetensors", hints=answers)
+    for key, tensor in model.state_dict().items():
+        tensor.copy_(torch.rand(tensor.shape) + 0.5) if "running" in key else None
+    path = tmp_path / "m.safetensors"
+    save_file({key: tensor.clone() for key, tensor in model.state_dict().items()}, path)
+    built = mapper.build(path, hints=answers)
     assert built.state_dict().keys() == model.state_dict().keys()
     with torch.no_grad():
         expected, found = model(inputs), list(vars(built(inputs)).values())
     torch.testing.assert_close(found, list(expected) if isinstance(expected, tuple) else [expected])
-    assert mapper.inspect(tmp_path / "m.safetensors", hints=answers).architecture.reading == "unverified"
+    assert mapper.inspect(path, hints=answers).architecture.reading == "unverified"
+
+
+def test_a_chain_is_saved_and_loaded(tmp_path):
+    model, inputs = lenet()
+    mapper.build(model.state_dict(), hints=CASES["lenet"][1], out=tmp_path / "out")
+    loaded, _ = mapper.load(tmp_path / "out")
+    torch.testing.assert_close(loaded(inputs).output, model(inputs))
 
 
 def test_numbers_without_gap_show_that_nothing_lies_between():
@@ -237,7 +298,7 @@ def test_an_input_of_a_known_size_leaves_fewer_answers():
     said = {**RELU, "chain.input_size": 28, "chain.stride": 1}
     read = mapper.inspect(names, hints=said).architecture
     asked = {question.fact: question.candidates for question in read.questions}
-    assert asked["chain.padding"] == ("0",) and asked["chain.pooling"] == ("max_2", "mean_2")
+    assert asked["chain.padding"] == ("0",) and not {"none", "max_3_2"} & {*asked["chain.pooling"]}
     said |= {"chain.padding": "half", "chain.pooling": "max_2", "chain.reduction": "flatten"}
     assert any(
         "an input of 28 leaves 7 x 7" in line
@@ -264,7 +325,7 @@ def test_what_is_no_value_is_refused():
     "names",
     [
         {"conv.weight": [4, 1, 3, 3], "fc.weight": [2, 5]},  # sizes that do not go together
-        {"layers.0.conv1.weight": [4, 4, 3, 3], "layers.0.conv2.weight": [4, 4, 3, 3]},  # maybe residual
+        {"fc2.weight": [4, 4], "fc1.weight": [4, 9], "fc3.weight": [9, 7]},  # against their numbers
         {"a.weight": [4, 4], "b.weight": [4, 4], "table": [9, 4]},  # a tensor of nobody
     ],
 )

@@ -15,6 +15,8 @@ from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NOR
 from mapper.inference.chains.extents import Window, inputs_for, numbers, through, written
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.order import MAPS, ROWS, START, Link
+from mapper.inference.chains.residuals import ADDED, spans_of
+from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.scopes import leaf_scope
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ INPUT, IDS = "inputs", "input_ids"
 _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
 )  # fmt: skip
+_NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
 _CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
 _SHUFFLES = range(2, 9)  # factors by which images are made larger
 
@@ -62,6 +65,8 @@ class Between:
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
         self.has_frames = _has_frames(links)
         self.is_sampled = False  # whether the input has no axis of channels
+        self.spans = spans_of(links)
+        self.joined: dict[int, str] = {}  # the last layer of a residual block -> one of ADDED
 
     def run(self) -> Written:
         if self.has_frames and self.links[0].element.group == CONVOLUTION:
@@ -69,6 +74,7 @@ class Between:
             self.is_sampled = is_bare
             self.say("x.flatten(0, 1).unsqueeze(1)" if is_bare else "x.flatten(0, 1)")
         for at, link in enumerate(self.links):
+            self.keep(at, link)
             self.enter(link)
             self.layer(at, link)
             self.leave(at, link)
@@ -77,6 +83,25 @@ class Between:
         else:
             self.finish()
         return self.written
+
+    def keep(self, at: int, link: Link) -> None:
+        """Keeps what a residual block reads, to be added where it ends."""
+        span = next((span for span in self.spans if span.first == at), None)
+        if span is None:
+            return
+        leaf, among = link.element.leaf, ("none", *ADDED)
+        default = None if span.is_block else ("none", "a layer that stands alone")
+        value = self.answers.find(leaf, "chain.residual", usual=default, among=among)
+        if value not in (None, *among):
+            raise self.answers.refuse(leaf, "chain.residual", str(value), f"allowed: {', '.join(among)}")
+        if value in ADDED:
+            self.add(f"residual = {self.name}")
+            self.joined[span.last] = str(value)
+
+    def join(self, at: int, where: str) -> None:
+        """Adds what was kept."""
+        if self.joined.get(at) == where:
+            self.say("residual + x")
 
     def say(self, expression: str) -> None:
         """One statement; `x` of an expression is what passes."""
@@ -109,6 +134,9 @@ class Between:
         before, element = link.before, link.element
         if before.form == START and element.group == CONVOLUTION:
             self.read_input(link)
+        elif link.is_flattened:
+            self.say("x.flatten(1).unsqueeze(1)")
+            self.windows = None
         elif before.form == MAPS and element.group == LINEAR:
             self.reduce(link)
         elif before.form == MAPS and element.group == RECURRENT:
@@ -196,7 +224,7 @@ class Between:
         else:
             if element.group == CONVOLUTION:
                 self.convolution(role, link)
-            self.say(f"{role}(x)")
+            self.say(f"{role}(x).squeeze(1)" if link.is_flattened else f"{role}(x)")
             self.is_sequence = self.is_sequence or element.group == EMBEDDING
 
     def convolution(self, role: str, link: Link) -> None:
@@ -225,6 +253,9 @@ class Between:
             self.written.arguments[role] = {"dimensions": axes or 1}
             is_turned = self.is_sequence and not axes
             self.say(f"{role}(x.transpose(1, 2)).transpose(1, 2)" if is_turned else f"{role}(x)")
+            return
+        if len(weight_shape(leaf)) > 1:
+            self.say(f"{role}(x)")
             return
         groups = self.groups(link) if axes else "layer"
         if groups is None:
@@ -260,11 +291,16 @@ class Between:
             if following is None or following.group in (LINEAR, RECURRENT):
                 self.pick(link, following)
             return
-        if following is None or link.before.form == START == link.after.form:
+        if link.before.form == START == link.after.form:
+            return
+        self.join(at, "before_activation")
+        if following is None:
+            self.join(at, "after_activation")
             return
         activation = "none" if element.group == SLOPES else self.activation(at)
         if activation not in (None, "none"):
-            self.say(self.activations[activation].expression)
+            self.say(self.activated(str(activation)))
+        self.join(at, "after_activation")
         if link.after.form == MAPS and following.group not in (NORM, SLOPES):
             self.pool(at, activation, element.group == SLOPES)
 
@@ -292,12 +328,19 @@ class Between:
         if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
         value = self.answers.find(leaf, "chain.activation", shown=shown)
-        if value is not None and value != "none" and value not in self.activations:
+        if value is not None and value != "none" and not self.activated(value):
             known = ", ".join(["none", *list(self.activations)[:12]])
             raise self.answers.refuse(
                 leaf, "chain.activation", value, f"no activation; allowed: {known} and more"
             )
         return value
+
+    def activated(self, value: str) -> str:
+        """The expression of an activation; `leaky_relu_0.2` has a number of its own. "" where there is none."""
+        word, _, number = value.rpartition("_")
+        if word in self.tables["activation"] and _NUMBER.fullmatch(number):
+            return self.tables["activation"][word].format(number=number)
+        return self.activations[value].expression if value in self.activations else ""
 
     def following(self, at: int) -> Element:
         """What reads what a layer gives: of several heads the first."""

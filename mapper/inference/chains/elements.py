@@ -67,6 +67,8 @@ def element_of(leaf: Leaf) -> Element | None:
         return Element(leaf, LINEAR if leaf.kind == "Linear" else EMBEDDING, inputs, outputs)
     if leaf.kind.endswith("Norm") and len(shape) == 1:
         return Element(leaf, NORM, shape[0], shape[0])
+    if leaf.kind == "LayerNorm" and len(shape) in (2, 3):
+        return Element(leaf, NORM, shape[0], shape[0])
     if leaf.kind == "PReLU" and len(shape) == 1:
         return Element(leaf, SLOPES, shape[0], shape[0])
     return None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import isqrt
 
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
+from mapper.inference.leaf_shapes import weight_shape
 from mapper.naming.words import parts
 
 START, MAPS, ROWS = "start", "maps", "rows"
-_TRIED = 20_000  # places looked at for an order, before there is none
+LAYERS = 400  # of a chain
+_TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
 _HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
 _UNRANKED = 2  # of a word that says nothing about where it stands: in the middle
 
@@ -35,14 +37,19 @@ class Link:
     before: Data
     after: Data
     groups: int = 1
+    is_flattened: bool = False  # of a convolution over all that maps have in one row
     places: int = 1  # extents of maps that one row has: 9 of 576 features from 64 channels
 
 
-def follow(before: Data, element: Element) -> Link | None:
-    """The layer in a chain that gives `before`; None where it cannot stand there."""
+def follow(before: Data, element: Element, is_grouped: bool = True) -> Link | None:
+    """The layer in a chain that gives `before`; None where it cannot stand there.
+
+    Without `is_grouped` a convolution reads all channels, or each by itself.
+    """
     if before.form == START and before.width not in (0, element.inputs):
         return None  # behind a norm of the input
-    return _LINKS[element.group](before, element)
+    link = _LINKS[element.group](before, element)
+    return link if link is None or is_grouped or link.groups in (1, before.width) else None
 
 
 def _embedding(before: Data, element: Element) -> Link | None:
@@ -83,6 +90,8 @@ def _convolution(before: Data, element: Element) -> Link | None:
         return None
     if before.form == START:
         return Link(element, before, Data(MAPS, element.outputs, axes))
+    if before.form == MAPS and element.inputs == element.outputs == axes == 1 < before.width:
+        return Link(element, before, Data(ROWS, 1), is_flattened=True)
     groups = _groups(before.width, element)
     outputs = element.outputs * groups if element.is_transposed else element.outputs
     return Link(element, before, Data(MAPS, outputs, axes), groups) if groups else None
@@ -109,6 +118,10 @@ def _beside(before: Data, element: Element) -> Link | None:
         return Link(element, before, Data(START, element.outputs))
     if before.form == START:
         return None
+    rows = weight_shape(element.leaf)
+    if len(rows) > 1:  # a norm of channels and positions
+        fits = before.form == MAPS and before.width == rows[0] and before.axes == len(rows) - 1
+        return Link(element, before, before) if fits else None
     is_one = element.group == SLOPES and element.outputs == 1
     return Link(element, before, before) if before.width == element.outputs or is_one else None
 
@@ -136,11 +149,14 @@ def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | N
 
     The order of the file counts where it is not that of the names, which some containers sort by.
     """
-    links = _in_order(elements, ranks)
+    budget = Budget(_TRIED)
+    links = _in_order(elements, ranks, budget)
     if links:
         return Order(tuple(links))
     for heads in _possible_heads(elements):
-        links = _in_order([element for element in elements if element not in heads], ranks)
+        if budget.left < 0:
+            break
+        links = _in_order([element for element in elements if element not in heads], ranks, budget)
         ends = [follow(links[-1].after, head) for head in heads] if links else [None]
         if links and all(ends):
             return Order(tuple(links), tuple(end for end in ends if end))
@@ -158,14 +174,35 @@ def _possible_heads(elements: Sequence[Element]) -> Iterator[tuple[Element, ...]
             yield from combinations(group, count) if len(group) <= _ALIKE else [tuple(group[-count:])]
 
 
-def _in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> list[Link] | None:
+@dataclass
+class Budget:
+    """How much is still tried."""
+
+    left: int
+
+
+def _in_order(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> list[Link] | None:
     names = [element.name for element in elements]
     natural = sorted(elements, key=lambda element: _natural(element.name))
     if names != sorted(names) and names != [element.name for element in natural]:
-        links = _linked(elements)
+        links = _linked(elements) if _stand_apart(elements) else None
+        links = links or _searched(
+            elements, {}, budget
+        )  # norms may be defined after all that they stand between
         if links:
             return links
-    return _Search(natural, ranks).run() if elements else None
+    return _searched(natural, ranks, budget)
+
+
+def _stand_apart(elements: Sequence[Element]) -> bool:
+    """Whether each norm stands after a layer that it may be of: two in a row are no order of calls."""
+    return all(one.is_main or other.is_main or one.group != other.group for one, other in pairwise(elements))
+
+
+def _searched(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> list[Link] | None:
+    """An order found by sizes; that convolutions have groups is believed where nothing else fits."""
+    searches = (_Search(elements, ranks, budget, is_grouped) for is_grouped in (False, True) if elements)
+    return next(filter(None, (search.run() for search in searches)), None)
 
 
 def _linked(elements: Sequence[Element]) -> list[Link] | None:
@@ -182,16 +219,22 @@ def _linked(elements: Sequence[Element]) -> list[Link] | None:
 class _Search:
     """Looks for an order, what the names speak for first."""
 
-    def __init__(self, elements: Sequence[Element], ranks: Mapping[str, int]):
-        self.elements, self.ranks, self.tried = elements, ranks, 0
+    def __init__(
+        self, elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget, is_grouped: bool
+    ):
+        self.elements, self.ranks, self.budget, self.is_grouped = elements, ranks, budget, is_grouped
+        self.given = {element.outputs for element in elements}
+        self.before = _numbered_before(elements)
+        self.natural = {id(element): at for at, element in enumerate(elements)}
+        self.rank = {id(element): self.ranked(element) for element in elements}
+        self.number = {id(element): _number(element.name) for element in elements}
         self.numbers = {_number(element.name) for element in elements if element.is_main}
 
     def run(self) -> list[Link] | None:
         links: list[Link] = []
         waiting = [self.next(links, set())]
         while waiting:
-            self.tried += 1
-            if self.tried > _TRIED:
+            if self.budget.left < 0:
                 return None
             link = next(waiting[-1], None)
             if link is None:
@@ -208,28 +251,48 @@ class _Search:
     def next(self, links: list[Link], taken: set[int]) -> Iterator[Link]:
         last = links[-1].element if links else None
         before = links[-1].after if links else Data(START)
-        free = [element for element in self.elements if id(element) not in taken]
+        left = [element for element in self.elements if id(element) not in taken]
+        waiting = set(map(id, left))
+        free = [element for element in left if self.before.get(id(element)) not in waiting]
+        self.budget.left -= len(free)
         for element in sorted(free, key=lambda one: self.preference(last, one)):
-            link = follow(before, element)
+            link = follow(before, element, self.is_grouped)
             if link is not None:
                 yield link
 
     def preference(self, last: Element | None, element: Element) -> tuple[object, ...]:
-        """What comes first: a norm or slopes of the layer before, the same folder, the rank of its words, its number."""
-        is_attached = last is not None and not element.is_main and _number(last.name) == _number(element.name)
+        """What comes first: a norm or slopes of the layer before, the same folder, the rank of its words, its number.
+
+        At the start, what reads what no other layer gives.
+        """
+        number = self.number[id(element)]
+        is_attached = last is not None and not element.is_main and self.number[id(last)] == number
         same = last is not None and last.leaf.place[:-1] == element.leaf.place[:-1] != ()
         return (
             not is_attached,
-            not is_attached and not element.is_main and _number(element.name) in self.numbers,
+            not is_attached and not element.is_main and number != () and number in self.numbers,
             not same,
-            last is None and not element.is_main,
-            self.rank(element),
-            _natural(element.name),
+            last is None and not element.is_main and len(weight_shape(element.leaf)) == 1,
+            last is None and element.is_main and element.inputs in self.given,
+            self.rank[id(element)],
+            self.natural[id(element)],
         )
 
-    def rank(self, element: Element) -> int:
+    def ranked(self, element: Element) -> int:
         words = (word for part in element.leaf.place if isinstance(part, str) for word in parts(part))
         return min((self.ranks[word] for word in words if word in self.ranks), default=_UNRANKED)
+
+
+def _numbered_before(elements: Sequence[Element]) -> dict[int, int]:
+    """For each layer the one before it of those whose names differ in numbers alone: `conv1` stands before `conv2`."""
+    last: dict[str, Element] = {}
+    found = {}
+    for element in elements:
+        stem = re.sub(r"\d+", "#", element.name)
+        if stem in last:
+            found[id(element)] = id(last[stem])
+        last[stem] = element
+    return found
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

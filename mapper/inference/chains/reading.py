@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from mapper.architecture import BLOCK_KINDS, Architecture, Leaf, Question
+from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Question
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.between import INPUT, Between, Written
 from mapper.inference.chains.elements import EMBEDDING, Element, element_of, unfolded
-from mapper.inference.chains.order import MAPS, Link, Order, in_order
+from mapper.inference.chains.order import LAYERS, MAPS, Link, Order, in_order
 from mapper.inference.chains.solving import fitting
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
@@ -68,18 +68,30 @@ class Chain:
 
 def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
     """The chain that a checkpoint without a family is; None for one that has blocks of another kind, or a branch."""
-    if any(block.kind in _OTHER for block in architecture.root.blocks()):
+    if any(map(_is_other, architecture.root.blocks())):
+        return None
+    if sum(leaf.place.instances for leaf in architecture.leaves) > LAYERS:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
     rest = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer") and _is_small(leaf)]
     layers = [leaf for leaf in leaves if not (leaf.kind in ("Parameter", "Buffer") and _is_small(leaf))]
     elements = _elements(layers)
-    if elements is None or sum(element.is_main for element in elements) < _LEAST or _has_blocks(elements):
+    if elements is None or sum(element.is_main for element in elements) < _LEAST:
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in Leaf.keys(element.leaf)))
     found = in_order(elements, rulebook.chain_words.order)
     return Chain(found, tuple(rest)) if found else None
+
+
+def _is_other(block: Block) -> bool:
+    """Whether a block computes more than its layers one after the other; one of convolutions may be residual."""
+    if block.kind == "layer":
+        return not all(
+            leaf.kind.startswith("Conv") or leaf.kind in ("BatchNorm", "GroupNorm", "PReLU")
+            for leaf in block.leaves()
+        )
+    return block.kind in _OTHER
 
 
 def _is_small(leaf: Leaf) -> bool:
@@ -91,17 +103,6 @@ def _elements(leaves: Iterable[Leaf]) -> list[Element] | None:
     found = [element_of(leaf) for leaf in leaves]
     elements = [element for element in found if element is not None]
     return elements if len(elements) == len(found) else None
-
-
-def _has_blocks(elements: Sequence[Element]) -> bool:
-    """Whether several layers stand in one element of a list: what they compute may be added to what they read."""
-    count: Counter[tuple[object, ...]] = Counter()
-    for element in elements:
-        place = element.leaf.place
-        for depth in range(1, len(place)):
-            if element.is_main and isinstance(place[depth - 1], tuple):
-                count[place[:depth]] += 1
-    return any(number > 1 for number in count.values())
 
 
 @dataclass
