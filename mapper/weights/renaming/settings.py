@@ -134,7 +134,9 @@ def settings_of(
         _enter(found.fields, name.split("."), value)
     if _is_of_the_source(naming, known.config):
         ties = {
-            name: value for name, value in found.fields.items() if _is_of_storage(naming.fields.get(name))
+            name: value
+            for name, value in found.fields.items()
+            if _is_of_storage(naming.fields.get(name), parts)
         }
         found.fields, found.notes = {**found.fields, **known.config, **ties}, []
     return found
@@ -146,8 +148,10 @@ def _is_of_the_source(naming: LibraryNaming, config: Mapping[str, Any]) -> bool:
     return said is not None and said == config.get(TYPE)
 
 
-def _is_of_storage(said: Mapping[str, Any] | None) -> bool:
-    return said is not None and ("has" in said or "lacks" in said)
+def _is_of_storage(said: Mapping[str, Any] | None, parts: Mapping[Where, Part]) -> bool:
+    """Whether a field says of a tensor that the source has whether it is stored."""
+    role = said and (said.get("has") or said.get("lacks"))
+    return bool(role) and any(where.role == role for where in parts)
 
 
 def _written(naming: LibraryNaming, name: str, said: Mapping[str, Any], known: _Known) -> Any:
