@@ -17,6 +17,8 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    ViTConfig,
+    ViTForImageClassification,
     WhisperConfig,
     WhisperForConditionalGeneration,
 )
@@ -101,6 +103,14 @@ def clip() -> tuple[Any, dict[str, torch.Tensor]]:
     return CLIPModel(config), {"input_ids": ids, "pixel_values": torch.randn(1, 3, 16, 16)}
 
 
+def vit() -> tuple[Any, dict[str, torch.Tensor]]:
+    config = ViTConfig(
+        hidden_size=192, num_hidden_layers=1, num_attention_heads=3, intermediate_size=768, image_size=16,
+        patch_size=8, layer_norm_eps=1e-6, num_labels=5,
+    )  # fmt: skip
+    return ViTForImageClassification(config), {"pixel_values": torch.randn(1, 3, 16, 16)}
+
+
 @pytest.mark.parametrize(
     ("made", "to", "file"),
     [
@@ -108,6 +118,7 @@ def clip() -> tuple[Any, dict[str, torch.Tensor]]:
         (whisper, "openai", "model.pt"),
         (clip, "openai", "clip.pt"),
         (clip, "open_clip", ""),
+        (vit, "timm", ""),
     ],
 )
 def test_other_architectures_come_back_the_same(made: Any, to: str, file: str, tmp_path: Path) -> None:
