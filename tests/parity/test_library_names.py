@@ -319,6 +319,7 @@ def test_torchtune_has_no_settings_and_asks(tmp_path: Path) -> None:
             state[name] = as_neighbours(state[name], 4 if "q_proj" in name else 2)
     folder = save(tmp_path / "model", "model.pt", state)
     answers = {
+        "rotary.style": "interleaved",
         "attention.heads": 4,
         "norm.eps": 1e-5,
         "rotary.base": 10000.0,
