@@ -30,7 +30,7 @@ from mapper.sources.pipeline import PIPELINE, NoWeights, open_members
 from mapper.sources.settings import beside, note
 from mapper.sources.shards import Shard
 
-TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".th")
 ARRAY_SUFFIX = ".npy"
 MANIFEST_SUFFIXES = (".json", ".json.gz")
 INDEX_SUFFIX = ".index.json"

@@ -146,3 +146,18 @@ def test_an_encoder_of_curated_transformers(tmp_path: Path) -> None:
         "position.counting": "all",
     }
     close(output(mapper.build(folder, hints=hints)(IDS), "last_hidden_state"), model(IDS).last_hidden_state)
+
+
+def test_encodec_as_first_released(tmp_path: Path) -> None:
+    config = transformers.EncodecConfig(num_filters=2, hidden_size=16, codebook_dim=16)
+    model = reference("EncodecModel", config)
+    state = renamed(
+        model.state_dict(),
+        (r"^(encoder|decoder)\.layers", r"\1.model"), (r"\.conv\.", ".conv.conv."), (r"parametrizations\.weight\.original0", "weight_g"),
+        (r"parametrizations\.weight\.original1", "weight_v"), (r"^quantizer\.layers\.(\d+)\.codebook", r"quantizer.vq.layers.\1._codebook"),
+        (r"^(decoder\.model\.(3|6|9|12))\.conv\.conv", r"\1.convtr.convtr"),
+    )  # fmt: skip
+    built = mapper.build(save(tmp_path / "model", "encodec.th", state))
+    sound = torch.randn(1, 1, 640, generator=torch.Generator().manual_seed(1))
+    found, expected = built(sound), model(sound)
+    close(output(found, "audio_values"), expected.audio_values)
