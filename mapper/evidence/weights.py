@@ -88,7 +88,7 @@ def asked_leaves(question: Question, declared: Mapping[str, Any]) -> Iterator[tu
     """The blocks that a question is about, each with the leaves that a statistic wants; those that lack one are left out."""
     for block in question.blocks:
         if "of" not in declared:
-            yield from ((block, {"": leaf}) for leaf in block.leaves())
+            yield from ((block, {"": leaf}) for leaf in block.leaves() if "weight" in leaf.tensors)
             continue
         for inner in (block, *block.blocks()):
             if inner.kind == declared["of"] and (leaves := _leaves(inner, declared)):

@@ -88,6 +88,7 @@ def test_layers_of_one_part_with_norms_of_one_row_less_one(tmp_path: Path) -> No
     folder = save(tmp_path / "model", "model.pt", state)
     asked = {question.fact for question in mapper.inspect(folder).architecture.questions}
     assert {"attention.heads", "norm.offset", "feed_forward.activation"} <= asked
+    mapper.build(folder)  # a skeleton: the weights are asked first, and no norm has one of that name
     close(output(mapper.build(folder, hints=answers)(IDS), "logits"), model(IDS).logits)
 
 
