@@ -163,11 +163,11 @@ def _first_fit(
                     f"the names are those of {attempt.family.name!r}, and it does not fit: {error.in_command()}"
                 )
             continue
-        if architecture.reading != "skeleton":
+        is_library = match is not None and not match.family.model_types  # nobody else writes its names
+        if architecture.reading != "skeleton" and not (attempt is None and asking is not None and is_library):
             return architecture
         if attempt is None and asking is not None:
             is_nearer = architecture.questions and len(architecture.unfit) < len(asking.unfit)
-            is_library = match is not None and not match.family.model_types  # nobody else writes its names
             return architecture if is_nearer and not is_library else asking
         if attempt is None:
             return architecture
