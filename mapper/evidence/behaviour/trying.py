@@ -28,6 +28,7 @@ SECONDS = 100.0  # for all candidates together
 BYTES = 8e9  # of a model in 32-bit floats, at most
 SURE = 4.0  # standard deviations between the parts of two candidates
 STEP = 0.005  # by which a mean must be lower for an answer to take the other's place
+LONG_STEP = 0.2  # of a number, which is not settled: all else would be tried again
 ROUNDS = 8  # answers may raise questions
 OPEN = ("number", "positive", "amount", "share")  # facts of these types could have any other value
 
@@ -142,7 +143,8 @@ class _Search:
             own = next(row for row in rows if row.value == answers[name])
             best = rows[0]
             unchanged += 1
-            if best.score is not None and (own.score is None or best.score < own.score - STEP):
+            step = LONG_STEP if self.is_open(self.questions[name]) else STEP
+            if best.score is not None and (own.score is None or best.score < own.score - step):
                 answers, unchanged = self.complete({**answers, name: best.value}), 0
 
     def is_late(self) -> bool:
@@ -177,7 +179,11 @@ class _Search:
         first = self.listen(name, value, said, self.questions)
         if first.parts is not None or first.is_asking or self.voice is None:
             return first
-        flags = [other for other, answer in said.items() if isinstance(answer, bool) and other != name]
+        flags = [
+            other
+            for other, answer in said.items()
+            if isinstance(answer, bool) and other != name and _last(other) == _last(name)
+        ]
         turned: list[tuple[Answers, Mapping[str, Question]]] = [(said, {})]
         turned += [({**said, other: not said[other]}, self.questions) for other in flags]
         others = (self.listen(name, value, answers, questions) for answers, questions in turned)
@@ -255,14 +261,22 @@ class _Search:
             )
         return self.read_already[key]
 
+    def is_open(self, question: Question) -> bool:
+        """Whether a fact could have any other value than those that are tried."""
+        rules = self.first.rulebook.config_vocabulary.facts.get(question.fact, ())
+        return any(rule.type in OPEN for rule in rules)
+
     def settled(self, rows: list[Trial], question: Question) -> Found | None:
         """The best value, if all others that could be are worse beyond doubt, and all could be tried."""
         assert self.voice is not None
         others = [row for row in rows[1:] if not row.is_impossible]
         best = rows[0]
-        rules = self.first.rulebook.config_vocabulary.facts.get(question.fact, ())
-        is_open = any(rule.type in OPEN for rule in rules)
-        if is_open or best.parts is None or not others or any(row.parts is None for row in others):
+        if (
+            self.is_open(question)
+            or best.parts is None
+            or not others
+            or any(row.parts is None for row in others)
+        ):
             return None
         if not all(_is_better(best, row, self.voice.least) for row in others):
             return None
@@ -272,6 +286,11 @@ class _Search:
             "behaviour",
             f"{self.voice.what} {best.score:.3g} against {next_best.score:.3g} for {shown(next_best.value)}",
         )
+
+
+def _last(name: str) -> str:
+    """What a fact is called without its block: `rotary` of a tower is that of its attention, too."""
+    return name.rpartition(".")[2].rpartition(":")[2]
 
 
 def _in_common(rows: list[Trial]) -> list[Trial]:
