@@ -262,9 +262,9 @@ class _Search:
         return self.read_already[key]
 
     def is_open(self, question: Question) -> bool:
-        """Whether a fact could have any other value than those that are tried."""
+        """Whether a fact could have any other value than those that are tried, or is none that behaviour tells."""
         rules = self.first.rulebook.config_vocabulary.facts.get(question.fact, ())
-        return any(rule.type in OPEN for rule in rules)
+        return any(rule.type in OPEN or rule.untold for rule in rules)
 
     def settled(self, rows: list[Trial], question: Question) -> Found | None:
         """The best value, if all others that could be are worse beyond doubt, and all could be tried."""
