@@ -277,15 +277,26 @@ class Facts:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
                 evidence = "shape" if rule.as_long else "name"
                 yield Known(rule.value, evidence, _named(rule), rule=rule.place, by=rule)
+        is_open = False  # a family says from what it follows, and that is unknown: what holds in general may not
         for rule in rules:
+            if is_open and self._is_general(rule):
+                return
             if rule.value is not UNSET and not rule.by_names:
                 yield Known(rule.value, "rule", _origin(rule), rule=rule.place, by=rule)
-            elif sources(rule) and (known := self._calculated(rule, scope)):
-                yield known
+            elif sources(rule):
+                known = self._calculated(rule, scope)
+                if known:
+                    yield known
+                is_open = is_open or not (known or self._is_general(rule))
         silent = not self.defaults and any(rule.config or rule.towers for rule in rules)
         for rule in rules:
-            if rule.default is not UNSET and not (silent and rule.default not in (None, False)):
+            is_heard = not (is_open and self._is_general(rule))
+            if rule.default is not UNSET and is_heard and not (silent and rule.default not in (None, False)):
                 yield Known(rule.default, "default", _origin(rule), rule=rule.place, by=rule)
+
+    def _is_general(self, rule: FactRule) -> bool:
+        """Whether a rule is the vocabulary's, not a family's."""
+        return any(rule.place == other.place for other in self.common.get(rule.name, ()))
 
     def _from_shapes(self, scope: Scope, name: str) -> Iterator[Known]:
         """What was settled for the block, for one around it, or alike for all blocks below one of these."""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -9,10 +11,10 @@ from mapper.architecture import Block, Place
 from mapper.errors import HintError, RuleError
 from mapper.flows.arithmetic import evaluate, names, parse, solve
 from mapper.inference.config import Config
-from mapper.inference.facts import _mapped
+from mapper.inference.facts import Facts, _mapped
 from mapper.inference.hints import read_hints
 from mapper.inference.scopes import Scope
-from mapper.rulebook.facts import ConfigVocabulary, FactRule, TowerConfig, read_fact
+from mapper.rulebook.facts import ConfigVocabulary, FactRule, FactTable, TowerConfig, read_fact
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import checked
@@ -213,3 +215,51 @@ def test_arithmetic_may_be_a_number_and_nothing_but_arithmetic() -> None:
     assert (read(80).most, read("2 * heads").most) == ("80", "2 * heads")
     with pytest.raises(RuleError, match=r"facts\.yaml:3: most: expected arithmetic over facts, not '\[1\]'"):
         read([1])
+
+
+class Said(NamedTuple):
+    """A family that alone speaks."""
+
+    facts_of_it: FactTable
+    match: None = None
+
+    @property
+    def everything(self) -> list[Any]:
+        return [SimpleNamespace(facts=self.facts_of_it)]
+
+    def facts(self, scope: Scope, name: str) -> list[Any]:
+        return [(None, self.facts_of_it.get(name, ()))]
+
+    def part(self, scope: Scope) -> None:
+        return None
+
+    def speak_for(self, scope: Scope) -> bool:
+        return True
+
+
+def table_of(facts: dict[str, Any], file: str) -> FactTable:
+    return FactTable(Fields({"facts": facts}, file, lambda keys: 1), "facts")
+
+
+@pytest.mark.parametrize(
+    ("config", "value"), [({}, "unknown"), ({"hidden_size": 64}, 8.0)], ids=["without", "with"]
+)
+def test_what_a_family_calculates_from_an_unknown_fact_is_not_what_holds_in_general(
+    config: dict[str, Any], value: Any
+) -> None:
+    own = {"embedding.scale": {"type": "positive", "expr": "hidden_size ** 0.5"}}
+    general = {
+        "embedding.scale": {"type": "positive", "default": 1.0, "why": "as they are"},
+        "hidden_size": {"type": "count", "config": ["hidden_size"]},
+    }
+    vocabulary = replace(
+        VOCABULARY,
+        facts=table_of(general, "vocabulary/config.yaml"),
+        unlisted=table_of({}, "vocabulary/config.yaml"),
+    )
+    rulebook: Any = SimpleNamespace(config_vocabulary=vocabulary)
+    families: Any = Said(table_of(own, "families/own.yaml"))
+    names: Any = SimpleNamespace(fit=lambda has, lacks, home: not has and not lacks)
+    facts = Facts(rulebook, families, Config(config, vocabulary), names)
+    known = facts.get(scope_in("text"), "embedding.scale")
+    assert (known.value if known else "unknown") == value
