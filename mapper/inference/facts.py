@@ -277,7 +277,7 @@ class Facts:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
                 evidence = "shape" if rule.as_long else "name"
                 yield Known(rule.value, evidence, _named(rule), rule=rule.place, by=rule)
-        is_open = False  # a family says from what it follows, and that is unknown: what holds in general may not
+        is_open = False  # what a family calculates it from is unknown: what holds in general may be wrong
         for rule in rules:
             if is_open and self._is_general(rule):
                 return
