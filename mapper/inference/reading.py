@@ -71,6 +71,7 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
         laid = lay(case.chain, outline.leaves, outline.facts, outline.root, case.rulebook)
         case, asked, forward = replace(case, rulebook=laid.rulebook), laid.questions, laid.forward
         doubts.missing += laid.problems
+        doubts.notes += laid.notes
     find_gaps(case, outline, doubts)
     chosen = stages.chosen = choose_flows(case, outline, doubts)
     if chosen.is_tried:

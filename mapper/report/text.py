@@ -21,9 +21,10 @@ MEANING = {
     CONTRADICTION: "what was read before it was refused; nothing is made of it",
     "skeleton": "typed modules only: no flow fits, so forward says what is missing",
 }
+_ASKED = "a flow fits once all that is asked below is answered; nobody has compared this architecture with its reference"
 SCREEN = 48  # lines that a report takes where folding can make it
 _FACT_WIDTH = 44
-_TELLING = ("given", "config", "shape", "graph", "name", "weights", "default", "rule")
+_TELLING = ("given", "config", "shape", "graph", "name", "weights", "behaviour", "default", "rule")
 _USUAL = "vocabulary/"  # where the defaults stand that hold for all families
 
 
@@ -123,7 +124,8 @@ def _meaning(architecture: Architecture) -> str:
         own = architecture.rulebook.own_families({architecture.family, *architecture.towers.values()})
         if own:
             return f"{printable(own[0].file)} lists this model type; nobody has compared it here; mapper verify does"
-    return MEANING[architecture.reading]
+    is_asked = architecture.reading == "unverified" and architecture.questions
+    return _ASKED if is_asked else MEANING[architecture.reading]
 
 
 def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -> str:

@@ -331,3 +331,16 @@ def test_what_is_no_value_is_refused():
 )
 def test_what_is_no_chain_stays_a_skeleton(names):
     assert mapper.inspect(names).architecture.reading == "skeleton"
+
+
+@pytest.mark.parametrize(
+    ("names", "is_told"),
+    [
+        ({"encode.weight": [4, 4], "project.weight": [4, 4]}, True),
+        ({"first.weight": [9, 4], "then.weight": [2, 9]}, False),  # what the one gives the other reads
+        ({"0.weight": [4, 4], "2.weight": [4, 4]}, False),  # numbers
+    ],
+)
+def test_an_order_that_names_alone_show_is_told(names, is_told):
+    notes = mapper.inspect(names).architecture.notes
+    assert any("order of their names" in note for note in notes) is is_told

@@ -189,7 +189,8 @@ def test_why_of_an_unknown_name_suggests_the_closest(bert: Architecture) -> None
 
 def experts(count: int) -> Architecture:
     place = Place(("layers", tuple(range(50)), "experts", tuple(range(count))))
-    leaf = Leaf(place.child("w"), "Linear", {"weight": TensorInfo((8, 8), "F32")}, "", (), "up")
+    path = (("layers", tuple(range(50))), ("experts", tuple(range(count))))
+    leaf = Leaf(place.child("w"), "Linear", {"weight": TensorInfo((8, 8), "F32")}, "", path, "up")
     each = Block("feed_forward", "experts", place, tuple(range(count)), {"up": leaf})
     layer = Block("layer", "layers", Place(place[:2]), tuple(range(50)), {"experts": [each]})
     tensors = dict.fromkeys(leaf.keys(), TensorInfo((8, 8), "F32"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import isqrt
 
@@ -15,6 +15,7 @@ from mapper.naming.words import parts
 START, MAPS, ROWS = "start", "maps", "rows"
 LAYERS = 400  # of a chain
 _TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
+_TRIED_AGAIN = 5_000  # the same for a second order, which is only told of
 _HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
 _UNRANKED = 2  # of a word that says nothing about where it stands: in the middle
 
@@ -142,6 +143,7 @@ class Order:
 
     links: tuple[Link, ...]
     heads: tuple[Link, ...] = ()
+    is_by_names: bool = False  # whether the sizes alone would allow another one
 
 
 def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | None:
@@ -150,16 +152,16 @@ def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | N
     The order of the file counts where it is not that of the names, which some containers sort by.
     """
     budget = Budget(_TRIED)
-    links = _in_order(elements, ranks, budget)
-    if links:
-        return Order(tuple(links))
+    found = _in_order(elements, ranks, budget)
+    if found:
+        return found
     for heads in _possible_heads(elements):
         if budget.left < 0:
             break
-        links = _in_order([element for element in elements if element not in heads], ranks, budget)
-        ends = [follow(links[-1].after, head) for head in heads] if links else [None]
-        if links and all(ends):
-            return Order(tuple(links), tuple(end for end in ends if end))
+        found = _in_order([element for element in elements if element not in heads], ranks, budget)
+        ends = [follow(found.links[-1].after, head) for head in heads] if found else [None]
+        if found and all(ends):
+            return replace(found, heads=tuple(end for end in ends if end))
     return None
 
 
@@ -181,16 +183,16 @@ class Budget:
     left: int
 
 
-def _in_order(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> list[Link] | None:
+def _in_order(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> Order | None:
     names = [element.name for element in elements]
     natural = sorted(elements, key=lambda element: _natural(element.name))
     if names != sorted(names) and names != [element.name for element in natural]:
         links = _linked(elements) if _stand_apart(elements) else None
-        links = links or _searched(
-            elements, {}, budget
-        )  # norms may be defined after all that they stand between
         if links:
-            return links
+            return Order(tuple(links))
+        found = _searched(elements, {}, budget)  # norms may be defined after all that they stand between
+        if found:
+            return found
     return _searched(natural, ranks, budget)
 
 
@@ -199,10 +201,15 @@ def _stand_apart(elements: Sequence[Element]) -> bool:
     return all(one.is_main or other.is_main or one.group != other.group for one, other in pairwise(elements))
 
 
-def _searched(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> list[Link] | None:
+def _searched(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> Order | None:
     """An order found by sizes; that convolutions have groups is believed where nothing else fits."""
-    searches = (_Search(elements, ranks, budget, is_grouped) for is_grouped in (False, True) if elements)
-    return next(filter(None, (search.run() for search in searches)), None)
+    for is_grouped in (False, True) if elements else ():
+        found = _Search(elements, ranks, budget, is_grouped).run()
+        first = next(found, None)
+        if first:
+            budget.left = min(budget.left, _TRIED_AGAIN)
+            return Order(first, is_by_names=next(found, None) is not None)
+    return None
 
 
 def _linked(elements: Sequence[Element]) -> list[Link] | None:
@@ -230,12 +237,13 @@ class _Search:
         self.number = {id(element): _number(element.name) for element in elements}
         self.numbers = {_number(element.name) for element in elements if element.is_main}
 
-    def run(self) -> list[Link] | None:
+    def run(self) -> Iterator[tuple[Link, ...]]:
+        """Every order, the likeliest first."""
         links: list[Link] = []
         waiting = [self.next(links, set())]
         while waiting:
             if self.budget.left < 0:
-                return None
+                return
             link = next(waiting[-1], None)
             if link is None:
                 waiting.pop()
@@ -244,9 +252,8 @@ class _Search:
                 continue
             links.append(link)
             if len(links) == len(self.elements):
-                return links
+                yield tuple(links)
             waiting.append(self.next(links, {id(link.element) for link in links}))
-        return None
 
     def next(self, links: list[Link], taken: set[int]) -> Iterator[Link]:
         last = links[-1].element if links else None

@@ -22,6 +22,7 @@ from mapper.rulebook.rulebook import Rulebook
 
 FLOW = "root/chain"
 _FILE = "vocabulary/chain.yaml"
+_BY_NAMES = "the layers are called in the order of their names; their sizes allow others"
 _OTHER = frozenset(BLOCK_KINDS) - {
     "feed_forward",
     "norm",
@@ -113,6 +114,7 @@ class Laid:
     questions: list[Question]
     problems: list[str]
     forward: list[str]  # for a reader
+    notes: list[str]
 
 
 def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, rulebook: Rulebook) -> Laid:
@@ -154,7 +156,8 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         line=1,
         inputs=_inputs(links[0], between),
     )
-    return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward)
+    notes = [_BY_NAMES] if chain.order.is_by_names else []
+    return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward, notes)
 
 
 def _inputs(first: Link, between: Between) -> dict[str, dict[str, object]]:
