@@ -24,7 +24,7 @@ from mapper.errors import HintError
 from mapper.inference import infer
 from mapper.report import Report
 from mapper.report.style import coloured
-from mapper.report.text import as_text
+from mapper.report.text import _TELLING, as_text
 from mapper.report.wording import folded, in_bytes, printable, rounded
 from mapper.rulebook.examples import header
 from mapper.rulebook.rulebook import Rulebook
@@ -244,3 +244,7 @@ def test_what_has_much_of_everything_fits_a_screen(bert: Architecture) -> None:
         text = as_text(bert, width=width)
         assert len(text.splitlines()) <= 50
         assert "--depth 1" in text and "answer these, with one value of each" in text
+
+
+def test_a_report_has_a_place_for_every_evidence() -> None:
+    assert set(_TELLING) == set(EVIDENCE)
