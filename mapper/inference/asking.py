@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Place, Question
+from mapper.inference.computed import sources
 from mapper.inference.scopes import Scope, list_totals, starred
 
 if TYPE_CHECKING:
@@ -51,7 +52,15 @@ class Asked:
 
     def questions(self) -> list[Question]:
         """One for each fact and part, in the order in which they were asked; several where no name reaches all."""
-        return [question for one in self._open for question in self._asked(one)]
+        first = [one for one in self._open if not self._follows(one)] or self._open
+        return [question for one in first for question in self._asked(one)]
+
+    def _follows(self, one: _Open) -> bool:
+        """Whether a fact that could be anything is calculated from another unknown one: that is asked first."""
+        scope = one.scopes[0]
+        bases = (name for rule in self.facts.rules(scope, one.fact) for name in sources(rule))
+        unknown = (self.facts.get(scope, self.facts.full_name(scope, name)) is None for name in bases)
+        return not one.among and any(unknown)
 
     def _asked(self, one: _Open) -> Iterator[Question]:
         others = self._others(one)

@@ -62,6 +62,11 @@ class Config:
         return value if isinstance(value, str) and value.strip() else None
 
     @property
+    def says_more_than_its_type(self) -> bool:
+        """Whether it is a config that leaves fields out, not a type that somebody said of a checkpoint without one."""
+        return not self.data.keys() <= set(_NAMING)
+
+    @property
     def class_names(self) -> list[str]:
         """The class names that the config says were saved."""
         names = self.data.get("architectures")

@@ -63,6 +63,7 @@ class Facts:
             set()
         )  # facts of scopes whose type's default the shapes contradict
         self.defaults = True
+        self.is_trial = False  # whether the families are tried on a config that may not have their fields
         self._open: set[tuple[Scope, str]] = set()
 
     def as_of(self, families: Families, defaults: bool = True) -> Facts:
@@ -71,7 +72,7 @@ class Facts:
         Without `defaults`, a config that is silent about what could be switched on has not switched it on.
         """
         other = copy(self)
-        other.families, other.defaults = families, defaults
+        other.families, other.defaults, other.is_trial = families, defaults, True
         other.types = dict(self.types)
         for family in families.everything:
             for name in family.facts:
@@ -287,12 +288,18 @@ class Facts:
                 known = self._calculated(rule, scope)
                 if known:
                     yield known
-                is_open = is_open or not (known or self._is_general(rule))
+                is_open = is_open or not (
+                    known or self.is_trial or self._is_general(rule) or self._has_bases(rule, scope)
+                )
         silent = not self.defaults and any(rule.config or rule.towers for rule in rules)
         for rule in rules:
             is_heard = not (is_open and self._is_general(rule))
             if rule.default is not UNSET and is_heard and not (silent and rule.default not in (None, False)):
                 yield Known(rule.default, "default", _origin(rule), rule=rule.place, by=rule)
+
+    def _has_bases(self, rule: FactRule, scope: Scope) -> bool:
+        """Whether all that a rule calculates from is known, though no value comes of it."""
+        return all(self.get(scope, self.full_name(scope, name)) for name in sources(rule))
 
     def _is_general(self, rule: FactRule) -> bool:
         """Whether a rule is the vocabulary's, not a family's."""

@@ -26,7 +26,7 @@ from mapper.inference.part import Home
 from mapper.inference.quantised import quantised
 from mapper.inference.reading import read
 from mapper.inference.refusals import holds_only, what_part
-from mapper.inference.stated_type import odd_type
+from mapper.inference.stated_type import is_of_another_library, odd_type
 from mapper.inference.updates import without_updates
 from mapper.naming.tree import grow
 
@@ -133,7 +133,8 @@ def _infer(
     if match and match.by_type:
         return attempt(match)
     architecture = _first_fit(attempt, match, findings, model_type is None)
-    if match is None and model_type is None and architecture.reading == "skeleton":
+    is_nameless = match is None and model_type is None and not (what or is_of_another_library(config))
+    if is_nameless and architecture.reading == "skeleton":
         chain = chain_of(architecture, rulebook)
         return attempt(None, chain=chain) if chain else architecture
     return architecture

@@ -55,7 +55,7 @@ class Sizes:
         for name in self.names:
             if name not in self.known:
                 known = self.facts.get(self.scope, self.names[name])
-                if known is not None and known.evidence == "default" and not self._fits(name, known):
+                if known is not None and known.evidence == "default" and not self._may_be(name, known):
                     self.facts.deny(self.scope, self.names[name])
                     known = self.facts.get(self.scope, self.names[name])
                 if known is not None and known.problem:
@@ -65,6 +65,10 @@ class Sizes:
                     self._propagate()
         self._settle_certain()
         self._check()
+
+    def _may_be(self, name: str, known: Known) -> bool:
+        """Whether a default is believed: where no config left it out, a type's own says nothing of this model's size."""
+        return self.facts.config.says_more_than_its_type and self._fits(name, known)
 
     def _fits(self, name: str, known: Known) -> bool:
         """Whether the shapes allow a value; everything else stays as it was."""

@@ -16,7 +16,7 @@ _OTHER_LIBRARY = "_class_name"  # where configs of another library say it
 
 def odd_type(config: Config, families: Sequence[AnyFamily], match: FamilyMatch | None) -> list[str]:
     """Findings about the type that the config of the whole or of a tower says it is, each with what follows."""
-    if not config.data or isinstance(config.data.get(_OTHER_LIBRARY), str):
+    if not config.data or is_of_another_library(config):
         return []
     found = list(_of_towers(config))
     if config.model_type is None:
@@ -25,6 +25,11 @@ def odd_type(config: Config, families: Sequence[AnyFamily], match: FamilyMatch |
     is_listed = any(config.model_type in family.model_types for family in families)
     classes = _other_class(config, families) if is_listed else ""
     return [classes, *found] if classes else found
+
+
+def is_of_another_library(config: Config) -> bool:
+    """Whether a config names a class as another library does."""
+    return isinstance(config.data.get(_OTHER_LIBRARY), str)
 
 
 def _untyped(config: Config, families: Sequence[AnyFamily], match: FamilyMatch | None) -> str:

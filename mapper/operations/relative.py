@@ -107,7 +107,7 @@ def position_to_content(k: Tensor, position_query: Tensor, rows: Tensor) -> Tens
 def attend_near_vectors(
     q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float
 ) -> Tensor:
-    """Attention with a vector for each near distance, added to the key and to the value there (paper 1803.02155).
+    """Attention with a vector for each near distance, added to key and value there (paper 1803.02155).
 
     q, k, v (B, H, T, D), keys and values (1, 2 * N + 1, D) for the distances -N to N -> (B, H, T, D)
     """

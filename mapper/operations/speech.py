@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def word_durations(log_durations: Tensor, real: Tensor, rate: float) -> Tensor:
-    """Whole frames that each word lasts, none for padding. log_durations and real (B, 1, T) -> (B, T), as floats"""
+    """Whole frames of each word, none for padding. Both (B, 1, T), the first a logarithm -> (B, T)"""
     return (log_durations.exp() * real * (1 / rate)).ceil().squeeze(1)
 
 
@@ -55,7 +55,7 @@ def invert_couplings(x: Tensor, mask: Tensor, couplings: nn.ModuleList) -> Tenso
 def dilated_residuals(
     x: Tensor, firsts: nn.ModuleList, seconds: nn.ModuleList, dilations: tuple[int, ...], slope: float
 ) -> Tensor:
-    """Residual units of a dilated convolution and a plain one, each after a leaky ReLU (HiFi-GAN, paper 2010.05646).
+    """Residual units of a dilated and a plain convolution, each after a leaky ReLU (paper 2010.05646).
 
     x (B, C, T); each of `firsts` is applied with its dilation
     """

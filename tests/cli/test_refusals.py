@@ -40,46 +40,54 @@ print(json.dumps(told))
 
 
 @pytest.fixture
+def unusable(tmp_path: Path) -> str:
+    """A checkpoint with an activation that nobody has."""
+    folder = write_bert(tmp_path / "unusable")
+    (folder / "config.json").write_text(json.dumps({**BERT, "hidden_act": "unheard_of"}))
+    return str(folder)
+
+
+@pytest.fixture
 def unknown(tmp_path: Path) -> str:
-    """A checkpoint whose heads nobody knows."""
+    """A checkpoint whose heads nobody knows, nor do the weights show them."""
     folder = write_bert(tmp_path / "unknown")
     told = {name: value for name, value in BERT.items() if name != "num_attention_heads"}
     (folder / "config.json").write_text(json.dumps(told))
     return str(folder)
 
 
-def test_what_headers_decide_is_refused_before_torch_is_there(unknown: str, tmp_path: Path) -> None:
+def test_what_headers_decide_is_refused_before_torch_is_there(unusable: str, tmp_path: Path) -> None:
     cut, out = tmp_path / "cut.safetensors", str(tmp_path / "out")
-    cut.write_bytes(Path(unknown, "model.safetensors").read_bytes()[:-1])
+    cut.write_bytes(Path(unusable, "model.safetensors").read_bytes()[:-1])
     manifest = str(write_manifest(tmp_path / "bert.json"))
     known = str(write_bert(tmp_path / "known"))
     commands = [
-        ["build", unknown],
-        ["build", unknown, "--out", out],
-        ["build", unknown, "--set", "attention.heads=3"],
-        ["build", unknown, "--set", "attention.hats=2"],
+        ["build", unusable],
+        ["build", unusable, "--out", out],
+        ["build", unusable, "--set", "attention.heads=3"],
+        ["build", unusable, "--set", "attention.hats=2"],
         ["build", manifest],
-        ["build", known, "--out", unknown],
+        ["build", known, "--out", unusable],
         *([command, str(cut)] for command in ("build", "verify", "generate")),
-        ["verify", unknown],
+        ["verify", unusable],
         ["verify", manifest],
-        ["generate", unknown],
+        ["generate", unusable],
         ["generate", known, "--cache"],
         ["convert", str(cut), out],
         ["convert", manifest, out],
-        ["convert", known, unknown],
+        ["convert", known, unusable],
         ["convert", known, out, "--shard-size", "much"],
     ]
     calls = [
-        ["build", [unknown], {}],
+        ["build", [unusable], {}],
         ["build", [known], {"dtype": "float17"}],
         ["build", [known], {"cache": True}],
         ["build", [manifest], {"out": out}],
-        ["build", [known], {"out": unknown}],
+        ["build", [known], {"out": unusable}],
         ["build", [str(cut)], {"dtype": "float16"}],
-        ["verify", [unknown], {}],
+        ["verify", [unusable], {}],
         ["convert", [known, out], {"dtype": "int8"}],
-        ["generate", [unknown], {}],
+        ["generate", [unusable], {}],
     ]
     command = [sys.executable, "-c", RUN, json.dumps(commands), json.dumps(calls)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -20,15 +20,15 @@ HOSTILE: dict[str, dict[str, tuple[int, ...]]] = {
     "members of a module": {"forward.weight": (4, 4), "type.weight": (3, 3), "training.bias": (3,), "_modules": (3,)},
     "members of a dict": {"a.keys.weight": (2, 2), "a.items.weight": (2, 2), "b.get": (3,), "b.copy": (2,), "c.update": (2,)},
     "code": {'__import__("os").system("false")': (2, 2), 'a";import os;"': (2, 2), "x\ny.weight": (2, 2), "a'''b.weight": (2, 2)},
-    "quotes": {'"""q.weight': (2, 2), "\\.weight": (2, 2), 'a\\".weight': (2, 2), "{x}.weight": (2, 2), "%s.weight": (2, 2)},
+    "quotes": {'"""q.weight': (2, 3), "\\.weight": (2, 3), 'a\\".weight': (2, 3), "{x}.weight": (2, 3), "%s.weight": (2, 3)},
     "empty words": {"a..b.weight": (2, 2), ".weight": (3,), "w.": (2,)},
-    "long": {"a" * 3000 + ".weight": (2, 2), "b" * 3000 + ".weight": (2, 2), "a" * 2999 + ".weight": (2, 2)},
+    "long": {"a" * 3000 + ".weight": (2, 3), "b" * 3000 + ".weight": (2, 3), "a" * 2999 + ".weight": (2, 3)},
     "deep": {".".join(["a"] * 50) + ".weight": (2, 2)},
     "numbers": {"0.weight": (2, 2), "2.weight": (3, 3), "00.weight": (2, 2), "m.1.weight": (2, 2), "m.norm.weight": (3,)},
-    "lists of lists": {f"{i}.{j}.weight": (2, 2) for i in range(2) for j in range(2)},
-    "far numbers": {"layers.999999.weight": (2, 2), "layers.5.weight": (2, 2)},
+    "lists of lists": {f"{i}.{j}.weight": (2, 3) for i in range(2) for j in range(2)},
+    "far numbers": {"layers.999999.weight": (2, 3), "layers.5.weight": (2, 3)},
     "slashes": {"a/b/layer_0/kernel": (4, 4), "a/b/layer_0/bias": (4,)},
-    "other scripts": {"é.weight": (2, 2), "e.weight": (2, 2), "日本.weight": (2, 2), "a.٣.weight": (2, 2), "a.²5.weight": (2, 2)},
+    "other scripts": {"é.weight": (2, 3), "e.weight": (2, 3), "日本.weight": (2, 3), "a.٣.weight": (2, 3), "a.²5.weight": (2, 3)},
     "shapes": {"s": (), "t.weight": (0,), "big.weight": (1, 1, 1, 1, 1, 1)},
     "names of the file": {"self.weight": (2, 2), "config.weight": (2, 2), "torch.weight": (2, 2), "nn.weight": (2, 2), "F.bias": (2,), "Model.weight": (2, 2)},
     "machinery": {"__class__.weight": (2, 2), "__dict__": (2,), "__init__.weight": (2, 2), "__getattr__": (2,)},
@@ -79,7 +79,7 @@ def test_the_built_model_and_the_generated_file_agree_to_the_bit(tmp_path: Path)
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not list its mappings")
 def test_weights_are_mapped_from_the_file_and_not_copied(tmp_path: Path) -> None:
-    file = written({f"layers.{at}.weight": torch.randn(256, 256) for at in range(4)}, tmp_path)
+    file = written({f"layers.{at}.weight": torch.randn(256, 128) for at in range(4)}, tmp_path)
     model = mapper.build(file)
     ranges = [
         [int(end, 16) for end in line.split(" ")[0].split("-")]
@@ -208,7 +208,7 @@ def test_hostile_names_become_modules_with_their_weights(case: str, tmp_path: Pa
 
 
 def test_names_that_can_be_attributes_need_no_table(tmp_path: Path) -> None:
-    file = written({"config.weight": torch.randn(2, 2), "self.x.weight": torch.randn(2, 2)}, tmp_path)
+    file = written({"config.weight": torch.randn(2, 3), "self.x.weight": torch.randn(2, 3)}, tmp_path)
     assert "RENAMED" not in mapper.generate(file)
 
 

@@ -344,3 +344,13 @@ def test_what_is_no_chain_stays_a_skeleton(names):
 def test_an_order_that_names_alone_show_is_told(names, is_told):
     notes = mapper.inspect(names).architecture.notes
     assert any("order of their names" in note for note in notes) is is_told
+
+
+def test_layers_of_names_that_are_no_attributes_run():
+    weights = {name: torch.randn(4, 4) for name in ("class.weight", "forward.weight", "x.items.weight")}
+    model = mapper.build(dict(weights), hints={"chain.activation": "relu", "chain.output": "none"})
+    x = torch.randn(2, 4)
+    wanted = x @ weights["class.weight"].T
+    for name in ("forward.weight", "x.items.weight"):
+        wanted = wanted.relu() @ weights[name].T
+    assert torch.allclose(model(inputs=x).output, wanted, atol=1e-6)

@@ -100,7 +100,7 @@ def test_what_counts_only_by_way_of_another_fact_is_read() -> None:
 
 
 def test_a_skeleton_says_that_nothing_reads_a_fact_yet() -> None:
-    shapes = {f"blocks.{at}.odd.{word}.weight": TensorInfo((8, 8), "F32") for at in range(2) for word in "ab"}
+    shapes = {f"blocks.{at}.odd.{word}.weight": TensorInfo((8, 5), "F32") for at in range(2) for word in "ab"}
     read = infer(Checkpoint("x", "manifest", shapes), RULEBOOK, hints={"attention.heads": 4})
     assert read.reading == "skeleton"
     assert "--set attention.heads=4 is read by nothing, as long as no flow fits" in read.findings

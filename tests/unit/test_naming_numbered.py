@@ -7,7 +7,7 @@ import pytest
 from mapper._api import describe
 from mapper.architecture import Block, Numbered
 
-SHAPE = {"shape": [8, 8, 3, 3], "dtype": "F32"}
+SHAPE = {"shape": [8, 3, 3, 3], "dtype": "F32"}
 
 
 def stages(names: list[str]) -> list[Block]:
