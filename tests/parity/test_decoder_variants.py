@@ -230,5 +230,5 @@ def test_a_config_that_leaves_its_angles_out(name: str, tmp_path: Path) -> None:
 def test_layers_with_several_bases_are_not_called_exact(tmp_path: Path) -> None:
     config = config_of("GraniteSWAModel", {**MIXED, "layer_rope_theta": [500.0, 900.0]})
     reference("GraniteSWAModel", config).save_pretrained(tmp_path)
-    with pytest.raises(mapper.MapperError, match="layer_(rope_theta|types): differs between equal elements"):
+    with pytest.raises(mapper.MapperError, match=r"layer_(rope_theta|types): differs between equal elements"):
         mapper.build(tmp_path)  # which of the two lists is met first is no promise
