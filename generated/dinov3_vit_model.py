@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 9c068085f48d.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,7 @@ class Config:
     head_dim: int = 64  # config: layer.{0..11}.attention.q_proj.weight [384, 384] = heads * head_dim
     intermediate_size: int = 1536  # shape: layer.{0..11}.mlp.up_proj.weight [1536, 384]
     layers: int = 12  # name: layer.*
-    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 100.0  # config: rope_theta
 
 
@@ -234,4 +234,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 86eb740a99afa7c6
+# sha256 of all above: cce74c11b2b888f0

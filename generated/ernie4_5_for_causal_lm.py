@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 9c068085f48d.
+"""baidu/ERNIE-4.5-0.3B-PT: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family helium).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,7 @@ class Config:
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 103424  # shape: model.embed_tokens.weight [103424, 1024]
     layers: int = 18  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 500000.0  # config: rope_theta
 
 
@@ -219,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 18, "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 1f68e83b337a2be3
+# sha256 of all above: bd9c1cce745ae5b0

@@ -1,4 +1,4 @@
-"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 9c068085f48d.
+"""baidu/ERNIE-4.5-21B-A3B-PT: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family ernie4_5_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -37,7 +37,8 @@ class Config:
     least_sum: float = 1e-12  # config: moe_norm_min
     vocab_size: int = 103424  # shape: model.embed_tokens.weight [103424, 2560]
     layers: int = 28  # name: model.layers.*
-    rotary_dim: int = 128  # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128
     rotary_base: float = 500000.0  # config: rope_theta
 
 
@@ -325,4 +326,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 4, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": true,
 # "use_bias": false, "vocab_size": 103424}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 4acbd7de6e9072ad
+# sha256 of all above: 24f7b118d504bd47

@@ -1,4 +1,4 @@
-"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 9c068085f48d.
+"""facebook/esm2_t33_650M_UR50D: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family esm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -37,7 +37,7 @@ class Config:
     # config: esm.encoder.layer.{0..32}.attention.self.query.weight [1280, 1280] = heads * head_dim
     head_dim: int = 64
     intermediate_size: int = 5120  # shape: esm.encoder.layer.{0..32}.intermediate.dense.weight [5120, 1280]
-    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # default: rope_theta, left out: the default of esm
 
 
@@ -367,4 +367,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 20, "num_hidden_layers": 33, "position_embedding_type": "rotary", "token_dropout":
 # true, "vocab_size": 33}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 14b7cd79a20f9f14
+# sha256 of all above: 36dceb56454fad20

@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 9c068085f48d.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -93,7 +93,7 @@ class Config:
     embedding_scale: float = 50.59644256269407  # rule: families/gemma2.yaml: hidden_size ** 0.5
     features_image_id: int = 262144  # config: image_token_index
     window: int = 1024  # config: text_config.sliding_window
-    rotary_dim: int = 256  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 256  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # default: families/gemma3_text.yaml
     rotary_factor: float = 8.0  # config: text_config.rope_scaling.factor
     rotary_local_base: float = 10000.0  # default: families/gemma3_text.yaml
@@ -535,4 +535,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 322fd9ec2a3d1078
+# sha256 of all above: cae50d4c9dc7d4e5

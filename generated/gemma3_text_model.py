@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 9c068085f48d.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -60,7 +60,7 @@ class Config:
         "sliding_attention",
         "full_attention",
     )
-    rotary_dim: int = 256  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 256  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # config: rope_theta
     rotary_local_base: float = 10000.0  # config: rope_local_base_freq
 
@@ -283,4 +283,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 838d1771909d2b31
+# sha256 of all above: a4f7c249a4c9b528

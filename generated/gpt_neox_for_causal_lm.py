@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 9c068085f48d.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     head_dim: int = 64  # config: gpt_neox.layers.{0..5}.attention.dense.weight [512, 512] = heads * head_dim
     vocab_size: int = 50304  # shape: embed_out.weight [50304, 512]
     layers: int = 6  # name: gpt_neox.layers.*
-    rotary_dim: int = 16  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 16  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 10000  # config: rotary_emb_base
 
 
@@ -234,4 +234,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: ea5a6f6217ebc9f5
+# sha256 of all above: 6809a83358cc5a78

@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 9c068085f48d.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -66,13 +66,13 @@ class Config:
         "full_attention",
     )
     window: int = 128  # config: sliding_window
-    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 150000  # config: rope_theta
     rotary_factor: float = 32.0  # config: rope_scaling.factor
     rotary_original_positions: int = 4096  # config: rope_scaling.original_max_position_embeddings
     rotary_beta_fast: float = 32.0  # config: rope_scaling.beta_fast
     rotary_beta_slow: float = 1.0  # config: rope_scaling.beta_slow
-    # rule: vocabulary/config.yaml: 0.1 * log(rotary.factor) + 1
+    # rule: vocabulary/config_rotary.yaml: 0.1 * log(rotary.factor) + 1
     rotary_attention_factor: float = 1.3465735902799727
 
 
@@ -458,4 +458,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: 48e51f6c2174ee93
+# sha256 of all above: fecddae43856159f

@@ -1,4 +1,4 @@
-"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules 9c068085f48d.
+"""TinyLlama/TinyLlama-1.1B-Chat-v1.0: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family llama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,7 @@ class Config:
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 32000  # shape: lm_head.weight [32000, 2048]
     layers: int = 22  # name: model.layers.*
-    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # config: rope_theta
 
 
@@ -220,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: repository (swayam8624/nanoquant-private:TinyLlama-1.1B-Chat-v1.0/config.json)"]}
-# sha256 of all above: e84582cdea07dbbf
+# sha256 of all above: 5bf6ddf10da6f21d

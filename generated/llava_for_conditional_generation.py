@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 9c068085f48d.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -50,7 +50,7 @@ class Config:
     vocab_size: int = 32064  # shape: language_model.lm_head.weight [32064, 4096]
     text_layers: int = 32  # name: language_model.model.layers.*
     features_image_id: int = 32000  # config: image_token_index
-    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     # default: text_config.rope_parameters.rope_theta, left out: the default of llama
     rotary_base: float = 10000.0
     features_layer: int = -2  # config: vision_feature_layer
@@ -402,4 +402,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 6da23d7ffbf874e9
+# sha256 of all above: 18ad4503728b84d7

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 9c068085f48d.
+"""kyutai/mimi: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -39,7 +39,8 @@ class Config:
     sound_channels: int = 1  # shape: encoder.layers.0.conv.weight [64, 1, 7]
     layers: int = 8  # name: decoder_transformer.layers.*
     window: int = 250  # default: sliding_window, left out: the default of mimi
-    rotary_dim: int = 64  # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 64
     rotary_base: float = 10000.0  # default: rope_parameters.rope_theta, left out: the default of mimi
     down_kernel: int = 4  # shape: downsample.conv.weight [512, 512, 4]
     group_size: int = 1  # shape: upsample.conv.weight [512, 1, 4]
@@ -528,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 79476e1c8192641d
+# sha256 of all above: 8c183758e8e9eaad

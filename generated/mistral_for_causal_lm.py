@@ -1,4 +1,4 @@
-"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 9c068085f48d.
+"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family mistral).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,7 @@ class Config:
     norm_eps: float = 1e-5  # config: rms_norm_eps
     vocab_size: int = 32000  # shape: lm_head.weight [32000, 4096]
     layers: int = 32  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # config: rope_theta
 
 
@@ -221,4 +221,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: a8fd26820dcb3fb5
+# sha256 of all above: eeab7f7fee5ac127

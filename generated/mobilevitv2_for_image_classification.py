@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 9c068085f48d.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -415,4 +415,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 66fb3a55804027a4
+# sha256 of all above: c9070c8518ef254b

@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 9c068085f48d.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -55,7 +55,7 @@ class Config:
         "sliding_attention",
         "full_attention",
     )
-    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 160000.0  # config: global_rope_theta
     rotary_local_base: float = 10000.0  # config: local_rope_theta
     head_hidden_size: int = 768  # shape: head.dense.weight [768, 768]
@@ -291,4 +291,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 0594ad7f3a10c893
+# sha256 of all above: 7ba302df239e9a1e

@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 9c068085f48d.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -31,7 +31,7 @@ class Config:
     vocab_size: int = 30528  # shape: embeddings.word_embeddings.weight [30528, 768]
     segments: int = 2  # shape: embeddings.token_type_embeddings.weight [2, 768]
     layers: int = 12  # name: encoder.layers.*
-    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 1000  # config: rotary_emb_base
 
 
@@ -216,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "type_vocab_size": 2, "vocab_size": 30528},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: fd1179cf4d1568a5
+# sha256 of all above: 9fb63b1ae5776dff

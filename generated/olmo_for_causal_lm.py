@@ -1,4 +1,4 @@
-"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 9c068085f48d.
+"""allenai/OLMo-7B-hf: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family olmo).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,7 @@ class Config:
     norm_eps: float = 1e-5  # rule: families/olmo.yaml (a constant of the published code)
     vocab_size: int = 50304  # shape: lm_head.weight [50304, 4096]
     layers: int = 32  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # config: rope_theta
 
 
@@ -209,4 +209,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 32, "num_key_value_heads": 32, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 7bb125b22699a8b1
+# sha256 of all above: 62372eb70d0b09ad

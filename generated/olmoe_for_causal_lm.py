@@ -1,4 +1,4 @@
-"""allenai/OLMoE-1B-7B-0924: written by mapper 0.1.0, rules 9c068085f48d.
+"""allenai/OLMoE-1B-7B-0924: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family olmoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -35,7 +35,7 @@ class Config:
     experts_per_token: int = 8  # config: num_experts_per_tok
     vocab_size: int = 50304  # shape: lm_head.weight [50304, 2048]
     layers: int = 16  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 10000.0  # config: rope_theta
 
 
@@ -265,4 +265,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_key_value_heads": 16, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
 # "vocab_size": 50304}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 382cb37303ae1201
+# sha256 of all above: e759d220b1191bb8

@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 9c068085f48d.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,7 +34,8 @@ class Config:
     sharing_distance: float = 0.01  # config: router_jitter_noise
     vocab_size: int = 32064  # shape: lm_head.weight [32064, 4096]
     layers: int = 32  # name: model.layers.*
-    rotary_dim: int = 128  # default: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128
     rotary_base: float = 1000000.0  # config: rope_theta
 
 
@@ -291,4 +292,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b61a0076fd258ad7
+# sha256 of all above: 4801f07d4bc37bb3

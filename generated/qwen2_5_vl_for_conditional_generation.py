@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 9c068085f48d.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -77,14 +77,16 @@ class Config:
         "windows",
         "full_attention",
     )
-    vision_rotary_dim: int = 80  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
+    vision_rotary_dim: int = 80
     # default: vision_config.rope_parameters.rope_theta, left out: the default of qwen2_5_vl_vision
     vision_rotary_base: float = 10000.0
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 2048]
     text_layers: int = 36  # name: model.layers.*
     features_image_id: int = 151655  # config: image_token_id
     features_video_id: int = 151656  # config: video_token_id
-    text_rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
+    text_rotary_dim: int = 128
     text_rotary_base: float = 1000000.0  # config: rope_theta
     rotary_sections: tuple[int, ...] = (16, 24, 24)  # config: rope_scaling.mrope_section
     features_frame_rate: int = 2  # config: vision_config.tokens_per_second
@@ -598,4 +600,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 812ec2622e184693
+# sha256 of all above: 550b972f1ddef65c

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 9c068085f48d.
+"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family qwen2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     norm_eps: float = 1e-6  # config: rms_norm_eps
     vocab_size: int = 151936  # shape: model.embed_tokens.weight [151936, 896]
     layers: int = 24  # name: model.layers.*
-    rotary_dim: int = 64  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 64  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: float = 1000000.0  # config: rope_theta
 
 
@@ -219,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: repository
 # (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
-# sha256 of all above: d0000d737a57a46a
+# sha256 of all above: c3c3db5e02b55ad7

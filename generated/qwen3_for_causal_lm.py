@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules 9c068085f48d.
+"""Qwen/Qwen3-Embedding-0.6B: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family qwen3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -30,7 +30,7 @@ class Config:
     intermediate_size: int = 3072  # shape: layers.{0..27}.mlp.gate_proj.weight [3072, 1024]
     vocab_size: int = 151669  # shape: embed_tokens.weight [151669, 1024]
     layers: int = 28  # name: layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_base: int = 1000000  # config: rope_theta
 
 
@@ -212,4 +212,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": true, "use_sliding_window": false,
 # "vocab_size": 151669}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 163e4dd9f2d0c4fd
+# sha256 of all above: 74e505a65d6aa1ba

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 9c068085f48d.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 8f08d6200a1a.
 
 Reading: exact (family qwen3_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,7 +33,7 @@ class Config:
     experts_per_token: int = 8  # config: num_experts_per_tok
     vocab_size: int = 151936  # shape: lm_head.weight [151936, 2048]
     layers: int = 48  # name: model.layers.*
-    rotary_dim: int = 128  # rule: vocabulary/config.yaml: floor(attention.head_dim * rotary.fraction)
+    rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
     rotary_plain_base: int = 1000000  # config: rope_theta
 
 
@@ -286,4 +286,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2baa79334456f427
+# sha256 of all above: 495c68e05c949f7d
