@@ -77,6 +77,21 @@ def declared(config_class: type, sizes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: size for name, size in sizes.items() if name in known}
 
 
+def check_by_names(model: nn.Module, folder: Path, image: Tensor, output: str = "logits") -> None:
+    """Saves the weights of a network alone, with every parameter and statistic randomised, and compares what is read of them.
+
+    The largest difference is at most TOLERANCE of the output's standard deviation. The reading is unverified, and leaves nothing out.
+    """
+    randomise(model.eval())
+    torch.save(model.state_dict(), folder / "model.pth")
+    read = mapper.inspect(folder / "model.pth").architecture
+    assert read.reading == "unverified", (read.findings, read.missing)
+    assert not read.unmapped + read.findings
+    with torch.no_grad():
+        wanted, out = model(image), mapper.build(folder / "model.pth")(pixel_values=image)
+    assert float((getattr(out, output) - wanted).abs().max() / wanted.std()) <= TOLERANCE
+
+
 def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
     """The model with other values in every parameter and every running statistic."""
     generator = torch.Generator().manual_seed(seed)
