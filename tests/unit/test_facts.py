@@ -10,13 +10,16 @@ import torch
 from mapper.architecture import Block, Place
 from mapper.errors import HintError, RuleError
 from mapper.flows.arithmetic import evaluate, names, parse, solve
+from mapper.inference import infer
 from mapper.inference.config import Config
 from mapper.inference.facts import Facts, _mapped
 from mapper.inference.hints import read_hints
 from mapper.inference.scopes import Scope
+from mapper.rulebook.examples import header
 from mapper.rulebook.facts import ConfigVocabulary, FactRule, FactTable, TowerConfig, read_fact
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.ignored import Ignored
+from mapper.rulebook.rulebook import Rulebook
 from mapper.rulebook.values import checked
 
 VOCABULARY = ConfigVocabulary(
@@ -263,3 +266,9 @@ def test_what_a_family_calculates_from_an_unknown_fact_is_not_what_holds_in_gene
     facts = Facts(rulebook, families, Config(config, vocabulary), names)
     known = facts.get(scope_in("text"), "embedding.scale")
     assert (known.value if known else "unknown") == value
+
+
+def test_a_sliding_window_without_its_size_is_refused() -> None:
+    read = next(family for family in Rulebook().families if family.name == "llama").examples[0]
+    with pytest.raises(HintError, match=r"attention\.windowed = true"):
+        infer(header(read), Rulebook(), hints={"attention.pattern": "sliding_attention"})
