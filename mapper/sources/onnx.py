@@ -1,4 +1,6 @@
-"""The initialisers of ONNX models, inside the file or in files beside it. The graph is looked at for what it holds, and not read.
+"""The initialisers of ONNX models, inside the file or in files beside it. Of the graph is seen what it holds.
+
+What a local file's graph says of them is for `mapper.graphs.recovery`; that of a remote file is not read.
 
 https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 """
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, shorten
-from mapper.sources import onnx_graph
+from mapper.sources import onnx_graph, saved
 from mapper.sources.shards import Shard, check_name, check_shape
 from mapper.sources.wire import BYTES, Field, Message
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 CONTAINER = "onnx"
 SUFFIX = ".onnx"
-GRAPH, INITIALIZER, SPARSE = 7, 5, 15  # fields of the model, and of its graph
+GRAPH, METADATA = 7, 14  # fields of the model
+INITIALIZER, SPARSE = 5, 15  # of its graph
 DIMS, TYPE, SEGMENT, NAME, EXTERNAL, LOCATION = 1, 2, 3, 8, 13, 14  # of a tensor
 RAW, FLOATS, INTS, LONGS, DOUBLES, UNSIGNED = 9, 4, 5, 7, 10, 11
 DTYPES = {
@@ -64,14 +67,14 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
     """The table of the ONNX model `file`; what lies beside it is entered into `beside`, by file."""
     shard = Shard(name, CONTAINER, {}, size=size)
     message = Message(file, size, name)
-    graphs = [part for part in message.fields() if part.number == GRAPH]
-    if len(graphs) != 1 or graphs[0].wire != BYTES:
-        raise FormatError(f"{name}: {len(graphs)} graphs where an ONNX model has one")
+    parts = list(message.fields())
+    graph = graph_of(message, parts)
+    shard.metadata = metadata_of(message, parts)
     sparse = texts = 0
-    for part in message.fields(graphs[0].start, graphs[0].end):
+    for part in message.fields(graph.start, graph.end):
         sparse += part.number == SPARSE
         if part.number == INITIALIZER:
-            texts += not _enter(shard, message, _entry(message, part))
+            texts += not _enter(shard, message, read_entry(message, part))
             if len(shard.tensors) > limits.TENSORS:
                 raise FormatError(
                     f"{name}: more than {limits.TENSORS:,} tensors, which is the most that is read"
@@ -79,22 +82,60 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
     for count, what in ((sparse, "are sparse"), (texts, "hold texts")):
         if count:
             shard.notes.append(f"{name}: {count} initialisers {what} and were not read")
-    _tell(shard, message, graphs[0])
+    if not of_mapper(shard):
+        _tell(shard, message, graph)
     return shard
 
 
+def graph_of(message: Message, parts: list[Field]) -> Field:
+    """Where the graph of a model with these fields stands. Raises FormatError unless there is one."""
+    graphs = [part for part in parts if part.number == GRAPH]
+    if len(graphs) != 1 or graphs[0].wire != BYTES:
+        raise FormatError(f"{message.name}: {len(graphs)} graphs where an ONNX model has one")
+    return graphs[0]
+
+
+def metadata_of(message: Message, parts: list[Field]) -> dict[str, str]:
+    """The texts that an exporter kept with the model, by name."""
+    found: dict[str, str] = {}
+    for part in parts:
+        if part.number != METADATA:
+            continue
+        pair = {inner.number: inner for inner in message.fields(part.start, part.end)}
+        if 1 in pair and 2 in pair:
+            text = message.bytes(pair[2], limits.HEADER_BYTES)
+            found[message.text(pair[1])] = text.decode("utf-8", "replace")
+    return found
+
+
+def of_mapper(shard: Shard) -> bool:
+    """Whether the file says itself that its initialisers are a checkpoint's tensors, all of them, under their own names.
+
+    Where they were changed since, what mapper wrote of them is left out, and that is noted.
+    """
+    if saved.METADATA not in shard.metadata:
+        return False
+    placed = (place.key for places in shard.beside.values() for place in places)
+    if shard.metadata.get(saved.NAMES_METADATA) == saved.digest_of_names([*shard.tensors, *placed]):
+        return True
+    del shard.metadata[saved.METADATA]
+    shard.notes.append(f"{shard.name}: other tensors than mapper wrote, so it is read as any other file")
+    return False
+
+
 def _tell(shard: Shard, message: Message, graph: Field) -> None:
-    """Note what the names are worth and what else holds weights. Raises FormatError where all of them lie elsewhere."""
+    """Note what the names are worth and what else holds weights. Reading the graph says it better."""
     found = onnx_graph.survey(message, graph)
     placed = {place.key: place.info for places in shard.beside.values() for place in places}
     shapes = {key: info.shape for key, info in {**shard.tensors, **placed}.items()}
-    if not shapes and (told := onnx_graph.nothing_read(shard.name, found)):
-        raise FormatError(told)
-    shard.notes += onnx_graph.notes(shard.name, shapes, found)
+    shard.branches = found.inner()
+    shard.empty = "" if shapes else onnx_graph.nothing_read(shard.name, found)
+    shard.told = list(onnx_graph.notes(shard.name, shapes, found))
     shard.nameless = onnx_graph.nameless(shapes)
 
 
-def _entry(message: Message, tensor: Field) -> Entry:
+def read_entry(message: Message, tensor: Field) -> Entry:
+    """The fields of one tensor, its numbers unread."""
     if tensor.wire != BYTES:
         raise message.damaged(tensor.start, "an initialiser that is a number")
     entry = Entry()
@@ -125,66 +166,72 @@ def _enter(shard: Shard, message: Message, entry: Entry) -> bool:
     check_name(key, name)
     if key in shard.tensors:  # of those in other files, `beside` and `joined` look
         raise FormatError(f"{name}: two initialisers have the name {shorten(key)}")
-    dtype = DTYPES.get(entry.kind)
-    if dtype is None:
-        known = UNREAD.get(entry.kind, str(entry.kind))
-        raise FormatError(
-            f"{name}: initialiser {shorten(key)} is of ONNX's type {known}, which no tensor has",
-            tensors=[key],
-        )
-    info = TensorInfo(check_shape(entry.dims, key, name), dtype)
-    if dtype == "F4" and (not info.shape or info.shape[-1] % 2):
+    info = info_of(entry, name)
+    if info.dtype == "F4" and (not info.shape or info.shape[-1] % 2):
         raise FormatError(
             f"{name}: initialiser {shorten(key)} of F4 has the odd shape {list(info.shape)}", tensors=[key]
         )
     if entry.is_external:
-        _place(shard, key, info, entry.external)
-    else:
-        _numbers(shard, message, key, info, entry.data)
+        location = entry.external.get("location", "")
+        shard.beside.setdefault(location, []).append(place_of(entry, info, name))
+        return True
+    part, is_plain = numbers_of(entry, info, name)
+    shard.tensors[key], shard.offsets[key] = info, part.start
+    if not is_plain:
+        shard.decoded[key] = lambda whole: unpacked(whole[part.start : part.end], info, name, key)
     return True
 
 
-def _place(shard: Shard, key: str, info: TensorInfo, external: dict[str, str]) -> None:
-    """Enter that the tensor lies in a file beside the model."""
+def info_of(entry: Entry, name: str) -> TensorInfo:
+    """Shape and type. Raises FormatError for those that no tensor has."""
+    dtype = DTYPES.get(entry.kind)
+    if dtype is None:
+        known = UNREAD.get(entry.kind, str(entry.kind))
+        raise FormatError(
+            f"{name}: initialiser {shorten(entry.key)} is of ONNX's type {known}, which no tensor has",
+            tensors=[entry.key],
+        )
+    return TensorInfo(check_shape(entry.dims, entry.key, name), dtype)
+
+
+def place_of(entry: Entry, info: TensorInfo, name: str) -> Place:
+    """Where the tensor lies in a file beside the model `name`."""
+    key, external = entry.key, entry.external
     words = [external.get(word, default) for word, default in (("offset", "0"), ("length", ""))]
     if any(word and not (word.isascii() and word.isdigit() and len(word) < 20) for word in words):
         raise FormatError(
-            f"{shard.name}: initialiser {shorten(key)} lies at {shorten(str(words))} of a file beside it",
+            f"{name}: initialiser {shorten(key)} lies at {shorten(str(words))} of a file beside it",
             tensors=[key],
         )
     length = int(words[1]) if words[1] else None
-    needed = int(info.size * DTYPE_BYTES[info.dtype])
+    needed = info.bytes
     if length is not None and length != needed:
         seen = f"has {length:,} bytes beside the model where {info.dtype} {list(info.shape)} needs {needed:,}"
-        raise FormatError(f"{shard.name}: initialiser {shorten(key)} {seen}", tensors=[key])
-    place = Place(key, info, int(words[0] or 0), length)
-    shard.beside.setdefault(external.get("location", ""), []).append(place)
+        raise FormatError(f"{name}: initialiser {shorten(key)} {seen}", tensors=[key])
+    return Place(key, info, int(words[0] or 0), length)
 
 
-def _numbers(shard: Shard, message: Message, key: str, info: TensorInfo, data: dict[int, Field]) -> None:
-    """Enter where the tensor's numbers are in the model's own file."""
-    needed = int(info.size * DTYPE_BYTES[info.dtype])
-    if SEGMENT in data or len(data) > 1:
+def numbers_of(entry: Entry, info: TensorInfo, name: str) -> tuple[Field, bool]:
+    """Where the tensor's numbers are in the model's own file, and whether they stand there as in memory."""
+    key, needed = entry.key, info.bytes
+    if SEGMENT in entry.data or len(entry.data) > 1:
         raise FormatError(
-            f"{shard.name}: initialiser {shorten(key)} is in pieces, which no exporter writes", tensors=[key]
+            f"{name}: initialiser {shorten(key)} is in pieces, which no exporter writes", tensors=[key]
         )
-    number, part = next(iter(data.items()), (RAW, Field(RAW, BYTES, 0, 0)))
+    number, part = next(iter(entry.data.items()), (RAW, Field(RAW, BYTES, 0, 0)))
     fixed = number == RAW or info.dtype in FIXED.get(number, ())
     if not fixed and info.dtype not in VARIABLE.get(number, ()):
         raise FormatError(
-            f"{shard.name}: initialiser {shorten(key)} of {info.dtype} has its numbers in field {number}",
+            f"{name}: initialiser {shorten(key)} of {info.dtype} has its numbers in field {number}",
             tensors=[key],
         )
     if (fixed and part.size != needed) or (not fixed and part.size < info.size):
         seen = f"has {part.size:,} bytes where {info.dtype} {list(info.shape)} needs {needed:,}"
-        raise FormatError(f"{shard.name}: initialiser {shorten(key)} {seen}", tensors=[key])
-    shard.tensors[key] = info
-    shard.offsets[key] = part.start
-    if not fixed:
-        shard.decoded[key] = lambda whole: _unpacked(whole[part.start : part.end], info, message, key)
+        raise FormatError(f"{name}: initialiser {shorten(key)} {seen}", tensors=[key])
+    return part, fixed
 
 
-def _unpacked(data: memoryview, info: TensorInfo, message: Message, key: str) -> torch.Tensor:
+def unpacked(data: memoryview, info: TensorInfo, name: str, key: str) -> torch.Tensor:
     """The tensor of numbers that each take as many bytes as they need."""
     import numpy as np
     import torch
@@ -196,7 +243,7 @@ def _unpacked(data: memoryview, info: TensorInfo, message: Message, key: str) ->
     lengths = np.diff(ends, prepend=-1)
     if len(ends) != info.size or lengths.max(initial=1) > 10 or (len(raw) and raw[-1] >= 0x80):
         raise FormatError(
-            f"{message.name}: initialiser {shorten(key)} has {len(ends):,} numbers, not {info.size:,}",
+            f"{name}: initialiser {shorten(key)} has {len(ends):,} numbers, not {info.size:,}",
             tensors=[key],
         )
     starts = ends - lengths + 1
@@ -213,12 +260,18 @@ def beside(shard: Shard, location: str, size: int) -> Shard:
     """The table of the file beside the model of `size` bytes: what the model says lies in it."""
     other = Shard(location, CONTAINER, {}, size=size)
     for place in shard.beside[location]:
-        end = place.offset + int(place.info.size * DTYPE_BYTES[place.info.dtype])
-        if end > size:
-            seen = f"ends at byte {end:,} of {shorten(location)}, which has {size:,}; download it again"
-            raise FormatError(f"{shard.name}: initialiser {shorten(place.key)} {seen}")
+        end_of(place, location, size, shard.name)
         if place.key in other.tensors:
             raise FormatError(f"{shard.name}: two initialisers have the name {shorten(place.key)}")
         other.tensors[place.key] = place.info
         other.offsets[place.key] = place.offset
     return other
+
+
+def end_of(place: Place, location: str, size: int, name: str) -> int:
+    """Where a tensor ends in the file `location` of `size` bytes. Raises FormatError where that is past its end."""
+    end = place.offset + place.info.bytes
+    if end > size:
+        seen = f"ends at byte {end:,} of {shorten(location)}, which has {size:,}; download it again"
+        raise FormatError(f"{name}: initialiser {shorten(place.key)} {seen}")
+    return end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from mapper import limits
@@ -31,6 +31,8 @@ def is_counted(name: str) -> bool:
     word = name.rpartition("/")[2].partition(":")[0].lower()
     if "." in word:
         return False
+    if word.endswith("_default"):  # of an operation's overload
+        return word.removesuffix("_default") in COUNTED
     stem = word.removesuffix("_output_0")
     base = stem.rstrip("0123456789")
     if base == word:
@@ -153,15 +155,26 @@ def notes(name: str, keys: Iterable[str], found: Survey) -> Iterator[str]:
         yield f"{name}: {len(counted)} of {len(every)} initialisers have names that the exporter made up: {listed(counted, 3)}"
 
 
-def nameless(tensors: dict[str, tuple[int, ...]]) -> str:
+def notes_of_read(
+    name: str, keys: Iterable[str], inner: str, is_made_up: Callable[[str], bool]
+) -> Iterator[str]:
+    """The same of a model whose graph was read."""
+    if inner:
+        yield f"{name}: weights lie in graphs inside of its operations, too, and were not read: {inner}"
+    every = list(keys)
+    if counted := [key for key in every if is_made_up(key)]:
+        yield f"{name}: {len(counted)} of {len(every)} weights have names that the exporter made up: {listed(counted, 3)}"
+
+
+def nameless(tensors: dict[str, tuple[int, ...]], is_made_up: Callable[[str], bool] = is_counted) -> str:
     """Why the names do not say what the model is: the exporter counted its maps up; "" where they have names."""
     maps = [key for key, shape in tensors.items() if len(shape) > 1 and _size(shape) >= WEIGHT]
-    counted = [key for key in maps if is_counted(key)]
+    counted = [key for key in maps if is_made_up(key)]
     if not counted:
         return ""
     return (
         f"{len(counted)} of {len(maps)} maps have names that the exporter made up ({shorten(counted[0])}): which layer's they "
-        "are stands in the graph, which is not read; give the weights that the model was exported from"
+        "are the graph does not say for sure; give the weights that the model was exported from"
     )
 
 

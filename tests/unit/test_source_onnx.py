@@ -146,6 +146,7 @@ def test_sparse_and_text_initialisers_are_noted(tmp_path: Path) -> None:
     assert opened(tmp_path / "m.onnx")[0].notes == [
         "m.onnx: 1 initialisers are sparse and were not read",
         "m.onnx: 1 initialisers hold texts and were not read",
+        "the graph was not read: m.onnx: an initialiser is sparse, which is not read",
     ]
 
 
@@ -270,4 +271,4 @@ def test_maps_without_names_are_said_and_no_flow_is_chosen_without_them(tmp_path
     report = mapper.inspect(tmp_path / "x.onnx")
     assert report.architecture.reading == "skeleton"
     assert "3 of 4 maps have names that the exporter made up" in str(report)
-    assert "3 of 7 initialisers have names that the exporter made up" in str(report)
+    assert "3 of 7 weights have names that the exporter made up" in str(report)

@@ -1,0 +1,189 @@
+"""Branches and loops of a graph as Python's own. Nothing is run while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mapper.errors import ArchitectureError
+from mapper.graphs.graph import Graph, Node
+from mapper.graphs.straight.values import Held
+
+if TYPE_CHECKING:
+    from mapper.graphs.straight.writer import Writer
+
+
+def text_of(held: Held) -> str:
+    return held.as_tensor() if held.is_sizes else held.text
+
+
+def _graph(writer: Writer, node: Node, name: str) -> Graph:
+    found = node.attributes.get(name)
+    if not isinstance(found, Graph):
+        raise ArchitectureError(f"{writer.source}: {node} has no graph {name!r}")
+    return found
+
+
+def _bound(writer: Writer, inner: Graph, held: list[Held]) -> list[Held]:
+    """Write a graph with its inputs bound; names in it do not outlive it."""
+    around = dict(writer.held)
+    for value, given in zip(inner.inputs, held, strict=True):
+        writer.held[value.name] = given
+    found = writer.graph(inner)
+    writer.held = around
+    return found
+
+
+def _condition(held: Held) -> str:
+    """A condition as Python's own, where it compares sizes or is a constant."""
+    made = held.made
+    sides = (
+        [one.items for one in made.inputs if one is not None and one.items is not None]
+        if made is not None
+        else []
+    )
+    if (
+        made is None
+        or len(sides) != len(made.inputs)
+        or any(len(side) != 1 or side[0].startswith("*") for side in sides)
+    ):
+        return text_of(held)
+    if made.of("Equal", "Less", "Greater") and len(sides) == 2:
+        sign = {"Equal": "==", "Less": "<", "Greater": ">"}[made.node.operator]
+        return f"{sides[0][0]} {sign} {sides[1][0]}"
+    is_number = made.of("Cast") and sides[0][0].removeprefix("-").isdigit()
+    return str(int(sides[0][0]) != 0) if is_number and held.dtype == "BOOL" else text_of(held)
+
+
+def write_if(writer: Writer, node: Node) -> None:
+    """One of two graphs."""
+    condition = writer.input(node.inputs[0])
+    assert condition is not None
+    names = [writer.variable(writer.word_of(value, node)) for value in node.outputs]
+    writer.say(f"if {_condition(condition)}:")
+    for branch in ("then_branch", "else_branch"):
+        if branch == "else_branch":
+            writer.say("else:")
+        writer.indent += 1
+        found = _bound(writer, _graph(writer, node, branch), [])
+        if len(found) != len(names):
+            raise ArchitectureError(
+                f"{writer.source}: the branches of an If have another number of outputs than it has"
+            )
+        for name, held in zip(names, found, strict=True):
+            writer.say(f"{name} = {text_of(held)}")
+        if not names:
+            writer.say("pass")
+        writer.indent -= 1
+    for value, name in zip(node.outputs, names, strict=True):
+        writer.held[value] = Held(name)
+
+
+def _carried(writer: Writer, node: Node, values: list[str], inner: Graph, first: int) -> list[str]:
+    """Variables of what a loop hands on, with their first values."""
+    names = []
+    for place, value in enumerate(values):
+        held = writer.input(value)
+        name = writer.variable(writer.word_of(inner.inputs[first + place].name, node))
+        writer.say(f"{name} = {text_of(held) if held is not None else None}")
+        names.append(name)
+    return names
+
+
+def write_loop(writer: Writer, node: Node) -> None:
+    """As often as is said, while a condition holds."""
+    body = _graph(writer, node, "body")
+    limit, going = (writer.input(name) for name in [*node.inputs, "", ""][:2])
+    carried = _carried(writer, node, node.inputs[2:], body, 2)
+    collected = [writer.variable("collected") for _ in node.outputs[len(carried) :]]
+    for name in collected:
+        writer.say(f"{name} = []")
+    step, on = writer.variable("step"), writer.variable("going")
+    writer.say(f"{step}, {on} = 0, {text_of(going) if going is not None else True}")
+    bound = "" if limit is None else f"{step} < {limit.as_python() if limit.is_sizes else limit.text} and "
+    writer.say(f"while {bound}{on}:")
+    writer.indent += 1
+    now = writer.variable("index")
+    writer.say(f"{now} = torch.tensor({step})")
+    inputs = [
+        Held(now, dtype="I64", rank=0),
+        Held(on, dtype="BOOL", rank=0),
+        *(Held(name) for name in carried),
+    ]
+    if len(inputs) != len(body.inputs) or len(body.outputs) != 1 + len(carried) + len(collected):
+        raise ArchitectureError(
+            f"{writer.source}: the body of a Loop has another number of values than it has"
+        )
+    writer.say(f"{on} = torch.as_tensor({on})")
+    found = [text_of(held) for held in _bound(writer, body, inputs)]
+    for name, text in zip(collected, found[1 + len(carried) :], strict=True):
+        writer.say(f"{name}.append({text})")
+    writer.say(f"{', '.join([on, *carried])} = {', '.join(found[: 1 + len(carried)])}")
+    writer.say(f"{step} += 1")
+    writer.indent -= 1
+    _hand_out(
+        writer, node, carried, [f"torch.stack({name}) if {name} else torch.zeros(0)" for name in collected]
+    )
+
+
+def _hand_out(writer: Writer, node: Node, carried: list[str], stacked: list[str]) -> None:
+    for value, name in zip(node.outputs, carried, strict=False):
+        writer.held[value] = Held(name)
+    for value, text in zip(node.outputs[len(carried) :], stacked, strict=True):
+        name = writer.variable(writer.word_of(value, node))
+        writer.say(f"{name} = {text}")
+        writer.held[value] = Held(name)
+
+
+def _numbers(node: Node, name: str, count: int) -> list[int]:
+    said = node.attributes.get(name)
+    return [item for item in said if isinstance(item, int)] if isinstance(said, list) else [0] * count
+
+
+def write_scan(writer: Writer, node: Node) -> None:
+    """Once for each slice of its inputs."""
+    body, count = _graph(writer, node, "body"), node.attributes.get("num_scan_inputs")
+    states = len(node.inputs) - (count if isinstance(count, int) else 0)
+    scanned = [text_of(held) for held in map(writer.input, node.inputs[states:]) if held is not None]
+    if (
+        not isinstance(count, int)
+        or not 1 <= count <= len(node.inputs)
+        or len(body.inputs) != len(node.inputs)
+        or len(body.outputs) != len(node.outputs)
+    ):
+        raise ArchitectureError(
+            f"{writer.source}: the body of a Scan has another number of values than it has"
+        )
+    carried = _carried(writer, node, node.inputs[:states], body, 0)
+    outputs = node.outputs[states:]
+    collected = [writer.variable("collected") for _ in outputs]
+    for name in collected:
+        writer.say(f"{name} = []")
+    axes, ways = _numbers(node, "scan_input_axes", count), _numbers(node, "scan_input_directions", count)
+    step = writer.variable("step")
+    writer.say(f"for {step} in range({scanned[0]}.shape[{axes[0]}]):")
+    writer.indent += 1
+    slices = []
+    for place, (text, axis, way) in enumerate(zip(scanned, axes, ways, strict=True)):
+        name = writer.variable(writer.word_of(body.inputs[states + place].name, node))
+        at = f"{text}.shape[{axis}] - 1 - {step}" if way else step
+        writer.say(f"{name} = {text}.select({axis}, {at})")
+        slices.append(name)
+    found = [text_of(held) for held in _bound(writer, body, [Held(name) for name in [*carried, *slices]])]
+    for name, text in zip(collected, found[states:], strict=True):
+        writer.say(f"{name}.append({text})")
+    if carried:
+        writer.say(f"{', '.join(carried)} = {', '.join(found[:states])}")
+    writer.indent -= 1
+    axes, ways = (
+        _numbers(node, "scan_output_axes", len(outputs)),
+        _numbers(node, "scan_output_directions", len(outputs)),
+    )
+    stacked = [
+        f"torch.stack({name}{'[::-1]' if way else ''}, {axis})"
+        for name, axis, way in zip(collected, axes, ways, strict=True)
+    ]
+    _hand_out(writer, node, carried, stacked)
+
+
+WRITTEN: dict[str, Callable[[Writer, Node], None]] = {"If": write_if, "Loop": write_loop, "Scan": write_scan}
