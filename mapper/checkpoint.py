@@ -71,6 +71,16 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Observed:
+    """What the operations of a graph show of a layer: a fact, and the node that shows it."""
+
+    fact: str
+    leaf: str  # the path of the module
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True)
 class Adapted:
     """An adapter that was added to a checkpoint."""
 
@@ -125,6 +135,10 @@ class Checkpoint:
     others: dict[str, Checkpoint] = field(
         default_factory=dict
     )  # of a training file with several models, of which one is read: each by what the file calls it
+    observed: list[Observed] = field(default_factory=list)  # of a graph
+    tied: dict[str, str] = field(
+        default_factory=dict
+    )  # of a graph: names of tensors that are another one's, by their numbers
     packed: dict[str, tuple[str, int]] = field(
         default_factory=dict
     )  # of tensors that are stored otherwise than `tensors` gives them: the type there, and its bytes

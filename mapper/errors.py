@@ -82,6 +82,10 @@ class ArchitectureError(MapperError):
         return type(self), self.args, kept
 
 
+class DifferenceError(MapperError):
+    """What was made was run beside what it was made from and computes something else, so it was not kept."""
+
+
 class StructureError(MapperError, RuntimeError):
     """Two structures do not agree: `path` is the first offender, `report` all of them, one line each in the text."""
 

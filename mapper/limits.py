@@ -23,6 +23,7 @@ PICKLE_DEPTH = 256
 PICKLE_FOREIGN = 100  # functions and classes it asks for besides tensors that are kept to be named
 PICKLE_NAMES = 1_000  # of one tensor, by tables that hold others many times
 PICKLE_INTEGER_BYTES = 32  # of one integer; the largest that torch writes, a magic number, has 10
+CODE_BYTES = 20_000_000  # of the classes in one TorchScript archive, read as text
 PICKLE_LINE_BYTES = 4_096  # of one argument in text; protocols 0 and 1
 NPY_HEADER_BYTES = 10_000  # NumPy's own limit
 DEFLATE_RATIO = 1_032  # bytes that one compressed byte can become: the most that the format allows
@@ -36,6 +37,16 @@ GGUF_TEXT_BYTES = 10_000_000  # of one text in a header; chat templates have som
 GGUF_DEPTH = 4  # lists in lists
 GGUF_ALIGNMENT = 2**20
 STACKED = 4_096  # tensors that one is taken apart into: the experts of a layer
+GRAPH_DEPTH = 16  # ONNX graphs in graphs, and functions calling functions; exporters write three
+GRAPH_NODES = (
+    200_000  # of an ONNX model with all its graphs and functions; the largest exported have some 100,000
+)
+CALLED_NODES = 1_000_000  # with each function counted as often as it is called
+OPSET = 28  # of ONNX's own operators, the newest whose meaning is known here: onnx 1.23
+ATTRIBUTE_ITEMS = 1_000_000  # numbers in one attribute of an ONNX node; more stand in tensors
+METADATA_BYTES = (
+    2**24
+)  # one text of an ONNX model's metadata, or of an attribute; torch's exporter writes stack traces
 GRAPH_FIELDS = 100_000  # of an ONNX graph, looked at for weights that are no initialisers
 WIRE_FIELDS = 2_000_000  # of a protocol buffer; the largest exported graphs have some 100,000 nodes
 MSGPACK_ITEMS = 5_000_000  # names, numbers and tables of a Flax file

@@ -19,7 +19,7 @@ PURPOSES = ("headers", "weights")
 PACKAGE = "package:"
 ADDRESS = ("https://", "http://")
 FILE_SUFFIXES = (
-    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".th", ".json", ".gz", ".onnx", ".npz", ".npy", ".gguf", ".msgpack",
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".th", ".pt2", ".torchscript", ".jit", ".json", ".gz", ".onnx", ".npz", ".npy", ".gguf", ".msgpack",
     ".h5",
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from mapper import limits
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MissingSourceError, SourceError, listed, shorten
 from mapper.sources import safetensors, saved, sharded
@@ -29,9 +30,11 @@ from mapper.sources.manifest import GZIP, open_manifest
 from mapper.sources.pipeline import PIPELINE, NoWeights, open_members
 from mapper.sources.settings import beside, note
 from mapper.sources.shards import Shard
+from mapper.sources.trees import is_flat, name_as_torch
 
-TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".th")
+TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".th", ".pt2", ".torchscript", ".jit")
 ARRAY_SUFFIX = ".npy"
+ONNX = "onnx"  # the container of which a graph says how its weights are called
 MANIFEST_SUFFIXES = (".json", ".json.gz")
 INDEX_SUFFIX = ".index.json"
 ADAPTER = "adapter_config.json"
@@ -103,6 +106,21 @@ def choose(names: Iterable[str], source: str) -> Choice:
     )
 
 
+def _with_weights(folder: str, names: Iterable[str]) -> list[str]:
+    """The folders directly in `folder` that have a file of weights."""
+    folders = [name for name in sorted(names)[: limits.PACKAGE_ENTRIES] if not name.startswith(".")]
+    return [name for name in folders[: limits.MEMBERS] if _has_weights(os.path.join(folder, name))]
+
+
+def _has_weights(folder: str) -> bool:
+    """Whether it is a folder, no link to one, with a file of weights in it."""
+    endings = tuple(suffix for suffixes, _ in FORMATS for suffix in suffixes)
+    try:
+        return not os.path.islink(folder) and any(name.endswith(endings) for name in os.listdir(folder))
+    except OSError:  # a file, or a folder that may not be read
+        return False
+
+
 def _choose_one_format(files: list[str], indices: list[str], standard: str, source: str) -> Choice | None:
     standard_index = standard + INDEX_SUFFIX
     if standard in files:
@@ -143,7 +161,14 @@ def open_directory(path: str | Path, source: str, follow_links: bool = False, pa
     document = saved.read_folder_document(path, source)
     if document is not None:
         names = [name for name in names if name != saved.AUX]
-    choice = choose(names, source)
+    try:
+        choice = choose(names, source)
+    except NoWeights as error:
+        if within_it := _with_weights(os.fspath(path), names):
+            raise NoWeights(
+                f"{source}: no weights, but folders of it have some: {listed(within_it)}; name one, as in {source}/{within_it[0]}"
+            ) from error
+        raise
     for name in [
         *choice.files,
         *([choice.listing] if choice.listing else []),
@@ -285,8 +310,16 @@ def _with_others(shard: Shard, follow_links: bool) -> list[Shard]:
 
 def with_beside(shard: Shard, follow_links: bool = False) -> list[Shard]:
     """A weight file and those beside it that hold tensors of it."""
-    if not shard.beside:
+    if shard.container != ONNX:
         return [shard]
+    from mapper.graphs.recovery.naming import read_graph
+
+    shards = _with_beside(shard, follow_links)
+    read_graph(shards, follow_links)
+    return shards
+
+
+def _with_beside(shard: Shard, follow_links: bool) -> list[Shard]:
     from mapper.sources.onnx import beside
 
     assert shard.path is not None
@@ -305,6 +338,13 @@ def with_beside(shard: Shard, follow_links: bool = False) -> list[Shard]:
 
 def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
     """The table of an open weight file, by its first bytes. Without `offsets` it cannot be read from."""
+    shard = _read_table(file, size, name, offsets=offsets)
+    if is_flat(shard):
+        name_as_torch(shard)
+    return shard
+
+
+def _read_table(file: BinaryIO, size: int, name: str, *, offsets: bool) -> Shard:
     start = file.read(SNIFFED)
     file.seek(0)
     refuse_impostor(start, size, name)

@@ -28,7 +28,8 @@ LATER_SUFFIXES = {
 
 def base_name(path: str | Path) -> str:
     """The last part of `path` as one printable line: a file may have any name."""
-    return printable(os.path.basename(os.fspath(path)))
+    text = os.fspath(path)
+    return printable(os.path.basename(text.rstrip(os.sep)) or text)
 
 
 def printable(text: str, limit: int = SHOWN) -> str:

@@ -13,9 +13,10 @@ from typing import Any, BinaryIO, NamedTuple
 from mapper import limits
 from mapper.checkpoint import DTYPE_BYTES, TensorInfo
 from mapper.errors import FormatError, shorten
+from mapper.rulebook.trees import SLASH
 from mapper.sources.manifest import DTYPE_NAMES
 from mapper.sources.shards import Shard, check_name, check_shape
-from mapper.sources.trees import SLASH, name_as_torch
+from mapper.sources.trees import name_as_torch
 
 CONTAINER = "flax"
 SUFFIX = ".msgpack"

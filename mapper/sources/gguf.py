@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from mapper import limits
 from mapper.checkpoint import TensorInfo
-from mapper.errors import FormatError, SourceError, shorten
+from mapper.errors import FormatError, MapperError, SourceError, shorten
+from mapper.sources.files import base_name, open_regular
 from mapper.sources.ggml import Stored, Type, is_float, numbers, type_of
 from mapper.sources.renaming import Contents, Named, config_of, named, naming_of
 from mapper.sources.shards import Shard, check_name, check_shape
 
 if TYPE_CHECKING:
+    from mapper.checkpoint import Checkpoint
     from mapper.rulebook.namings import Naming
 
 CONTAINER = "gguf"
 PARTS = "split.count"
 ARCHITECTURE = "general.architecture"
 MAGIC = b"GGUF"
+TOKENIZER = "tokenizer."  # what keys of it begin with
 VERSIONS = (2, 3)
 ALIGNMENT = 32
 SMALL_BYTES = 1_024
@@ -48,9 +51,23 @@ def read_header(file: BinaryIO, size: int, name: str) -> Shard:
 
 
 def read_words(file: BinaryIO, size: int, name: str) -> dict[str, Any]:
-    """The metadata of the GGUF `file` with the words and merges of its tokenizer, which a header is read without."""
+    """The metadata of the GGUF `file` with the words, their types and the merges of its tokenizer, which a header is read without."""
     file.seek(0)
     return _Reader(file, size, name, longest=limits.GGUF_ITEMS).contents().metadata
+
+
+def tokenizer_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The metadata of a GGUF source that is its tokenizer's, by key; {} where the source is another or cannot be read again."""
+    path = checkpoint.weights[0] if checkpoint.weights else None
+    if path is None or checkpoint.container != CONTAINER:
+        return {}
+    try:
+        file, size = open_regular(path)
+        with file:
+            said = read_words(file, size, base_name(path)) if file.read(len(MAGIC)) == MAGIC else {}
+    except MapperError:
+        return {}
+    return {key: value for key, value in said.items() if key.startswith(TOKENIZER) and value != []}
 
 
 def is_part(shard: Shard) -> bool:
@@ -222,7 +239,7 @@ class _Reader:
     def sequence(self, key: str, depth: int) -> Any:
         """The items of a list, or their number where they are more than any setting has: a tokenizer's words."""
         kind, count = self.number("<I"), self.number("<Q")
-        if kind in SCALARS and count > limits.GGUF_LIST:
+        if kind in SCALARS and count > self.longest:
             self.skip(count * struct.calcsize(SCALARS[kind]))
             return count
         self.kept += count

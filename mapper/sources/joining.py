@@ -11,7 +11,7 @@ from mapper.checkpoint import Checkpoint, Span, TensorInfo
 from mapper.errors import FormatError, listed, shorten
 from mapper.sources import saved
 from mapper.sources.files import MARK
-from mapper.sources.settings import of_metadata
+from mapper.sources.settings import of_metadata, told_of
 from mapper.sources.shards import Shard
 
 if TYPE_CHECKING:
@@ -31,19 +31,25 @@ def joined(
     """
     document = document or saved.document_of(shards)
     config, said = _config(shards, config)
+    said = [] if document is not None else said  # which has the config of its own
     tensors = _tensors(shards)
     if not tensors and document is None:
-        raise FormatError(f"{source}: no tensors in it")
+        why = next((shard.empty for shard in shards if shard.empty), f"{source}: no tensors in it")
+        raise FormatError(why)
     if len(tensors) > limits.TENSORS:
         raise FormatError(f"{source}: {len(tensors):,} tensors, at most {limits.TENSORS:,} are read")
     checkpoint = Checkpoint(source, shards[0].container, tensors, config)
     checkpoint.notes = list(
-        dict.fromkeys([*notes, *said, *(note for shard in shards for note in shard.notes)])
+        dict.fromkeys([*notes, *said, *(note for shard in shards for note in (*shard.notes, *shard.told))])
     )
     checkpoint.foreign = list(dict.fromkeys(name for shard in shards for name in shard.foreign))
     checkpoint.metadata = {
         key: text for shard in shards for key, text in shard.metadata.items() if type(text) is str
     }
+    for text in told_of(checkpoint.metadata):
+        checkpoint.notes.append(f"its metadata says: {text}")
+    checkpoint.observed = [one for shard in shards for one in shard.observed]
+    checkpoint.tied = {head: table for shard in shards for head, table in shard.tied.items()}
     checkpoint.nameless = next((shard.nameless for shard in shards if shard.nameless), "")
     if len(shards) == 1:
         checkpoint.tables, checkpoint.others = shards[0].tables, _others(shards[0], source, config)

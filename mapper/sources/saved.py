@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ VERSION = (1, 0)
 DOCUMENT = "mapper.json"  # in a folder
 METADATA = "mapper"  # in the header of one file
 SOURCE_METADATA = "mapper.source"
+NAMES_METADATA = "mapper.names"  # of an ONNX file: what its tensors were called when the document was written
 WEIGHTS = "model.safetensors"
 AUX = "aux.safetensors"
 SOURCE = "model.py"
@@ -60,7 +62,10 @@ def read_folder_document(folder: str | Path, source: str) -> dict[str, Any] | No
 
 def document_of(shards: list[Shard]) -> dict[str, Any] | None:
     """The checked document in the header of a single file; None where there is none."""
-    text = shards[0].metadata.get(METADATA) if len(shards) == 1 else None
+    is_one = len(shards) == 1 or bool(
+        shards[0].beside
+    )  # a file whose tensors lie beside it is one all the same
+    text = shards[0].metadata.get(METADATA) if is_one else None
     if text is None:
         return None
     name = f"{shards[0].name}: its entry {METADATA!r}"
@@ -69,6 +74,11 @@ def document_of(shards: list[Shard]) -> dict[str, Any] | None:
     document = parse(text.encode("utf-8", "replace"), name)
     check_document(document, name)
     return document
+
+
+def digest_of_names(names: Iterable[str]) -> str:
+    """What changes when tensors are added, taken out or called otherwise."""
+    return f"{zlib.crc32(chr(10).join(sorted(names)).encode('utf-8', 'surrogateescape')):08x}"
 
 
 def check_document(document: dict[str, Any], name: str) -> None:

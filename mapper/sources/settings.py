@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from fnmatch import fnmatchcase
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +65,8 @@ def within(saved: Any) -> Said | None:
         return None
     for settings in every_settings():
         for name in settings.tables:
-            table = _Plain().of(saved.get(name))
+            item = saved.get(name)
+            table = _of_text(item) if isinstance(item, str) else _Plain(*_stand_ins()).of(item)
             found = settings.of(table) if isinstance(table, dict) else None
             if found is not None:
                 return Said(found, name)
@@ -80,6 +82,19 @@ def of_metadata(metadata: Mapping[str, Any]) -> Said | None:
             if found is not None:
                 return Said(found, name)
     return None
+
+
+def told_of(metadata: Mapping[str, Any]) -> list[str]:
+    """What is told of the metadata of a safetensors file, a text for each library that writes it."""
+    return list(filter(None, (settings.note(metadata) for settings in every_settings())))
+
+
+def _stand_ins() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Attributes by which an object stands for a value alone, and the texts there that are none."""
+    known = every_settings()
+    return tuple(word for one in known for word in one.held), tuple(
+        text for one in known for text in one.unset
+    )
 
 
 def _of_text(text: str) -> dict[str, Any]:
@@ -135,8 +150,9 @@ class _Plain:
     What was pickled may hold one table many times over: values are counted wherever they stand.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held: tuple[str, ...] = (), unset: tuple[str, ...] = ()) -> None:
         self.left = limits.SETTINGS_VALUES
+        self.held, self.unset = held, unset
 
     def of(self, item: Any, depth: int = limits.CONFIG_DEPTH) -> Any:
         """The value, or UNSET where it is none that JSON has."""
@@ -144,6 +160,9 @@ class _Plain:
         if self.left < 0 or depth < 0:
             return UNSET
         if isinstance(item, Opaque):
+            for word in self.held:
+                if word in item.attributes:
+                    return self._held(item.attributes[word], depth - 1)
             item = item.attributes or UNSET
         if isinstance(item, Mapping):
             return self._table(item, depth)
@@ -152,6 +171,11 @@ class _Plain:
             return UNSET if any(one is UNSET for one in found) else found
         is_plain = item is None or isinstance(item, (bool, int, str)) or _is_finite(item)
         return item if is_plain else UNSET
+
+    def _held(self, item: Any, depth: int) -> Any:
+        """The value that an object stands for."""
+        is_unset = isinstance(item, str) and any(fnmatchcase(item, text) for text in self.unset)
+        return UNSET if is_unset else self.of(item, depth)
 
     def _table(self, table: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         found = {key: self.of(item, depth - 1) for key, item in table.items() if isinstance(key, str)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mapper import limits
-from mapper.checkpoint import TensorInfo
+from mapper.checkpoint import Observed, TensorInfo
 from mapper.errors import FormatError, shorten
 from mapper.sources.documents import is_printable_text
 
@@ -42,6 +42,11 @@ class Shard:
     metadata: dict[str, Any] = field(default_factory=dict)  # of a safetensors header, unchecked
     tables: tuple[str, ...] = ()  # as in a Checkpoint
     nameless: str = ""  # as in a Checkpoint
+    told: list[str] = field(default_factory=list)  # of ONNX: notes on its names, until its graph is read
+    branches: str = ""  # of ONNX: where in graphs inside of operations weights lie
+    observed: list[Observed] = field(default_factory=list)  # as in a Checkpoint
+    tied: dict[str, str] = field(default_factory=dict)  # as in a Checkpoint
+    empty: str = ""  # of ONNX: why it has no tensors
     model: str = ""  # what a training file calls the model that is read, where it holds several
     settings: dict[str, Any] | None = (
         None  # a training file's of its model: its config where there is no other

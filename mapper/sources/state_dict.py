@@ -35,7 +35,7 @@ def take_tensors(
     for model in others:
         other = shard.others[model.name] = Shard(shard.name, shard.container, {}, size=shard.size)
         tables.append((other, _taken(without_state(model.table), other)))
-    said = within(value) if any(model.path for model in models) else None
+    said = within(value)
     shard.settings = said.config if said else None
     _tell(value, models, others, shard, said.where if said else "")
     shard.model = models[0].name if len(models) == 1 else ""

@@ -7,25 +7,41 @@ from typing import TYPE_CHECKING
 
 from mapper.checkpoint import TensorInfo
 from mapper.errors import FormatError, listed, shorten
-from mapper.rulebook.trees import Tree, trees
+from mapper.rulebook.trees import SLASH, Tree, trees
 from mapper.sources.shards import Shard, check_name
 
 if TYPE_CHECKING:
     import torch
 
-SLASH = "/"
-
 
 def name_as_torch(shard: Shard) -> None:
     """Give the tensors of a tree torch's names; those of no known library keep theirs, as one flat name."""
-    split = {key: key.split(SLASH) for key in shard.tensors}
-    if not any(len(words) > 1 for words in split.values()):
-        return
-    tree = next(
-        (tree for tree in trees() if shard.container in tree.containers and _fits(tree, split.values())), None
-    )
-    if tree is None:
-        return
+    for tree in trees():
+        if shard.container in tree.containers:
+            split = {key: words_of(tree, key) for key in shard.tensors}
+            if any(len(words) > 1 for words in split.values()) and _fits(tree, split.values()):
+                _rename(shard, tree, split)
+                return
+
+
+def is_flat(shard: Shard) -> bool:
+    """Whether no name has folders."""
+    return not any("." in key for key in shard.tensors)
+
+
+def words_of(tree: Tree, key: str) -> list[str]:
+    """The words of a name: between slashes, or a module's and the longest last word that is known."""
+    if tree.separator == SLASH:
+        return key.split(SLASH)
+    ends = [last for last in tree.last if key.endswith(tree.separator + last)]
+    if not ends:
+        return [key]
+    last = max(ends, key=len)
+    return [key[: -len(last) - len(tree.separator)], last]
+
+
+def _rename(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> None:
+    """Give the tensors the names that torch has for those of a library."""
     before, shard.tensors = shard.tensors, {}
     left = []
     for key, info in before.items():

@@ -157,6 +157,10 @@ def test_several_weight_files_are_a_question(tmp_path: Path) -> None:
 
 def test_a_directory_without_weights_says_what_it_lacks(tmp_path: Path) -> None:
     assert "no weights (expected model.safetensors)" in refusal(tmp_path, SourceError)
+    (tmp_path / "later").mkdir()
+    shard(tmp_path / "later" / "model.safetensors", "a")
+    assert "folders of it have some: 'later'; name one, as in " in refusal(tmp_path, SourceError)
+    (tmp_path / "later" / "model.safetensors").unlink()
     (tmp_path / "config.json").write_text("{}")
     assert "config.json alone" in refusal(tmp_path, SourceError)
     assert "a config without tensors" in refusal(

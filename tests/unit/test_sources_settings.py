@@ -129,6 +129,8 @@ class Settings:
         ({"args": argparse.Namespace(num_heads=4, lr=0.1, seen={1, 2})}, {"num_heads": 4}),
         ({"config": Settings(n_head=2, inner=Settings(width=3))}, {"n_head": 2, "inner": {"width": 3}}),
         ({"model_args": {"n_head": 2}, "config": {"n_head": 3}}, {"n_head": 2}),
+        ({"hparams": '{"n_head": 2}'}, {"n_head": 2}),
+        ({"cfg": Settings(_content={"n_head": Settings(_val=2), "n_embd": Settings(_val="${n_head}")}, _parent=None)}, {"n_head": 2}),
     ],
 )  # fmt: skip
 def test_settings_of_training_code_are_read_as_data(
@@ -140,6 +142,24 @@ def test_settings_of_training_code_are_read_as_data(
     found = open_source(tmp_path / "last.ckpt", purpose="headers")
     assert found.config == config
     assert any("the settings are those under" in note for note in found.notes)
+
+
+def test_settings_may_stand_beside_tensors_without_a_table_of_their_own(tmp_path: Path) -> None:
+    torch.save({"norm.weight": torch.ones(8), "config": {"n_head": 2}}, tmp_path / "x.pt")
+    found = open_source(tmp_path / "x.pt", purpose="headers")
+    assert (found.config, list(found.tensors)) == ({"n_head": 2}, ["norm.weight"])
+
+
+def test_a_recipe_is_read_by_its_model(tmp_path: Path) -> None:
+    text = "model:\n  _component_: torchtune.models.llama3.llama3\n  num_heads: 2\noptimizer: {lr: 1.0}\n"
+    assert opened(tmp_path, **{"torchtune_config.yaml": text}).config == {"num_heads": 2}
+
+
+def test_what_the_metadata_tells_of_an_adapter_is_a_note(tmp_path: Path) -> None:
+    said = {"ss_network_dim": "4", "ss_base_model_version": "sd_v1", "ss_learning_rate": "0.1"}
+    save_file({"lora_unet_x.lora_down.weight": torch.ones(4, 8)}, tmp_path / "x.safetensors", metadata=said)
+    notes = open_source(tmp_path / "x.safetensors", purpose="headers").notes
+    assert notes == ["its metadata says: made for sd_v1 (ss_base_model_version), rank 4 (ss_network_dim)"]
 
 
 def test_one_table_in_many_places_is_no_endless_one(tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ CHANGED: dict[str, tuple[dict[str, bytes | None], str]] = {
     "pickle cut": ({"data.pkl": b"\x80\x02}"}, "the pickle is damaged at byte 3: it is cut short"),
     "pickle empty": ({"data.pkl": b""}, "the pickle is damaged at byte 0"),
     "big-endian": ({"byteorder": b"big"}, "written by a big-endian machine"),
-    "TorchScript": ({"constants.pkl": b"x"}, "a TorchScript archive"),
+    "TorchScript": ({"constants.pkl": b"x"}, "the pickle is damaged at byte 1"),
 }
 
 
