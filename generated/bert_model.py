@@ -1,4 +1,4 @@
-"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""prajjwal1/bert-tiny: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -218,4 +218,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, "num_hidden_layers": 2, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: d304b839183d2af2
+# sha256 of all above: 89e70a63e77901b5

@@ -1,4 +1,4 @@
-"""google/fnet-base: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""google/fnet-base: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family fnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -215,4 +215,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "type_vocab_size": 4, "vocab_size": 32000}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 1cacd323dcbde434
+# sha256 of all above: 71374e3da7b85030

@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -234,4 +234,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: 8ecb4bf57e1df3f0
+# sha256 of all above: 9ee6b586eb5b565c

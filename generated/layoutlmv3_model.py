@@ -1,4 +1,4 @@
-"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family layoutlmv3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -282,7 +282,7 @@ class Model(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size)
         self.encoder: Any = nn.ModuleDict(
             {
-                "rel_pos_bias": nn.Linear(config.text_buckets, config.heads, bias=False),
+                "rel_pos_bias": nn.Embedding(config.heads, config.text_buckets),
                 "rel_pos_x_bias": nn.Linear(config.page_buckets, config.heads, bias=False),
                 "rel_pos_y_bias": nn.Linear(config.page_buckets, config.heads, bias=False),
                 "layer": nn.ModuleList(Layer(config) for _ in range(config.layers)),
@@ -368,4 +368,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "pad_token_id": 1, "patch_size": 16,
 # "type_vocab_size": 2, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 80abd7c5dd861e0d
+# sha256 of all above: 3c178c86742ff32f

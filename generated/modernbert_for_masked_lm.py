@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -291,4 +291,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 4f795ad36e705dfc
+# sha256 of all above: 4ed3e31964253f20

@@ -1,4 +1,4 @@
-"""mosaicml/mpt-7b: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family mpt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -223,4 +223,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mpt", "n_heads": 32, "n_layers": 32, "vocab_size": 50432}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: aa041e76fc864a56
+# sha256 of all above: 4de453864dc2c78f

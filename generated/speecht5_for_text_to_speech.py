@@ -1,4 +1,4 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -439,4 +439,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 80f66707a9f1f461
+# sha256 of all above: 923b54be7d2878b6

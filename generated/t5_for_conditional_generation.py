@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""google-t5/t5-small: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -359,4 +359,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: e09061396e4544eb
+# sha256 of all above: 38cda9fda6eed81b

@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -325,4 +325,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 51f92362a544475a
+# sha256 of all above: 62298f9c9f1e82a5

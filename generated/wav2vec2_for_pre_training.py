@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -356,4 +356,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_codevector_groups": 2, "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128,
 # "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 56b82d95564ceeff
+# sha256 of all above: d30d1bab8ed0884a

@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -362,4 +362,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 663d78900fbd40c8
+# sha256 of all above: d9203ba7242e1536

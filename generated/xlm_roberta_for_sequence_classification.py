@@ -1,4 +1,4 @@
-"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -246,4 +246,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: repository
 # (vminh16/VI-Legal-RAG:models/bge-reranker-base/config.json)"]}
-# sha256 of all above: d20adb95455bd28a
+# sha256 of all above: 4dc5efbe281cc5ca

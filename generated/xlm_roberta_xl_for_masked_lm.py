@@ -1,4 +1,4 @@
-"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules bd0ef3daf29b.
+"""facebook/xlm-roberta-xl: written by mapper 0.1.0, rules 099cd33f6906.
 
 Reading: exact (family bert_pre_norm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -244,4 +244,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 1, "vocab_size": 250880}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 701a5f256f859b44
+# sha256 of all above: 3c6053378d5ab51d

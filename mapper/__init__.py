@@ -16,10 +16,12 @@ TYPE_CHECKING = False  # as in typing, whose import takes as long as the rest of
 if TYPE_CHECKING:
     from typing import Any
 
-    from mapper._api import build, generate, inspect, verify
+    from mapper._api import build, export, generate, inspect, verify
     from mapper._cached import CachedModel, cached_models
+    from mapper._implementations import compare
     from mapper.errors import (
         ArchitectureError,
+        DifferenceError,
         FlowError,
         FormatError,
         HintError,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         UnsupportedLeaf,
     )
     from mapper.report import Report
+    from mapper.running.entry import run
     from mapper.weights.comparing.differences import Diff, diff
     from mapper.weights.converting.streaming import Conversion, convert
     from mapper.weights.loading.load_report import LoadReport
@@ -50,6 +53,7 @@ __all__ = [
     "CachedModel",
     "Conversion",
     "Diff",
+    "DifferenceError",
     "FlowError",
     "FormatError",
     "HintError",
@@ -68,10 +72,12 @@ __all__ = [
     "attributes",
     "build",
     "cached_models",
+    "compare",
     "convert",
     "default_load_leaf",
     "default_save_leaf",
     "diff",
+    "export",
     "flatten",
     "generate",
     "inspect",
@@ -81,6 +87,7 @@ __all__ = [
     "load_weights",
     "params",
     "rename",
+    "run",
     "save",
     "save_states",
     "save_tree",
@@ -94,10 +101,13 @@ _HOMES = {
     "inspect": "mapper._api",
     "generate": "mapper._api",
     "build": "mapper._api",
+    "compare": "mapper._implementations",
+    "export": "mapper._api",
     "CachedModel": "mapper._cached",
     "cached_models": "mapper._cached",
     "verify": "mapper._api",
     "Report": "mapper.report",
+    "run": "mapper.running.entry",
     "LoadReport": "mapper.weights.loading.load_report",
     "Loaded": "mapper.weights.saving.save_load",
     "load": "mapper.weights.saving.save_load",

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper import limits
-from mapper.errors import ArchitectureError, HintError, SourceError, in_python
+from mapper.errors import ArchitectureError, FormatError, HintError, SourceError, in_python
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from mapper._verify import Verification
+    from mapper._comparison import Verification
     from mapper.architecture import Architecture
     from mapper.checkpoint import Checkpoint
+    from mapper.graphs.export.exporting import Exported
     from mapper.report import Report
     from mapper.rulebook.rulebook import Rulebook
 
@@ -38,27 +40,26 @@ def describe(
 ) -> Architecture:
     """The architecture of a source: the one way to it for every command.
 
-    `purpose` is "headers" or "weights"; without weights the bundled catalogue may answer for the hub. A source of
+    `purpose` is "headers", "values" or "weights"; only for headers the bundled catalogue may answer for the hub, and only
+    for "weights" they are asked what nothing else shows. A source of
     several models is refused unless `several`: then the architecture has its `parts`, and no blocks of its own.
     `adapter` is a LoRA of the source, whose updates stand beside the weights, or are in them with `merge`.
     """
     from mapper.rulebook.rulebook import rulebook_of
     from mapper.sources import open_source
+    from mapper.sources.onnx import CONTAINER
     from mapper.sources.parts import parts_of, refuse_whole
 
     rules = [rules] if isinstance(rules, (str, Path)) else rules
-    checkpoint = open_source(
-        source,
-        purpose=purpose,
-        revision=revision,
-        catalogue=purpose == "headers",
-        follow_links=follow_links,
-        rules=rules,
-    )
+    checkpoint = _opened(source, purpose, revision, follow_links, rules)
     rulebook = rulebook_of(rules)
     parts = parts_of(checkpoint, rulebook)
     if not parts:
-        architecture = _read(checkpoint, hints, rulebook, families, by_weights=purpose == "weights")
+        read = partial(_read, hints=hints, rulebook=rulebook, families=families)
+        read = partial(read, by_weights=purpose == "weights")
+        architecture = (
+            _with_graph(checkpoint, read) if checkpoint.container == CONTAINER else read(checkpoint)
+        )
         if adapter is not None:
             beside = open_source(adapter, purpose=purpose, follow_links=follow_links)
             return _with_adapter(architecture, beside, merge)
@@ -68,6 +69,47 @@ def describe(
     if not several or hints:
         refuse_whole(checkpoint, parts, rulebook)
     return read_parts(checkpoint, parts, rulebook, families)
+
+
+def _with_graph(checkpoint: Checkpoint, read: Callable[[Checkpoint], Architecture]) -> Architecture:
+    """The architecture of an ONNX file: by its graph also where a family that is named refuses its weights."""
+    from dataclasses import replace
+
+    from mapper.graphs.straight.hook import READING, with_graph
+
+    try:
+        return with_graph(read(checkpoint), read)
+    except ArchitectureError as error:
+        refused = replace(checkpoint, lacking=error.in_command())
+        found = with_graph(read(refused), read)
+        if found.reading != READING:
+            raise
+        return found
+
+
+def _opened(
+    source: Source, purpose: str, revision: str | None, follow_links: bool, rules: Sequence[str | Path]
+) -> Checkpoint:
+    """The checkpoint of a source; of an ONNX file without initialisers, what its graph holds."""
+    from mapper.sources import open_source
+
+    try:
+        return open_source(
+            source,
+            purpose="headers" if purpose == "headers" else "weights",
+            revision=revision,
+            catalogue=purpose == "headers",
+            follow_links=follow_links,
+            rules=rules,
+        )
+    except FormatError as error:
+        from mapper.sources.onnx import SUFFIX
+
+        if not isinstance(source, (str, Path)) or not str(source).lower().endswith(SUFFIX):
+            raise
+        from mapper.graphs.straight.hook import opened_by_graph
+
+        return opened_by_graph(source, error)
 
 
 def _with_adapter(base: Architecture, adapter: Checkpoint, merge: bool) -> Architecture:
@@ -149,10 +191,11 @@ def _answered(architecture: Architecture, by_weights: bool) -> Architecture:
     return architecture
 
 
-def refuse_what_cannot_run(architecture: Architecture, is_built: bool) -> None:
+def refuse_what_cannot_run(architecture: Architecture, is_built: bool, purpose: str = "compare") -> None:
+    """Raises SourceError for what has no weights or, where the model is built from it, no forward."""
     name = architecture.checkpoint.source
     if architecture.checkpoint.read is None:
-        raise SourceError(f"{name}: a manifest has no weights, so there is nothing to compare")
+        raise SourceError(f"{name}: a manifest has no weights, so there is nothing to {purpose}")
     if architecture.reading == "skeleton" and is_built:
         why = architecture.missing[0] if architecture.missing else "no flow fits its names"
         raise SourceError(f"{name}: a skeleton does not run: {why}")
@@ -166,11 +209,13 @@ def inspect(
     rules: Sequence[str | Path] = (),
     families: bool = True,
     follow_links: bool = False,
+    values: bool = False,
 ) -> Report:
     """What a checkpoint is and how that is known, from its headers alone.
 
     `hints` gives facts by name, `{"attention.heads": 12}`; `rules` names folders with rule files of your own. A source
-    of several models has a reading of each, in `parts`. `follow_links` allows links that lead out of a folder.
+    of several models has a reading of each, in `parts`. `follow_links` allows links that lead out of a folder. With
+    `values` the weights of a model of the hub are fetched too, and `report.values()` says what their numbers are.
 
         print(mapper.inspect("distilbert-base-uncased"))
     """
@@ -180,6 +225,7 @@ def inspect(
         describe(
             source,
             hints,
+            purpose="values" if values else "headers",
             revision=revision,
             rules=rules,
             families=families,
@@ -330,8 +376,8 @@ def verify(
     """Compares a model with a reference on made-up inputs: plain, padded on either side, one row.
 
     `source` is a checkpoint, or a generated file (then `weights` says where its tensors are; the folder of the file
-    unless given). `against` is "transformers" or another generated file; without it transformers is used where it is
-    installed and knows the class. A generated file is Python and is run.
+    unless given). `against` is "transformers", another generated file, an ONNX file, or "onnxruntime" where the source is one;
+    without it transformers is used where it is installed and knows the class. A generated file is Python and is run.
 
         print(mapper.verify("distilbert-base-uncased"))
     """
@@ -347,3 +393,75 @@ def verify(
     from mapper._verify import verified  # torch
 
     return verified(architecture, file, text, against, tolerance)
+
+
+def export(
+    source: Source,
+    path: str | Path,
+    *,
+    opset: int = 20,
+    dtype: torch.dtype | str | None = "float32",
+    inputs: Sequence[str] = (),
+    sizes: Mapping[str, int | str] | None = None,
+    external: bool | None = None,
+    check: bool = True,
+    overwrite: bool = False,
+    hints: Mapping[str, Any] | None = None,
+    revision: str | None = None,
+    rules: Sequence[str | Path] = (),
+    families: bool = True,
+    follow_links: bool = False,
+    adapter: Source | None = None,
+    merge: bool = False,
+) -> Exported:
+    """Writes the model of a checkpoint as an ONNX file, which onnxruntime has run before it is there.
+
+    `opset` is the version of ONNX's operators, 18 to 24; `dtype` that of the weights, None for as stored. The file
+    takes the inputs that the model needs, `attention_mask` where it has one, and those named in `inputs`; batch and lengths are
+    free, and the size of an image where the model takes any; `sizes` gives extents that are to be a number, as in
+    {"batch": 1, "height": 384}, or must be "free", so that nothing is written where they cannot be. Weights stand under the checkpoint's names, in FILE.data beside
+    the file with `external`, and where they have more than 2 GB. The config and the reading are kept in the file, so that
+    it is read as the checkpoint is. `check` compares outputs with the model's on inputs of several sizes and
+    raises DifferenceError, with nothing written, where they differ.
+
+        mapper.export("distilbert-base-uncased", "distilbert.onnx")
+    """
+    from mapper.graphs.export.asked import check_asked
+
+    check_asked(path, opset, overwrite)
+    architecture = describe(
+        source,
+        hints,
+        purpose="weights",
+        revision=revision,
+        rules=rules,
+        families=families,
+        follow_links=follow_links,
+        adapter=adapter,
+        merge=merge,
+    )
+    return export_described(
+        architecture,
+        path,
+        opset=opset,
+        dtype=dtype,
+        inputs=inputs,
+        sizes=sizes or {},
+        external=external,
+        check=check,
+        overwrite=overwrite,
+    )
+
+
+def export_described(
+    architecture: Architecture, path: str | Path, *, dtype: torch.dtype | str | None, **options: Any
+) -> Exported:
+    """`export` of what was read already; torch is imported once nothing is left that headers could refuse."""
+    from mapper.emission import emit
+
+    refuse_what_cannot_run(architecture, is_built=True, purpose="export")
+    text = emit(architecture)
+    from mapper._dtype import as_torch
+    from mapper.graphs.export.exporting import export_architecture
+
+    return export_architecture(architecture, path, text, dtype=as_torch(dtype), **options)

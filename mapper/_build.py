@@ -38,12 +38,15 @@ def build_architecture(
     options = {"cache": cache, "hidden_states": hidden_states, "train": train}
     text = emit(architecture, **options) if text is None else text
     model = empty_model(text, checkpoint)
-    remember(model, Made(light(architecture), options, text))
+    if (
+        architecture.graph is None
+    ):  # what is stored of a model is read again by rules, and no rule reads a graph
+        remember(model, Made(light(architecture), options, text))
     if checkpoint.read is None:
         type_as_stored(model, checkpoint)
         return model.eval()
     names = _globals_of(model)
-    model.load_state_dict(_tensors(checkpoint, _keys(model, checkpoint)), strict=True, assign=True)
+    model.load_state_dict(_tensors(checkpoint, keys_of(model, checkpoint)), strict=True, assign=True)
     if "tie" in names:
         names["tie"](model)
     if dtype is not None or str(device) != "cpu":
@@ -87,11 +90,11 @@ def empty_model(text: str, checkpoint: Checkpoint) -> nn.Module:
     namespace = compile_source(text, checkpoint.source)
     with torch.device("meta"), NothingDrawn():
         model: nn.Module = namespace.Model()
-    _same_keys(model, _keys(model, checkpoint))
+    _same_keys(model, keys_of(model, checkpoint))
     return model
 
 
-def _keys(model: nn.Module, checkpoint: Checkpoint) -> dict[str, str]:
+def keys_of(model: nn.Module, checkpoint: Checkpoint) -> dict[str, str]:
     """Name in the module -> the checkpoint's key."""
     renames: dict[str, str] = _globals_of(model).get("RENAMED", {})
     return {renamed(key, renames): key for key in checkpoint.tensors}
@@ -148,7 +151,7 @@ def type_as_stored(model: nn.Module, checkpoint: Checkpoint) -> None:
     """Parameters on the meta device get the dtypes that the header says."""
     from mapper.sources.storage import torch_dtype
 
-    keys, header = _keys(model, checkpoint), checkpoint.tensors
+    keys, header = keys_of(model, checkpoint), checkpoint.tensors
     wanted = {name: torch_dtype(header[key].dtype, key) for name, key in keys.items()}
     for name, tensor in model.state_dict(keep_vars=True).items():
         if tensor.dtype != wanted[name]:

@@ -35,8 +35,11 @@ class Trace:
     )  # the first tensor of numbers that a module was called with
 
 
-def trace(model: nn.Module, inputs: Mapping[str, Any]) -> Trace:
-    """One forward without gradients; the first tensor that each module returned, the last time it ran."""
+def trace(model: nn.Module, inputs: Mapping[str, Any], *, with_codes: bool = False) -> Trace:
+    """One forward without gradients; the first tensor that each module returned, the last time it ran.
+
+    `with_codes` keeps outputs of whole numbers and truth values, too.
+    """
     found = Trace({})
     handles = [
         handle
@@ -53,7 +56,7 @@ def trace(model: nn.Module, inputs: Mapping[str, Any]) -> Trace:
     finally:
         for handle in handles:
             handle.remove()
-    found.outputs = dict(tensors(out))
+    found.outputs = dict(tensors(out, with_codes=with_codes))
     return found
 
 
@@ -78,20 +81,27 @@ def _keeper(blocks: dict[str, Tensor], name: str) -> Any:
     return keep
 
 
-def tensors(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every floating-point tensor in an output, by its name; caches and nested objects of other kinds are passed over."""
+def tensors(value: Any, name: str = "", *, with_codes: bool = False) -> Iterator[tuple[str, Tensor]]:
+    """Every floating-point tensor in an output, by its name; caches and nested objects of other kinds are passed over.
+
+    `with_codes` gives tensors of whole numbers and truth values, too.
+    """
     if isinstance(value, Tensor):
-        if value.is_floating_point():
+        if with_codes or value.is_floating_point():
             yield name or "output", value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from tensors(item, f"{name}.{key}" if name else str(key))
+        return
+    for key, item in _members(value):
+        yield from tensors(item, f"{name}.{key}" if name else key, with_codes=with_codes)
+
+
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a table, a dataclass or a list holds, by name or number."""
+    if isinstance(value, Mapping):
+        yield from ((str(key), item) for key, item in value.items())
     elif is_dataclass(value) and not isinstance(value, type):
-        for item in fields(value):
-            yield from tensors(getattr(value, item.name), f"{name}.{item.name}" if name else item.name)
+        yield from ((item.name, getattr(value, item.name)) for item in fields(value))
     elif isinstance(value, (tuple, list)):
-        for index, item in enumerate(value):
-            yield from tensors(item, f"{name}.{index}" if name else str(index))
+        yield from ((str(index), item) for index, item in enumerate(value))
 
 
 def difference(name: str, mine: Tensor, other: Tensor, mask: Tensor | None = None) -> Difference:

@@ -53,4 +53,16 @@ def keep(
     from mapper.weights.saving.save_load import write_model
 
     checkpoint = replace(architecture.checkpoint, config=kept_config(architecture, dtype))
-    return write_model(out, model, checkpoint=checkpoint, overwrite=overwrite)
+    written = write_model(out, model, checkpoint=checkpoint, overwrite=overwrite)
+    if architecture.graph is not None and Path(out).is_dir():
+        _keep_source(architecture, Path(out))
+    return written
+
+
+def _keep_source(architecture: Architecture, folder: Path) -> None:
+    """The source of a graph beside its weights: what is stored of a model is read again by rules, and no rule reads a graph."""
+    from mapper._written import write_source
+    from mapper.emission import emit
+    from mapper.sources.saved import SOURCE
+
+    write_source(folder / SOURCE, emit(architecture), overwrite=True)

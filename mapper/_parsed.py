@@ -7,6 +7,7 @@ here is believed unless its checksum holds, and nothing is more than JSON: what 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import struct
 import threading
@@ -53,7 +54,7 @@ def cache_folder() -> Path:
 class Kept:
     """One such file, in memory. Its records are decoded one by one."""
 
-    def __init__(self, head: bytes, body: bytes):
+    def __init__(self, head: bytes, body: bytes | memoryview):
         """Raises ValueError, LookupError or TypeError for a head that `keep` has not written."""
         self.head, self.body = head, body
         said = json.loads(head)
@@ -67,7 +68,7 @@ class Kept:
     def record(self, at: int) -> Any:
         """What file number `at` gave; LookupError where that is damaged."""
         start, length, checksum = self._spans[at]
-        part = self.body[start : start + length]
+        part = bytes(self.body[start : start + length])
         if len(part) != length or zlib.crc32(part) != checksum:
             raise LookupError(at)
         return json.loads(part)
@@ -99,10 +100,10 @@ def keep(records: Sequence[Any], sources: Sequence[str], text: str, readers: str
     return Kept(json.dumps(head, separators=(",", ":")).encode(), b"".join(parts))
 
 
-def unpacked(raw: bytes, stamps: bytes | None = None) -> Kept | None:
+def unpacked(raw: bytes | mmap.mmap, stamps: bytes | None = None) -> Kept | None:
     """What such a file holds; None where it is damaged, or of other files than those with these stamps."""
     start = len(_MAGIC) + _SIZES.size
-    if not raw.startswith(_MAGIC) or len(raw) < start:
+    if raw[: len(_MAGIC)] != _MAGIC or len(raw) < start:
         return None
     first, second, checksum = _SIZES.unpack_from(raw, len(_MAGIC))
     middle, end = start + first, start + first + second
@@ -111,7 +112,7 @@ def unpacked(raw: bytes, stamps: bytes | None = None) -> Kept | None:
     if stamps not in (None, raw[start:middle]):
         return None
     try:
-        return Kept(raw[middle:end], raw[end:])
+        return Kept(raw[middle:end], memoryview(raw)[end:])
     except (ValueError, LookupError, TypeError):
         return None
 
@@ -154,9 +155,11 @@ class Cache:
 
 
 def _opened(path: Path, stamps: bytes | None = None) -> Kept | None:
+    """What a file holds. It is mapped, not read: most of its records are never asked for, and no file is written in place."""
     try:
-        raw = path.read_bytes()
-    except OSError:
+        with path.open("rb") as file:
+            raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):  # not there, or empty
         return None
     return unpacked(raw, stamps)
 

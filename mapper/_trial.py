@@ -38,12 +38,22 @@ PADDED = 4
 
 def made_up_inputs(architecture: Architecture, model: nn.Module) -> dict[str, torch.Tensor]:
     """The inputs that the model cannot do without, on its device and in its type: small ids, noise from a fixed seed."""
+    required = [name for name, spec in architecture.inputs.items() if not spec.get("optional")]
+    return made_up_of(architecture, model, required)
+
+
+def made_up_of(
+    architecture: Architecture,
+    model: nn.Module,
+    wanted: Collection[str],
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, torch.Tensor]:
+    """The inputs that are wanted, as `made_up_inputs`; `sizes` are other extents than the usual ones."""
     like = next((tensor for tensor in model.parameters() if tensor.is_floating_point()), None)
-    required = {name: spec for name, spec in architecture.inputs.items() if not spec.get("optional")}
     inputs = {}
-    ids = _ordinary_ids(architecture)
-    for name, spec in required.items():
-        made = _made_up(spec, EXTENTS | _sizes(architecture.checkpoint.config), ids)
+    ids, extents = _ordinary_ids(architecture), _extents(architecture, sizes)
+    for name in wanted:
+        made = made_up(architecture.inputs[name], extents, ids)
         inputs[name] = made if like is None else made.to(like if made.is_floating_point() else like.device)
     return inputs
 
@@ -59,16 +69,19 @@ def input_cases(
     Ids are such as stand for words: what the config gives another meaning to stands where it belongs, the end of a text
     at its end and padding in padded places, and nowhere else. `also` are optional inputs that are wanted too, `sizes` other extents than the usual ones.
     """
+    import torch
+
     declared = architecture.inputs
-    extents = EXTENTS | _sizes(architecture.checkpoint.config)
-    extents |= {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2, **sizes}
+    extents = _extents(architecture, {"batch": 2, "length": LENGTH, "decoder_length": LENGTH - 2, **sizes})
     ids = _ordinary_ids(architecture)
     wanted = {name: spec for name, spec in declared.items() if not spec.get("optional") or name in also}
     device = next(iter(model.parameters())).device
-    plain = {name: _made_up(spec, extents, ids).to(device) for name, spec in wanted.items()}
+    plain = {name: made_up(spec, extents, ids).to(device) for name, spec in wanted.items()}
     if "input_ids" in plain:
         rows = declared["input_ids"]["shape"][0]  # a number: so many rows of codes for each sequence
         text = _text(2 * rows if isinstance(rows, int) else 2, ids).to(device)
+        if isinstance(rows, int) and "attention_mask" in plain:
+            plain["attention_mask"] = torch.ones(2, LENGTH, dtype=torch.int64, device=device)
         plain |= _ended(text, None, architecture)
         yield "plain", plain
         for case, mask in _masks() if "attention_mask" in declared else ():
@@ -174,11 +187,22 @@ def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
     return {"channels": 3}
 
 
+def _extents(architecture: Architecture, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The free extents of inputs: the usual ones, those that the config names, `sizes`; as many patches as an image has."""
+    found = EXTENTS | _sizes(architecture.checkpoint.config) | dict(sizes)
+    words = {word for spec in architecture.inputs.values() for word in spec["shape"]}
+    side = next((fact.value for fact in architecture.facts if fact.name == "patch_size"), None)
+    if isinstance(side, int) and side > 0 and {"patches", "height", "width"} <= words:
+        found.setdefault("patches", (found["height"] // side) * (found["width"] // side))
+    return found
+
+
 def _is_extent(value: Any, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
 
 
-def _made_up(spec: dict[str, Any], extents: Mapping[str, int], ids: Sequence[int]) -> torch.Tensor:
+def made_up(spec: Mapping[str, Any], extents: Mapping[str, int], ids: Sequence[int]) -> torch.Tensor:
+    """The tensor of an input that is declared so: noise from a fixed seed, `ids` in turn, or what the declaration says."""
     import torch
 
     shape = [
@@ -192,7 +216,8 @@ def _made_up(spec: dict[str, Any], extents: Mapping[str, int], ids: Sequence[int
         return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
     if dtype == torch.bool:
         return torch.ones(shape, dtype=dtype)
-    return torch.tensor(ids)[torch.arange(shape[-1]) % len(ids)].expand(shape).to(dtype)
+    some = torch.tensor(ids)[torch.arange(shape[-1] if shape else 1) % len(ids)]
+    return some.expand(shape).to(dtype) if shape else some[0].to(dtype)
 
 
 def shapes(value: Any, name: str = "") -> list[str]:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from mapper import limits
 from mapper._adapted import merged_weights, updates_a_tie
 from mapper._build import build_architecture, renamed
-from mapper._compare import Difference, Trace, compare, difference, is_masked, other_steps, trace
+from mapper._compare import Difference, Trace, compare, difference, is_masked
+from mapper._comparison import (
+    Compared,
+    Inputs,
+    Traces,
+    Verification,
+    compare_over,
+    run_module,
+)
 from mapper._compiling import compile_source
+from mapper._implementations import compare_sides, side_of, side_of_module
 from mapper._progress import without_bars
 from mapper._trial import OTHER_EXTENTS, input_cases
 from mapper.errors import MapperError, SourceError, listed, shorten
@@ -26,87 +32,8 @@ from mapper.naming.members import UPDATED
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
 
-STATES = "last_hidden_state"  # what heads are computed from: a reference with a head may keep it to itself
+RUNTIME, GRAPH = "onnxruntime", ".onnx"
 INVARIANT = 1e-5  # one model with itself: the same kernels, where what is hidden has no part in any sum
-
-
-class Failure(NamedTuple):
-    """Where outputs differ first: in order of the inputs tried, of the outputs, and of the rows."""
-
-    output: str
-    inputs: str  # "plain", "right padding", "left padding", "one row"
-    row: int | None  # index in the output's first dimension; None where the shapes differ
-    value: float
-    why: str  # "not finite in the model", or "" where it is the distance alone
-
-    def __str__(self) -> str:
-        row = "" if self.row is None else f", row {self.row}"
-        return f"{self.output}, {self.inputs}{row}: {self.why or f'{self.value:.1e}'}"
-
-
-@dataclass
-class Verification:
-    """What a comparison found; `equal` is None where nothing could be compared and only the model's own checks ran."""
-
-    source: str
-    against: str | None
-    outputs: list[Difference] = field(default_factory=list)  # largest over all inputs tried
-    blocks: list[Difference] = field(default_factory=list)
-    other_steps: list[str] = field(default_factory=list)  # modules that do another step in the reference
-    checks: list[tuple[str, bool, str]] = field(default_factory=list)  # name, passed, what was seen
-    notes: list[str] = field(default_factory=list)
-    tolerance: float = limits.TOLERANCE
-    first_failure: Failure | None = None
-    first_departure: Difference | None = None  # the first block, in order of computation, that departs there
-
-    @property
-    def equal(self) -> bool | None:
-        if self.against is None:
-            return None
-        return bool(self.outputs) and all(item.value <= self.tolerance for item in self.outputs)
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing that was asked for differs or fails."""
-        return self.equal is not False and all(passed for _, passed, _ in self.checks)
-
-    def __str__(self) -> str:
-        rows = [f"{self.source} against {self.against or 'nothing: no reference implementation is at hand'}"]
-        rows += [
-            f"  {item.name:24} {item.value:.1e}{'  ' + item.note if item.note else ''}"
-            for item in self.outputs
-        ]
-        if self.first_failure:
-            rows.append(f"  first to differ: {self.first_failure}")
-        if self.first_departure:
-            rows.append(
-                f"  first block that departs: {self.first_departure.name} ({self.first_departure.value:.1e})"
-            )
-        rows += [f"  {'ok  ' if passed else 'FAIL'} {name}: {seen}" for name, passed, seen in self.checks]
-        rows += [f"  note: {note}" for note in self.notes]
-        if self.equal is not None:
-            rows.append(
-                f"  {'equal' if self.equal else 'different'} within {self.tolerance:.0e} of max(1, largest value)"
-            )
-        return "\n".join(rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """The document that `mapper verify --json` prints; null is a distance without end."""
-        first, departure = self.first_failure, self.first_departure
-        return {
-            "source": self.source, "against": self.against, "equal": self.equal, "passed": self.passed, "tolerance": self.tolerance,
-            "outputs": {item.name: _finite(item.value) for item in self.outputs},
-            "first_failure": first._asdict() | {"value": _finite(first.value)} if first else None,
-            "blocks": {item.name: _finite(item.value) for item in self.blocks},
-            "other_steps": self.other_steps,
-            "first_departure": departure.name if departure else None,
-            "checks": [{"name": name, "passed": passed, "seen": seen} for name, passed, seen in self.checks],
-            "notes": self.notes,
-        }  # fmt: skip
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def verified(
@@ -119,12 +46,33 @@ def verified(
         else load_file(file, architecture)
     )
     found = Verification(file.name if file else architecture.checkpoint.source, None, tolerance=tolerance)
+    if against is not None and (against == RUNTIME or against.endswith(GRAPH)):
+        _compare_with_graph(found, candidate, architecture, against)
+        return found
     reference = _reference(against, architecture, found)
     if reference is not None:
         _compare(found, candidate, reference, architecture)
     else:
         _check(found, candidate, architecture)
     return found
+
+
+def _compare_with_graph(
+    found: Verification, candidate: nn.Module, architecture: Architecture, against: str
+) -> None:
+    """Compare with what onnxruntime computes of an ONNX file: the one named, or the source itself."""
+    from mapper.graphs.runtime import version
+
+    own = next((path for path in architecture.checkpoint.weights if path.endswith(GRAPH)), None)
+    path = own if against == RUNTIME else against
+    if path is None:
+        raise SourceError(
+            f"{architecture.checkpoint.source}: no ONNX file, so {RUNTIME} has nothing to run; name one, "
+            "as in --against model.onnx"
+        )
+    graph = side_of(path)
+    found.against = f"{version()} on {graph.name}"
+    compare_sides(found, side_of_module(candidate, found.source, architecture), graph)
 
 
 def load_file(file: Path, architecture: Architecture) -> nn.Module:
@@ -158,7 +106,9 @@ def _reference(against: str | None, architecture: Architecture, found: Verificat
         found.against = Path(against).name
         return load_file(Path(against), architecture)
     if against not in (None, "transformers"):
-        raise SourceError(f"{shorten(str(against))} is no reference: it is transformers or a generated file")
+        raise SourceError(
+            f"{shorten(str(against))} is no reference: it is transformers, onnxruntime, an ONNX file or a generated one"
+        )
     loaded = _why_no_transformers(architecture) or _from_transformers(architecture, found)
     if not isinstance(loaded, str):
         return loaded
@@ -221,55 +171,24 @@ def _from_transformers(architecture: Architecture, found: Verification) -> nn.Mo
     return model.eval()
 
 
-def _run(model: nn.Module, inputs: Mapping[str, Tensor], name: str) -> Trace:
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # of models that draw what they hide: both draw the same
-            return trace(model, inputs)
-    except Exception as error:  # the model is the user's: say what failed
-        raise MapperError(
-            f"{name}: the forward fails: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}"
-        ) from error
-
-
 def _compare(
     found: Verification, candidate: nn.Module, reference: nn.Module, architecture: Architecture
 ) -> None:
-    outputs: dict[str, Difference] = {}
-    blocks: dict[str, Difference] = {}
-    steps: dict[str, None] = {}  # in order
-    is_constant = True
-    alone: dict[str, None] = {}  # outputs that the reference has not, in order
-    for case, inputs in _cases(found, candidate, reference, architecture):
-        other = _of_reference(found, reference, case, inputs)
-        if other is None:
-            continue
-        mine = _run(candidate, inputs, found.source)
-        compared = compare(mine, other, inputs.get("attention_mask"))
-        alone |= dict.fromkeys(name for name in mine.outputs if name not in other.outputs and name != STATES)
-        if case == "left padding" and _sees_back(architecture):
-            outputs_left = _defined(found, candidate, reference, inputs, (mine, other))
-            compared = outputs_left, compared[1] if len(outputs_left) == len(compared[0]) else []
-        is_constant = is_constant and all(_is_constant(other.outputs[item.name]) for item in compared[0])
-        others = other_steps(compared[1], found.tolerance)
-        steps |= dict.fromkeys(item.name for item in compared[1] if item.name in others)
-        if found.first_failure is None:
-            _fail(found, case, compared[0], [item for item in compared[1] if item.name not in others])
-        for worst, items in zip((outputs, blocks), compared, strict=True):
-            for item in items:
-                if item.name not in worst or worst[item.name].value < item.value:
-                    worst[item.name] = item
-    found.outputs = list(outputs.values())
-    if alone:
-        found.notes.append(f"not compared, for the reference does not return it: {', '.join(alone)}")
-    if found.equal:  # what departs in an equal model can only be another step
-        steps |= dict.fromkeys(name for name, item in blocks.items() if item.value > found.tolerance)
-    found.blocks = [item for name, item in blocks.items() if name not in steps]
-    found.other_steps = list(steps)
-    if found.outputs and is_constant:
-        found.notes.append("every output is one number throughout, so equal values show little")
-    if not found.outputs:
-        found.notes.append("the reference returns no output that the model has")
+    """Both models on all inputs of the candidate; what the reference need not take it may refuse."""
+
+    def refined(case: str, inputs: Inputs, traces: Traces, compared: Compared) -> Compared:
+        if case != "left padding" or not _sees_back(architecture):
+            return compared
+        left = _defined(found, candidate, reference, inputs, traces)
+        return left, compared[1] if len(left) == len(compared[0]) else []
+
+    compare_over(
+        found,
+        _cases(found, candidate, reference, architecture),
+        lambda case, inputs: run_module(candidate, inputs, found.source),
+        lambda case, inputs: _of_reference(found, reference, case, inputs),
+        refined,
+    )
 
 
 def _cases(
@@ -284,7 +203,7 @@ def _cases(
     cases = list(input_cases(architecture, candidate, asked, first))
     for sizes in others:
         try:
-            _run(reference, cases[0][1], str(found.against))
+            run_module(reference, cases[0][1], str(found.against))
             break
         except MapperError:
             cases = list(input_cases(architecture, candidate, asked, sizes))
@@ -302,7 +221,7 @@ def _of_reference(
 ) -> Trace | None:
     """What the reference computes; None and a note where it does not take what it need not take."""
     try:
-        return _run(reference, inputs, str(found.against))
+        return run_module(reference, inputs, str(found.against))
     except MapperError as error:
         if case == "plain":
             raise
@@ -335,7 +254,7 @@ def _defined(
     if not loose:
         return items
     changed = {**inputs, "input_ids": _other_padding(inputs["input_ids"], mask)}
-    runs = _run(candidate, changed, found.source), _run(reference, changed, str(found.against))
+    runs = run_module(candidate, changed, found.source), run_module(reference, changed, str(found.against))
     left = {
         item.name
         for item in loose
@@ -357,27 +276,12 @@ def _other_padding(ids: Tensor, mask: Tensor) -> Tensor:
     return torch.where(shown, ids, ids[:, 5:6])
 
 
-def _is_constant(value: Tensor) -> bool:
-    return value.numel() > 1 and bool((value == value.flatten()[0]).all())
-
-
-def _fail(found: Verification, case: str, outputs: list[Difference], blocks: list[Difference]) -> None:
-    """Keeps the first output of these inputs that differs, its first such row, and the first block that departs."""
-    for item in outputs:
-        if item.value > found.tolerance:
-            row = next((at for at, apart in enumerate(item.rows) if apart > found.tolerance), None)
-            apart = item.value if row is None else item.rows[row]
-            found.first_failure = Failure(item.name, case, row, apart, item.note)
-            found.first_departure = next((block for block in blocks if block.value > found.tolerance), None)
-            return
-
-
 def _check(found: Verification, candidate: nn.Module, architecture: Architecture) -> None:
     """Loading has succeeded; what else must hold for any model of its kind."""
     found.checks.append(("weights load strictly", True, f"{len(architecture.checkpoint.tensors)} tensors"))
     cases = dict(input_cases(architecture, candidate))
     plain = cases["plain"]
-    result = _run(candidate, plain, found.source)
+    result = run_module(candidate, plain, found.source)
     wrong = [
         f"{name} (row {int((~value.isfinite()).reshape(len(value), -1).any(1).int().argmax())})"
         if value.dim()
@@ -411,7 +315,9 @@ def _check_padding(found: Verification, candidate: nn.Module, inputs: Mapping[st
     """What stands in padded places must not change the others."""
     mask = inputs["attention_mask"]
     changed = {**inputs, "input_ids": torch.where(mask.bool(), inputs["input_ids"], inputs["input_ids"] + 1)}
-    worst = _largest(_run(candidate, inputs, found.source), _run(candidate, changed, found.source), mask)
+    worst = _largest(
+        run_module(candidate, inputs, found.source), run_module(candidate, changed, found.source), mask
+    )
     found.checks.append(("padding changes nothing", worst <= INVARIANT, f"{worst:.1e}"))
 
 
@@ -423,8 +329,8 @@ def _check_causality(found: Verification, candidate: nn.Module, inputs: Mapping[
     earlier = torch.ones_like(ids)
     earlier[:, -1] = 0
     worst = _largest(
-        _run(candidate, inputs, found.source),
-        _run(candidate, {**inputs, name: ids}, found.source),
+        run_module(candidate, inputs, found.source),
+        run_module(candidate, {**inputs, name: ids}, found.source),
         earlier,
     )
     found.checks.append(("later tokens change nothing before them", worst <= INVARIANT, f"{worst:.1e}"))

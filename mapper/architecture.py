@@ -36,7 +36,7 @@ EVIDENCE = (
     "rule",
     "default",
 )  # strongest first
-READINGS = ("exact", "unverified", "skeleton")
+READINGS = ("exact", "unverified", "graph", "skeleton")
 CONTRADICTION = "contradiction"  # in place of a reading: of what is shown of a checkpoint that is refused
 _SHOWN_CANDIDATES = 12
 UNREAD = "unread"  # of an input: why it is taken though nothing reads it
@@ -120,6 +120,9 @@ class Question:
     candidates: tuple[Any, ...] = ()  # JSON values that shapes and rules leave; none: any of the fact's type
     part: str = ""  # what to narrow the answer to, where another part may have another: "vision"
     blocks: tuple[Block, ...] = field(default=(), repr=False, compare=False)  # that lack it
+    why: str = (
+        ""  # what makes it doubtful, where a rule says so: "models with these names have a gate or none"
+    )
 
     @property
     def name(self) -> str:
@@ -137,7 +140,8 @@ class Question:
         values = [json.dumps(value) for value in self.candidates[:_SHOWN_CANDIDATES]]
         more = len(self.candidates) - len(values)
         could = f"; possible here: {', '.join(values)}{f' and {more} more' if more else ''}" if values else ""
-        return f"{self.fact} is unknown{where}{could}; say {self.set}"
+        why = f" ({self.why})" if self.why else ""
+        return f"{self.fact} is unknown{where}{why}{could}; say {self.set}"
 
 
 @dataclass(frozen=True)
@@ -315,3 +319,6 @@ class Architecture:
         default_factory=list
     )  # of a chain: what is called, and between what is unknown
     dropout: Dropout | None = None  # the option `train`: blocks hold their sites
+    graph: Any = field(
+        default=None, repr=False, compare=False
+    )  # of the reading "graph": the model of `mapper.graphs.graph` that runs it

@@ -33,6 +33,9 @@ from mapper.rulebook.settings import SETTINGS, read_settings, wrong_examples
 from mapper.rulebook.strict import Document, load_yaml
 from mapper.rulebook.trees import TREE, read_tree
 from mapper.rulebook.vocabulary import read_vocabulary
+from mapper.running.checking import check_running
+from mapper.running.tables import KIND as RUNNING
+from mapper.running.tables import documents as running_documents
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
@@ -45,6 +48,7 @@ _KINDS = {
     "block": "flows",
     "vocabulary": "vocabulary",
     DROPOUT: DROPOUT,
+    RUNNING: RUNNING,
     NAMING: KIND,
     TREE: KIND,
     SETTINGS: KIND,
@@ -57,7 +61,7 @@ class FileCheck:
     """What was found in one rule file."""
 
     file: str
-    kind: str  # "families", "examples", "flows", "vocabulary", "dropout" or "namings"
+    kind: str  # "families", "examples", "flows", "vocabulary", "dropout", "running" or "namings"
     name: str
     problems: list[str] = field(default_factory=list)
     examples: int = 0
@@ -86,7 +90,8 @@ def check_rules(
         if document.path.resolve() not in named and _is_in(document.path, folders)
     ]
     documents = chosen or [
-        (kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)
+        *((kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)),
+        *((RUNNING, document) for document in running_documents(rulebook.folders)),
     ]
     checker = _Checker(rulebook, bool(chosen), run, examples)
     found = [checker.file(kind, document) for kind, document in documents]
@@ -136,7 +141,7 @@ def check_library(document: Document, rulebook: Rulebook) -> tuple[int, list[str
 def check_naming(document: Document) -> tuple[int, list[str]]:
     """The number of examples of a naming file, and which of them are not as it says."""
     from mapper.sources.renaming import example_name
-    from mapper.sources.trees import SLASH, torch_name
+    from mapper.sources.trees import torch_name, words_of
 
     if SETTINGS in document.data:
         settings = read_settings(document)
@@ -145,7 +150,7 @@ def check_naming(document: Document) -> tuple[int, list[str]]:
     if TREE in document.data:
         tree = read_tree(document)
         examples = [
-            (name, torch_name(tree, name.split(SLASH)), wanted)
+            (name, torch_name(tree, words_of(tree, name)), wanted)
             for example in tree.examples
             for name, wanted in example.get("names", {}).items()
         ]
@@ -185,6 +190,8 @@ class _Checker:
                 self.flow(document, found)
             elif kind == DROPOUT:
                 found.problems += check_dropout(document, self.rulebook)
+            elif kind == RUNNING:
+                check_running(document, self.rulebook)
             elif kind == KIND:
                 library = LIBRARY in data
                 check = check_library(document, self.rulebook) if library else check_naming(document)

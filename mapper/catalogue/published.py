@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +63,19 @@ class Row:
         )
 
 
+@cache
+def _table() -> zipfile.ZipFile:
+    """The table, with its list of rows read once."""
+    return zipfile.ZipFile(io.BytesIO(FIELDS.read_bytes()))
+
+
 @lru_cache(maxsize=1024)
 def find(key: str) -> Row | None:
     """The row of a model type, or of a class that only parts of configs have; None where the table has none."""
-    with zipfile.ZipFile(FIELDS) as archive:
-        if not key or f"{key}.json" not in archive.NameToInfo:
-            return None
-        said = parse(archive.read(f"{key}.json"), f"{key} in the table of config fields")
+    archive = _table()
+    if not key or f"{key}.json" not in archive.NameToInfo:
+        return None
+    said = parse(archive.read(f"{key}.json"), f"{key} in the table of config fields")
     fields, aliases, parts = said.get("fields", {}), said.get("aliases", {}), said.get("parts", {})
     names = (*fields, *said.get("undefaulted", ()), *aliases, *said.get("asked", ()), *parts)
     return Row(

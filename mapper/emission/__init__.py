@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.language import copied, parse_expression
 
 if TYPE_CHECKING:
+    from mapper.emission.source import Emitted
     from mapper.rulebook.facts import ActivationRule
 
 
@@ -24,6 +26,13 @@ def emit(
     `cache` adds a key/value cache to decoders; `hidden_states` makes the output hold what went into each layer;
     `train` writes dropout where the config has it.
     """
+    return emitted(architecture, cache=cache, hidden_states=hidden_states, train=train).text
+
+
+def emitted(
+    architecture: Architecture, *, cache: bool = False, hidden_states: bool = False, train: bool = False
+) -> Emitted:
+    """`emit`, and beside the text which class each folder has, and the program that the file runs."""
     from mapper.emission.caching import with_cache
     from mapper.emission.guard import check_source
     from mapper.emission.origin import with_origin
@@ -34,6 +43,8 @@ def emit(
         raise ArchitectureError(architecture.refusal)
     if architecture.missing and architecture.reading != "skeleton":
         raise _missing(architecture)
+    if architecture.graph is not None:
+        return _of_graph(architecture, {"cache": cache, "hidden_states": hidden_states, "train": train})
     rulebook = architecture.rulebook
     parsed: dict[str, Flow] = {}
 
@@ -48,9 +59,21 @@ def emit(
         architecture = with_dropout(architecture)
     options = {"cache": cache, "hidden_states": hidden_states, "train": train}
     activation = partial(_activation, rulebook.activations)
-    text = with_origin(emit_source(architecture, flow, activation, options), architecture, options)
+    found = emit_source(architecture, flow, activation, options)
+    text = with_origin(found.text, architecture, options)
     check_source(text)
-    return text
+    return replace(found, text=text)
+
+
+def _of_graph(architecture: Architecture, options: dict[str, bool]) -> Emitted:
+    from mapper.emission.guard import check_source
+    from mapper.emission.origin import with_origin
+    from mapper.emission.source import Emitted
+    from mapper.graphs.straight.hook import source_of
+
+    text = with_origin(source_of(architecture, options), architecture, options)
+    check_source(text)
+    return Emitted(text, None, {})
 
 
 def _activation(rules: Mapping[str, ActivationRule], word: str, argument: ast.expr) -> ast.expr:

@@ -133,7 +133,7 @@ class Body:
         place = place_of(items[0])
         if is_numbered(items[0]):
             return place
-        folder = list_folder(place, self.base_of(place))
+        folder = list_folder([place], self.base_of(place))
         return Place(place[: len(folder) + 1])
 
     def base_of(self, place: Place) -> Place:
@@ -184,7 +184,7 @@ class Body:
         if is_numbered(reference.items[0]):
             order = sorted(reference.items, key=element_indices)
             return _tuple([self.bodies.paths.spell(base, start, place_of(item)) for item in order])
-        folder = self.bodies.paths.root.find(list_folder(place, start))
+        folder = self.bodies.paths.root.find(list_folder([place_of(item) for item in reference.items], start))
         folder = folder.elements() or folder
         meant = sum(len(place_of(item)[len(folder.place)]) for item in reference.items)
         if meant == sum(len(key) for key in folder.children):

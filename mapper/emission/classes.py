@@ -53,7 +53,9 @@ class Classes:
                         if role in piece.block.facts:
                             self.counts[Place(item.home[:-1])] = piece.block.facts[role]
                     elif isinstance(value, list) and role in piece.block.facts:
-                        self.counts[list_folder(item.home, Place(piece.block.home))] = piece.block.facts[role]
+                        self.counts[list_folder([item.home], Place(piece.block.home))] = piece.block.facts[
+                            role
+                        ]
             for (
                 role
             ) in piece.flow.rule.shapes:  # `embeddings.token`: a leaf of a block below that has no flow

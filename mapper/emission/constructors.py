@@ -301,7 +301,8 @@ class Constructor:
         return "offset=1.0" if self.leaf.form == "offset" else None
 
     def make_rmsnorm(self) -> str:
-        size = self.extent(0, self.weight(), "size")
+        shape = self.weight()
+        size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
         if "g" in self.leaf.tensors:
             return self.call("RMSNormVector", size, self.required_eps(), self.offset())
         if self.leaf.form == "offset":

@@ -11,6 +11,7 @@ _NAMES = {  # what may be imported from where
     "__future__": frozenset({"annotations"}),
     "dataclasses": frozenset({"dataclass"}),
     "pathlib": frozenset({"Path"}),
+    "statistics": frozenset({"NormalDist"}),
     "typing": frozenset({"Any"}),
     "torch": frozenset({"Tensor", "nn"}),
     "safetensors.torch": frozenset({"load_file"}),
@@ -22,10 +23,10 @@ _BUILTINS = frozenset({
     "any", "all", "next", "map", "slice",
 })  # fmt: skip
 _REFUSED = frozenset({
-    "eval", "exec", "compile", "open", "input", "globals", "locals", "vars", "getattr", "setattr", "delattr", "breakpoint", "exit",
+    "eval", "exec", "compile", "open", "globals", "locals", "vars", "getattr", "setattr", "delattr", "breakpoint", "exit",
     "quit", "memoryview", "__import__", "__builtins__",
 })  # fmt: skip
-_DUNDERS = frozenset({"__init__", "__future__"})
+_DUNDERS = frozenset({"__init__", "__future__", "__call__"})
 # What files, networks and processes are reached through; the rest of torch computes.
 _TORCH_REFUSED = frozenset({
     "load", "save", "hub", "ops", "serialization", "utils", "package", "jit", "classes", "multiprocessing", "distributed", "from_file",

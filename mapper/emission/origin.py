@@ -52,6 +52,12 @@ def is_unedited(text: str) -> bool:
     return found is not None and _digest(text[: found.start()]) == found[1]
 
 
+def is_of_graph(text: str) -> bool:
+    """Whether mapper wrote the text from the operations of a graph, by no rules."""
+    header = _HEADER.match(text)
+    return header is not None and header[0].endswith("rules .\n")
+
+
 def is_origin_there(text: str) -> bool:
     """Whether mapper wrote the text once."""
     return _LEAD.partition(".")[0] in text and _HEADER.match(text) is not None

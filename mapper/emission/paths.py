@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mapper.architecture import Place
 from mapper.emission.module_tree import Folder, Key
 from mapper.errors import FlowError
@@ -71,9 +73,18 @@ def is_number(word: str) -> bool:
     return word.isascii() and word.isdigit()
 
 
-def list_folder(place: Place, owner: Place) -> Place:
-    """The folder whose elements a folded place runs over, below `owner`: all before its first set of indices."""
-    for depth in range(len(owner), len(place)):
-        if isinstance(place[depth], tuple):
-            return Place(place[:depth])
-    raise FlowError(f"'{place}' is no element of a list")
+def list_folder(places: Sequence[Place], owner: Place) -> Place:
+    """The folder whose elements folded places run over, below `owner`: all before the indices in which they differ.
+
+    Of one element alone all before its first number.
+    """
+    place = places[0]
+    numbers = [depth for depth in range(len(owner), len(place)) if isinstance(place[depth], tuple)]
+    if not numbers:
+        raise FlowError(f"'{place}' is no element of a list")
+    several = (
+        depth
+        for depth in numbers
+        if len(place[depth]) > 1 or any(other[depth : depth + 1] != (place[depth],) for other in places)
+    )
+    return Place(place[: next(several, numbers[0])])

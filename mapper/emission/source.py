@@ -50,12 +50,21 @@ class _File:
     opened: set[Place] = field(default_factory=set)  # containers and buffers that a forward looks into
 
 
+@dataclass(frozen=True)
+class Emitted:
+    """A finished file: its text, the program that it runs (None: a skeleton), and the class of each folder."""
+
+    text: str
+    program: Program | None
+    classes: dict[Place, str]
+
+
 def emit_source(
     architecture: Architecture,
     flows: Callable[[str], Flow],
     activation: Activation,
     options: Mapping[str, bool],
-) -> str:
+) -> Emitted:
     """The source of a model as one self-contained file. Raises MapperError where a flow breaks a check."""
     root = module_tree(architecture)
     skeleton = architecture.reading == "skeleton"
@@ -73,7 +82,8 @@ def emit_source(
     classes.learn(program)
     file.classes = classes.run()
     name_classes(file.classes, root, set(operation_names()))
-    return _Writer(file).text()
+    named = {draft.folder.place: done.name for done in file.classes for draft in done.drafts}
+    return Emitted(_Writer(file).text(), program, named)
 
 
 def _unread(architecture: Architecture, program: Program | None) -> dict[int, str]:
@@ -212,6 +222,7 @@ class _Writer:
         imports += ["import math"] if re.search(r"\bmath\.", everything) else []
         imports += ["from dataclasses import dataclass"] if self.file.sizes.used or self.file.program else []
         imports += ["from pathlib import Path"]
+        imports += ["from statistics import NormalDist"] if "NormalDist(" in everything else []
         imports += ["from typing import Any"] if re.search(r": Any\b|\[Any\]", body) else []
         imports += ["", "import torch"]
         imports += ["import torch.nn.functional as F"] if re.search(r"\bF\.", everything) else []

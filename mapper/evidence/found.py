@@ -11,7 +11,7 @@ class Found:
     """An answer to a question of a reading, as a hint that says its evidence."""
 
     value: Any
-    evidence: str  # "weights" or "behaviour"
+    evidence: str  # "weights", "behaviour", or "default" where neither tells it from others
     source: str  # "15.9 against 10.2 for 6"
 
     def as_hint(self) -> dict[str, Any]:

@@ -106,11 +106,30 @@ def rotary_pairs(samples: Sequence[Sample], candidates: Sequence[Any], known: Ma
     meetings = [meeting for sample in samples for meeting in _meetings(sample, size)]
     if not meetings:
         return {}
-    places = np.arange(size)
-    ways = {"half": (places[: size // 2], places[size // 2 :]), "interleaved": (places[0::2], places[1::2])}
-    found = {name: max(turning(np.stack(meetings), *way), 1.0) for name, way in ways.items()}
+    found = {name: max(turning(np.stack(meetings), *way), 1.0) for name, way in _planes(size).items()}
     is_flag = True in candidates
     return {"planes": {True: max(found.values()), False: 1.0} if is_flag else found}
+
+
+def rotary_width(samples: Sequence[Sample], candidates: Sequence[Any], known: Mapping[str, Any]) -> Scores:
+    """How many of the first channels of a head turn, as a number or as a share: planes of a wrong width do not turn."""
+    size = known.get("head_dim")
+    if not isinstance(size, int):
+        return {}
+    meetings = [meeting for sample in samples for meeting in _meetings(sample, size)]
+    widths = {value: round(value * size) if isinstance(value, float) else value for value in candidates}
+    scores = {
+        value: max(turning(np.stack(meetings), *way) for way in _planes(width).values())
+        for value, width in widths.items()
+        if meetings and 0 < width <= size and width % 2 == 0
+    }
+    return {"planes": {value: max(score, 1.0) for value, score in scores.items()}}
+
+
+def _planes(size: int) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The two channels of each plane of the first `size`, by how they are paired."""
+    places = np.arange(size)
+    return {"half": (places[: size // 2], places[size // 2 :]), "interleaved": (places[0::2], places[1::2])}
 
 
 def turning(meetings: Array, first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
@@ -154,5 +173,6 @@ def _vote(scales: Array) -> bool | None:
 STATISTICS: Mapping[str, Statistic] = {
     "head_blocks": head_blocks,
     "rotary_pairs": rotary_pairs,
+    "rotary_width": rotary_width,
     "centre": centre,
 }

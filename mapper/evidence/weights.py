@@ -2,12 +2,13 @@
 
 A rule says under `weights:` of a fact in the vocabulary: `statistic`; `leaves`, what the statistic calls a leaf and which
 role it has in a block of the kind `of` (no kind: each leaf that is asked about itself); `known`, facts of the block that
-it needs; `least`, the score from which on anything is said; `margin`, by how much the best value must beat the next.
+it needs, and `shared`: such a fact and another, by whose answer the rows of the first leaf are shared (or `stored`: see `mapper.evidence.stored`); `least`, the score from which on anything is said; `margin`, by how much the best value must beat the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mapper.architecture import Architecture, Block, Leaf, Question
 from mapper.evidence.answering import with_found
 from mapper.evidence.found import Found
 from mapper.evidence.statistics import INPUTS, STATISTICS, Sample, Scores
+from mapper.evidence.stored import from_stored
 from mapper.rulebook.values import shown
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 4  # an answer may raise questions that the weights answer, too
 WORK = 5e10  # multiplications for one question, at most: so many instances of a block are sampled
-FEWEST = 2  # instances, however large they are
+FEWEST, MOST = 2, 12  # instances, however large or small they are: from so many on a statistic gains little
 
 
 def with_weights(architecture: Architecture) -> Architecture:
@@ -41,25 +43,55 @@ def from_weights(architecture: Architecture) -> dict[str, Found]:
     checkpoint = architecture.checkpoint
     if checkpoint.read is None or not architecture.questions:
         return {}
-    answers = ((question.name, answer(question, architecture)) for question in architecture.questions)
-    return {name: found for name, found in answers if found}
+    answers: dict[str, Found] = {}
+    for question in architecture.questions:
+        found = answer(question, architecture, answers)
+        answers.update({question.name: found} if found else {})
+    late = (
+        [question for question in architecture.questions if question.name not in answers] if answers else []
+    )
+    for question in late:  # what an answer to another question makes known
+        found = answer(question, architecture, answers)
+        answers.update({question.name: found} if found else {})
+    return answers | from_stored(architecture)
 
 
-def answer(question: Question, architecture: Architecture) -> Found | None:
-    """What the weights say of one fact; None where no statistic is declared, or where it says nothing for sure."""
+def answer(
+    question: Question, architecture: Architecture, answers: Mapping[str, Found] = MappingProxyType({})
+) -> Found | None:
+    """What the weights say of one fact; None where no statistic is declared, or where it says nothing for sure.
+
+    `answers` are those that were found of other questions of this reading.
+    """
     rules = architecture.rulebook.config_vocabulary.facts.get(question.fact, ())
     declared = next((rule.weights for rule in rules if rule.weights), None)
-    if declared is None or not question.candidates:
+    if declared is None or "statistic" not in declared or not question.candidates:
         return None
     known: dict[str, Any] = {}
     samples: list[Sample] = []
     for block, leaves in asked_leaves(question, declared):
         known |= {name: block.facts[name].value for name in declared.get("known", ()) if name in block.facts}
+        known = _shared(declared, leaves, answers) | known
+        if not known.keys() >= {*declared.get("known", ())}:
+            continue  # no statistic says anything without
         samples += read_samples(leaves, architecture.checkpoint)
     if not samples:
         return None
     scores = STATISTICS[declared["statistic"]](samples, question.candidates, known)
     return decide(scores, declared["least"], declared["margin"])
+
+
+def _shared(
+    declared: Mapping[str, Any], leaves: Mapping[str, Leaf], answers: Mapping[str, Found]
+) -> dict[str, int]:
+    """Facts that answers to other questions make known: rows of the first leaf, shared by so many."""
+    rows = next((leaf.tensors["weight"].shape[leaf.is_transposed] for leaf in leaves.values()), 0)
+    counts = {
+        name: answers[fact].value for name, fact in declared.get("shared", {}).items() if fact in answers
+    }
+    return {
+        name: rows // count for name, count in counts.items() if isinstance(count, int) and rows % count == 0
+    }
 
 
 def decide(scores: Scores, least: float, margin: float) -> Found | None:
@@ -111,7 +143,7 @@ def read_samples(leaves: Mapping[str, Leaf], checkpoint: Checkpoint) -> list[Sam
     paths = {name: [f"{path}.weight" for path in leaf.place.expand()] for name, leaf in leaves.items()}
     count = min(map(len, paths.values()))
     work = sum(_work(leaf.tensors["weight"].shape) for leaf in leaves.values())
-    most = min(count, max(FEWEST, int(WORK / max(work, 1))))
+    most = min(count, MOST, max(FEWEST, int(WORK / max(work, 1))))
     samples: list[Sample] = []
     for at in np.linspace(0, count - 1, most).round().astype(int):
         read = checkpoint.read([keys[at] for keys in paths.values()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any
 
 from mapper.errors import FlowError
@@ -34,7 +35,7 @@ def resolved(
     flow: Flow, has: Has, lookup: Lookup, passed: frozenset[str], options: Mapping[str, bool]
 ) -> list[ast.stmt]:
     """The statements that a block runs, a step a line."""
-    statements = _unguarded(copied(list(flow.statements)), _answers(flow, has, lookup, options))
+    statements = copied(_unguarded(flow.statements, _answers(flow, has, lookup, options)))
     ties = {role: path for role, path in flow.rule.ties.items() if not has(role) and has(path)}
     statements = [_Tied(ties).visit(_Literals(lookup).visit(statement)) for statement in statements]
     return _simplify(_unheard(statements, flow.roles), set(flow.rule.takes), passed)
@@ -56,20 +57,27 @@ def _answers(flow: Flow, has: Has, lookup: Lookup, options: Mapping[str, bool]) 
 
 
 def _unguarded(statements: Iterable[ast.stmt], answers: Answers) -> list[ast.stmt]:
-    """Guards folded; what follows a return dropped."""
+    """Guards folded; what follows a return dropped. No statement is changed: all blocks of a flow share them."""
     kept: list[ast.stmt] = []
     for node in statements:
         if isinstance(node, ast.If):
             kept += _unguarded(node.body if holds(node.test, answers) else node.orelse, answers)
         elif isinstance(node, ast.For):
-            node.body = _unguarded(node.body, answers)
-            if node.body:
-                kept.append(node)
+            body = _unguarded(node.body, answers)
+            if body:
+                kept.append(_with_body(node, body))
         else:
             kept.append(node)
         if kept and isinstance(kept[-1], ast.Return):
             break
     return kept
+
+
+def _with_body(loop: ast.For, body: list[ast.stmt]) -> ast.For:
+    """A loop with other statements."""
+    made = copy(loop)
+    made.body = body
+    return made
 
 
 class _Literals(ast.NodeTransformer):

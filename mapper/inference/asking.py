@@ -73,7 +73,9 @@ class Asked:
             named = _reach(one.part, scopes, others) if at is None else at
             place = starred(scopes[0].block.home, self.totals)
             lacking = tuple(scope.block for scope in scopes)
-            yield Question(one.fact, place, _candidates(one), one.part if named is None else named, lacking)
+            part = one.part if named is None else named
+            doubt = self.facts.doubt(scopes[0], one.fact)
+            yield Question(one.fact, place, _candidates(one), part, lacking, doubt.doubt if doubt else "")
 
     def _others(self, one: _Open) -> list[Scope]:
         """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part."""

@@ -85,6 +85,7 @@ class Filler:
             known = self.facts.get(scope, name)
             if known is None:
                 self.ask(scope, name, values)
+                self.candidates(scope, name)  # notes who differs
             else:
                 self.is_open(scope, name, known)
         families = self.facts.families

@@ -121,11 +121,14 @@ def _filled(
     for slot in page.centres_first():
         if left_out(slot, slots.first):
             continue
-        steps, equal, weaker = _fill(scope, _tied(slot, ties), claimed, facts, assumed)
-        slots.ways[slot.name] = steps
-        slots.are_whole = slots.are_whole and len(steps) == 1
-        if not slots.are_whole and not to_the_end:
+        tied = _tied(slot, ties)
+        steps, equal, weaker = _fill(scope, tied, claimed, facts, assumed)
+        if not steps and not to_the_end:
+            slots.are_whole = False
             break
+        slots.are_whole = slots.are_whole and bool(steps)
+        steps = steps or _nearest_steps(scope, tied, claimed, facts, assumed)
+        slots.ways[slot.name] = steps
         slots.tied = slots.tied or equal
         ties |= steps[0].ties
         slots.filled[slot.name] = Filled(slot.name, step_name(steps[0]), tuple(map(step_name, weaker)))
@@ -185,7 +188,7 @@ def _fill(
 ) -> tuple[list[FlowRule], str, list[FlowRule]]:
     """The step of a slot, those that fit equally, and the weaker ones that fit.
 
-    Where none fits, or an unknown fact could speak for a stronger one, those that come near.
+    No step where none fits, or an unknown fact could speak for a stronger one.
     """
     free = scope.block.roles.keys() - claimed
     faults = {step.name: _decisive_faults(scope, step, free, facts, assumed) for step in slot.steps}
@@ -203,8 +206,16 @@ def _fill(
     if best and not open_steps:
         weaker = [step for step in fitting if step not in best]
         return best[:1], listed([step.name for step in best]) if len(best) > 1 else "", weaker
+    return [], "", []
+
+
+def _nearest_steps(
+    scope: Scope, slot: Slot, claimed: set[str], facts: Facts, assumed: Mapping[str, Any]
+) -> list[FlowRule]:
+    """The steps that come near to filling a slot."""
+    free = scope.block.roles.keys() - claimed
     near = sorted(slot.steps, key=lambda step: _distance([*_faults(scope, step, free, facts, assumed)]))
-    return (near[:_TRIED] if len(near) > 1 else near * 2), "", []
+    return near[:_TRIED]
 
 
 def _strength(scope: Scope, step: FlowRule) -> tuple[int, int]:

@@ -49,6 +49,7 @@ class Config:
         self.halves: frozenset[str] = frozenset()  # towers that are one text's
         self.lone: str | None = None  # the tower that the path of a checkpoint's only tower names
         self._parts: dict[str | None, tuple[str, ...]] = {}  # asked for each field of each block
+        self._got: dict[tuple[str, str], Found | None] = {}  # the same
 
     @property
     def model_type(self) -> str | None:
@@ -152,6 +153,11 @@ class Config:
         return texts[:1] or (every if len(every) == 1 else [])
 
     def _get(self, part: str, key: str) -> Found | None:
+        if (part, key) not in self._got:
+            self._got[part, key] = self._looked_up(part, key)
+        return self._got[part, key]
+
+    def _looked_up(self, part: str, key: str) -> Found | None:
         value: Any = self.seen.data
         name = f"{part}.{key}" if part else key
         words = name.split(".")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mapper.architecture import Block, Leaf, Place
-from mapper.errors import ArchitectureError, listed, shorten
+from mapper.errors import ArchitectureError, HintError, listed, shorten
 from mapper.flows import arithmetic
 from mapper.inference.config import Config
 from mapper.inference.evidence import Known
@@ -19,6 +19,7 @@ from mapper.rulebook.facts import FactRule
 
 _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
 _BACKBONE = "features"  # the task of a class whose outputs are maps of stages
+_ROTARY = "rotary."
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
 
 
@@ -33,6 +34,19 @@ def check_config(facts: Facts) -> None:
             if counted := scope.solved.get(role):
                 facts.use(scope, role, counted)
                 _check(facts, scope, role, counted)
+
+
+def against_graph(facts: Facts) -> list[str]:
+    """What the operations of a graph show otherwise than what the model is read with. Activations have several names."""
+    told = []
+    for scope, name, known in facts.used.values():
+        for shown in facts.from_graph(scope, name):
+            if shown.value != known.value and facts.types.get(name) != "activation":
+                told.append(
+                    f"{name} is {known.value} ({known.evidence}: {known.source}) at '{scope.block.home}', and the graph shows "
+                    f"{shown.value} ({shown.source})"
+                )
+    return told
 
 
 def _check_lists(facts: Facts, scope: Scope) -> None:
@@ -169,6 +183,21 @@ def _list_beyond(bound: str, value: list[Any], limit: Any) -> str:
     return "with an entry beyond" if value and max(value) > limit else ""
 
 
+def check_frequencies(leaves: Iterable[Leaf], facts: Facts) -> None:
+    """HintError where an answer makes rotary embeddings of other channels than the stored frequencies are for."""
+    given = [item for item in facts.given if item.name.startswith(_ROTARY)]
+    tables = [leaf for leaf in leaves if leaf.role == "rotary" and leaf.kind == "Buffer"]
+    shapes = [info.shape for leaf in tables for info in leaf.tensors.values()]
+    stored = {2 * shape[0] for shape in shapes if len(shape) == 1}
+    used = {known.value for _, name, known in facts.used.values() if name == f"{_ROTARY}dim"}
+    if given and stored and used - stored:
+        raise HintError(
+            f"{given[0].source} makes rotary embeddings of {listed([str(value) for value in sorted(used - stored)])} channels, and "
+            f"the frequencies of '{tables[0].place}' are for {listed([str(value) for value in sorted(stored)])}",
+            fact=given[0].name,
+        )
+
+
 def check_widths(root: Scope) -> None:
     """ArchitectureError where the blocks of one stack have different sizes for what they pass on."""
     seen: dict[tuple[int, str], Known] = {}
@@ -208,9 +237,24 @@ def harmful_fields(facts: Facts) -> list[str]:
     if not families.are_vouched_for:
         towers = _towers(facts)
         layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
-        said = {item.name: item.value for item in facts.given}
+        said = {item.name: item.value for item in facts.given} | _shown_ratios(towers)
         fields += [*config.telling(ignored, layers - {1}, towers, said), *config.disputed()]
     return [f"config {shorten(field)} asks for what no flow here does" for field in fields]
+
+
+def _shown_ratios(towers: Sequence[Scope]) -> dict[str, Any]:
+    """How much wider the feed-forward networks of each tower are than its hidden states, as shapes show it."""
+    found: dict[str, Any] = {}
+    for at, tower in enumerate(towers):
+        widths = {
+            known.value
+            for scope in tower.below()
+            if (known := scope.solved.get("feed_forward.intermediate_size"))
+        }
+        width = tower.solved.get("hidden_size")
+        if width and len(widths) == 1:
+            found[f"feed_forward.ratio.{at}"] = widths.pop() / width.value
+    return found
 
 
 def unread_fields(config: Config, families: Families) -> list[str]:

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Block, Place
 from mapper.errors import listed, shorten
-from mapper.flows.references import has_role
 from mapper.inference.computed import calculate, formula, sources
 from mapper.inference.config import Config, Found
 from mapper.inference.evidence import Chain, Known, weakest
 from mapper.inference.families import TYPE
-from mapper.inference.hints import Given
-from mapper.inference.leaf_shapes import weight_shape
-from mapper.inference.scopes import TOWER_LISTS, Scope, leaves_at
+from mapper.inference.hints import DEFAULT, Given
+from mapper.inference.leaf_conditions import counted, holds, tower_fits
+from mapper.inference.lengths import is_as_long, is_square
+from mapper.inference.scopes import TOWER_LISTS, Scope
 from mapper.rulebook.declared import FLOW
-from mapper.rulebook.facts import UNSET, FactRule, fact_type
+from mapper.rulebook.facts import UNSET, FactRule, types_beside
 from mapper.rulebook.values import NUMBERS, checked, shown
 
 if TYPE_CHECKING:
+    from mapper.checkpoint import Observed
     from mapper.inference.families import Families
     from mapper.inference.names import Names
     from mapper.rulebook.rulebook import Rulebook
@@ -40,21 +41,21 @@ class Facts:
     ):
         self.config, self.names = config, names
         self.given: Sequence[Given] = ()
+        self.observed: dict[str, dict[str, list[Observed]]] = {}  # by fact, and path of the leaf
         self.heard: set[str] = set()  # the hints that something in the model rests on
         self.families = families
         self.common = rulebook.config_vocabulary.facts
         self.unlisted = rulebook.config_vocabulary.unlisted
         tables = (self.common, self.unlisted, *(family.facts for family in families.everything))
-        every = dict.fromkeys(name for table in tables for name in table)
-        self.types = {
-            name: fact_type(name, set().union(*(table.types(name) for table in tables))) for name in every
-        }
+        self.types = dict(rulebook.config_vocabulary.types)
+        for family in families.everything:
+            self.types |= types_beside(self.types, family.facts)
         self.types.setdefault(FLOW, "text")
         for name in extra:  # facts that only flows name
             self.types.setdefault(name, "any")
         self.apart: dict[str, str] = {}  # facts that tell equal elements apart, with the role of their lists
         for table in tables:
-            self.apart |= table.apart()
+            self.apart |= table.apart
         self.used: dict[tuple[Scope, str], tuple[Scope, str, Known]] = {}
         self._known: dict[Scope, dict[str, Known | None]] = {}
         self._shared: dict[Scope, Mapping[str, Known]] = {}
@@ -64,7 +65,10 @@ class Facts:
         )  # facts of scopes whose type's default the shapes contradict
         self.defaults = True
         self.is_trial = False  # whether the families are tried on a config that may not have their fields
-        self._open: set[tuple[Scope, str]] = set()
+        self._open: dict[
+            tuple[Scope, str], int
+        ] = {}  # facts being asked for, each with how many are around it
+        self._cut = 0  # the outermost of them that a cycle led back to
 
     def as_of(self, families: Families, defaults: bool = True) -> Facts:
         """The same facts as if other families read the checkpoint; sizes and what the user said stay.
@@ -73,12 +77,9 @@ class Facts:
         """
         other = copy(self)
         other.families, other.defaults, other.is_trial = families, defaults, True
-        other.types = dict(self.types)
         for family in families.everything:
-            for name in family.facts:
-                if name not in other.types:
-                    other.types[name] = fact_type(name, family.facts.types(name))
-        other.used, other._known, other._shared, other._open = {}, {}, {}, set()
+            other.types = types_beside({}, family.facts) | other.types
+        other.used, other._known, other._shared, other._open = {}, {}, {}, {}
         return other
 
     def full_name(self, scope: Scope, name: str) -> str:
@@ -89,14 +90,18 @@ class Facts:
         """The strongest that is known of a fact (by its full name) for a block; None if nothing is."""
         memory = self._known.setdefault(scope, {})
         if name not in memory:
-            key = (scope, name)
+            key, depth = (scope, name), len(self._open)
             if key in self._open:
+                self._cut = min(self._cut, self._open[key])
                 return None  # a rule whose expression leads back to itself says nothing
-            self._open.add(key)
+            self._open[key] = depth
+            before, self._cut = self._cut, depth
             known = next(self._considered(scope, name), None)
-            self._open.discard(key)
-            if self._open:
-                return known  # asked on the way to another fact: a cycle cut short must not be remembered
+            del self._open[key]
+            if self._cut < depth:  # a cycle cut short on the way to another fact must not be remembered
+                self._cut = min(before, self._cut)
+                return known
+            self._cut = before
             memory[name] = known
         return memory[name]
 
@@ -207,11 +212,13 @@ class Facts:
         """Whether a rule holds for a block; `model_type` is what its family goes by, None for the vocabulary's."""
         if not scope.is_below(rule.at):
             return False
-        if not all(_holds(scope, path, kind) for path, kind in rule.holds.items()):
+        if not all(holds(scope, path, kind) for path, kind in rule.holds.items()):
             return False
-        if not all(_is_as_long(scope, path, other) for path, other in rule.as_long.items()):
+        if not all(is_as_long(scope, path, other) for path, other in rule.as_long.items()):
             return False
-        if rule.tower and not _tower_fits(rule.tower, scope):
+        if not all(is_square(scope, path) for path in rule.square):
+            return False
+        if rule.tower and not tower_fits(rule.tower, scope):
             return False
         for name, allowed in rule.when.items():
             if name == TYPE and model_type in allowed:
@@ -240,7 +247,9 @@ class Facts:
     def stated(self, scope: Scope, name: str) -> Known | None:
         """What the user said of a fact here."""
         told = self._told(scope, name)
-        return Known(told.value, told.evidence, told.source) if told else None
+        if told is None:
+            return None
+        return Known(told.value, told.evidence, told.source, shown=told.evidence == DEFAULT)
 
     def _told(self, scope: Scope, name: str) -> Given | None:
         fitting = (item for item in self.given if item.name == name)
@@ -250,6 +259,26 @@ class Facts:
     def unheard(self) -> dict[str, str]:
         """The hints that nothing in the model rests on, as they were written, each with its name."""
         return {item.source: item.key for item in self.given if item.source not in self.heard}
+
+    def observe(self, observed: Iterable[Observed]) -> None:
+        """Hear what a graph shows of its layers."""
+        for one in observed:
+            self.observed.setdefault(one.fact, {}).setdefault(one.leaf, []).append(one)
+
+    def from_graph(self, scope: Scope, name: str) -> Iterator[Known]:
+        """What the graph shows alike of all layers of a block of which it shows anything, in each that it stands for."""
+        shown = self.observed.get(name)
+        if not shown:
+            return
+        found: list[Observed] = []
+        around = (list(outer.block.leaves()) for outer in scope.up())
+        for leaf in next((leaves for leaves in around if leaves), []):  # a part that a flow adds has none
+            each = [shown.get(path, []) for path in leaf.place.expand()]
+            if any(each) and not all(each):
+                return
+            found += [one for several in each for one in several]
+        if found and all(one.value == found[0].value for one in found):
+            yield Known(found[0].value, "graph", found[0].source)
 
     def _considered(self, scope: Scope, name: str) -> Iterator[Known]:
         stated = self.stated(scope, name)
@@ -263,6 +292,8 @@ class Facts:
         doubt = self._doubt(scope, rules)
         if doubt:
             rules = rules[: rules.index(doubt)]
+        if not any(known.evidence == "config" for known in self._in_config(rules, scope)):
+            yield from self.from_graph(scope, name)
         yield from self._said(
             [rule for rule in rules if rule.at], scope
         )  # of a part, before what is said of all
@@ -276,8 +307,9 @@ class Facts:
         )  # what a tower holds says nothing about another
         for rule in rules:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
-                evidence = "shape" if rule.as_long else "name"
+                evidence = "shape" if rule.as_long or rule.square else "name"
                 yield Known(rule.value, evidence, _named(rule), rule=rule.place, by=rule)
+        yield from (known for rule in rules if rule.rows for known in counted(rule, scope))
         is_open = False  # what a family calculates it from is unknown: what holds in general may be wrong
         for rule in rules:
             if is_open and self._is_general(rule):
@@ -385,27 +417,6 @@ def _left_out(found: Found) -> str:
     return f", left out: the default of {found.default_of}" if found.default_of else ""
 
 
-def _tower_fits(wanted: Mapping[str, bool], scope: Scope) -> bool:
-    """Whether the tower around a block, or the only one below it, has the roles that it should and lacks the others."""
-    tower = scope.tower or next((outer.only_tower for outer in scope.up() if outer.only_tower), None)
-    return tower is not None and all(has_role(tower.block, path) == there for path, there in wanted.items())
-
-
-def _holds(scope: Scope, path: str, kind: str) -> bool:
-    """Whether the leaf with a role, in the block or the closest one around it that has the role, is of a kind."""
-    for outer in scope.up():
-        leaves = leaves_at(outer.block, path)
-        if leaves:
-            return all(leaf.kind == kind for leaf in leaves)
-    return False
-
-
-def _is_as_long(scope: Scope, path: str, other: str) -> bool:
-    """Whether the weight of one role has as many rows as that of another, in the block itself."""
-    lengths = [{weight_shape(leaf)[:1] for leaf in leaves_at(scope.block, role)} for role in (path, other)]
-    return lengths[0] == lengths[1] and len(lengths[0]) == 1
-
-
 def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
     for prefix in (block.role, block.kind):
         if f"{prefix}.{name}" in declared:
@@ -463,8 +474,9 @@ def _named(rule: FactRule) -> str:
     kinds = (f"{role} is a {kind}" for role, kind in rule.holds.items())
     roles = (f"{'has' if there else 'no'} {path}" for path, there in rule.tower.items())
     lengths = (f"{role} is as long as {other}" for role, other in rule.as_long.items())
+    squares = (f"{role} has a row for each place of a square" for role in rule.square)
     has, lacks = (f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks)
-    words = chain(has, lacks, kinds, roles, lengths)
+    words = chain(has, lacks, kinds, roles, lengths, squares)
     return ", ".join(words)
 
 

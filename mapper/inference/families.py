@@ -199,8 +199,20 @@ class Families:
             named = names.of(self.are_of_whole) if self.home.foreign else names
             yield Checked(self.match.family, "", None, named, own)
         for part in self.parts:
-            inside = [leaf for leaf in leaves if in_region(part.region, leaf.place)]
+            inside = _leaves_of(part, leaves)
             yield Checked(part.family, part.folder, part.model_type, names.within(part.region), inside)
+
+
+def _leaves_of(part: Part, leaves: Sequence[Leaf]) -> list[Leaf]:
+    """The leaves of a tower, by their paths, without those that have a role in a list beside the tower."""
+    inside = [leaf for leaf in leaves if in_region(part.region, leaf.place)]
+    named = any(leaf.block and leaf.block[0][0] == part.tower for leaf in inside)
+    return [leaf for leaf in inside if not (named and _is_in_list_beside(leaf, part.tower))]
+
+
+def _is_in_list_beside(leaf: Leaf, tower: str) -> bool:
+    name, indices = leaf.block[0] if leaf.block else (tower, None)
+    return name != tower and indices is not None
 
 
 def _tower(scope: Scope) -> str:
@@ -276,7 +288,11 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
     for tower, (folder, model_types) in wanted.items():
         others = frozenset().union(*(words[other] for other in wanted if other != tower))
         nested = frozenset().union(*(said for other, said in named_folders.items() if other != tower))
-        region = Region(outside=others) if tower == TEXT else Region(inside=words[tower], outside=nested)
+        region = (
+            Region(outside=others, own=words[tower])
+            if tower == TEXT
+            else Region(inside=words[tower], outside=nested)
+        )
         inside = names.within(region)
         if speakers[folder] > 1 and not any(inside.tensors()):  # its config is that of another tower
             continue

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _NAMES = (TYPE, FLOW, "task")  # of what there must be one
 _NULL = ("null", "None")
 FOUND = ("value", "evidence", "source")  # the fields of a hint that says its evidence
-TELLING = ("weights", "behaviour")  # evidence that it may say
+DEFAULT = "default"
+TELLING = ("weights", "behaviour", DEFAULT)  # evidence that it may say
 _NAMED = 24  # values of a fact, in a message
 
 

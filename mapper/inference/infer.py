@@ -26,6 +26,7 @@ from mapper.inference.part import Home
 from mapper.inference.quantised import quantised
 from mapper.inference.reading import read
 from mapper.inference.refusals import holds_only, what_part
+from mapper.inference.shown_blocks import show_blocks
 from mapper.inference.stated_type import is_of_another_library, odd_type
 from mapper.inference.updates import without_updates
 from mapper.naming.tree import grow
@@ -49,11 +50,23 @@ def infer(
     Raises ArchitectureError where it contradicts itself, HintError for a hint that names no fact or contradicts it.
     """
     with collection_paused():  # a hundred thousand names become as many objects, all of them kept
-        if found:
-            return _told(checkpoint, rulebook, {**found, **(hints or {})}, use_families)
-        if not isinstance(hints, Mapping) or not hints:
-            return _infer(checkpoint, rulebook, hints, use_families)
-        return read_with_hints(hints, lambda said: _told(checkpoint, rulebook, said, use_families))
+        architecture = _answered(checkpoint, rulebook, hints, use_families, found)
+        return show_blocks(architecture) if architecture.reading == "skeleton" else architecture
+
+
+def _answered(
+    checkpoint: Checkpoint,
+    rulebook: Rulebook,
+    hints: Mapping[str, Any] | None,
+    use_families: bool,
+    found: Mapping[str, Any] | None,
+) -> Architecture:
+    """A reading with what is known beside the file, if anything is."""
+    if found:
+        return _told(checkpoint, rulebook, {**found, **(hints or {})}, use_families)
+    if not isinstance(hints, Mapping) or not hints:
+        return _infer(checkpoint, rulebook, hints, use_families)
+    return read_with_hints(hints, lambda said: _told(checkpoint, rulebook, said, use_families))
 
 
 def _told(

@@ -43,11 +43,12 @@ def public_inputs(
 
 
 def _of_flows(program: Program, lookup: Lookup) -> dict[str, dict[str, Any]]:
-    """What flows say of inputs for themselves."""
+    """What flows say of inputs for themselves; of one that a flow reads under a guard alone, where the guard holds."""
     return {
         key: {**spec, **({"shape": _extents(spec["shape"], piece.block, lookup)} if "shape" in spec else {})}
         for piece in program.pieces.values()
         for key, spec in piece.flow.rule.inputs.items()
+        if UNREAD in spec or key in piece.context or key not in piece.flow.free_names
     }
 
 

@@ -25,6 +25,7 @@ class Names:
     def __init__(self, tree: Node):
         self.tree = tree
         self._shown: dict[Signs, bool] = {}
+        self._had: dict[tuple[str, Place], bool] = {}  # rules ask for each block
 
     @cached_property
     def _by_last(self) -> dict[Any, list[tuple[list[Any], Node]]]:
@@ -45,7 +46,13 @@ class Names:
 
         `a | b` asks for either.
         """
-        return any(self._has(either, shape, within) for either in pattern.split(EITHER))
+        if shape is not None:
+            return any(self._has(either, shape, within) for either in pattern.split(EITHER))
+        if (pattern, within) not in self._had:
+            self._had[pattern, within] = any(
+                self._has(either, None, within) for either in pattern.split(EITHER)
+            )
+        return self._had[pattern, within]
 
     def tensors(self) -> list[Folder]:
         """The folded names of all tensors."""

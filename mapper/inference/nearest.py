@@ -94,7 +94,7 @@ class Open:
     def add(self, scope: Scope, choice: Choice) -> None:
         """Note a block without a flow; with one that is like it and lacks the same, it is one."""
         near = nears(scope, choice.considered, self.facts)
-        asked = decisive(near, choice)
+        asked = decisive(near, choice) or self._confirming(scope, near)
         for name, values in asked.items():
             doubt = self.facts.doubt(scope, name)  # says which of all values occur with these names
             self.asked.add(scope, name, doubt.among if doubt and doubt.among else values)
@@ -105,6 +105,21 @@ class Open:
                 self.unfit[at] = Unfit(other.role, (*other.places, place), told)
                 return
         self.unfit.append(Unfit(scope.block.role, (place,), told))
+
+    def _confirming(self, scope: Scope, near: Iterable[Near]) -> Values:
+        """Where one flow would do, what it asks for, each fact with its other values: the answer may be another."""
+        for one in near:
+            others = {name: self._others(scope, name, values) for name, values in one.asks.items()}
+            if others and all(others.values()):
+                return others
+        return {}
+
+    def _others(self, scope: Scope, name: str, values: Sequence[Any]) -> list[Any]:
+        """All values of a fact that is a flag, or that a doubt lists; [] of others."""
+        if self.facts.types.get(name) == "flag":
+            return [*values, *(value for value in (True, False) if value not in values)]
+        doubt = self.facts.doubt(scope, name)
+        return [*values, *(value for value in doubt.among if value not in values)] if doubt else []
 
     def _idle_at(self, scope: Scope) -> list[str]:
         """The leaves of a block's folder, not of one further in, that have no role: by their names there."""

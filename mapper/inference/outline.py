@@ -80,6 +80,7 @@ def known_facts(case: Case, root: Scope, vocabulary: Vocabulary) -> Facts:
     config.halves = families.halves
     config.looked_up = case.looked_up
     facts = Facts(case.rulebook, families, config, case.names, case.rulebook.flow_facts)
+    facts.observe(case.checkpoint.observed)
     facts.given = read_hints(case.hints, facts.types, case.rulebook)
     return facts
 

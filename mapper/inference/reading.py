@@ -23,8 +23,10 @@ from mapper.inference.chosen import (
 )
 from mapper.inference.completeness import unread_names
 from mapper.inference.contradictions import (
+    against_graph,
     check_bounds,
     check_config,
+    check_frequencies,
     check_modules,
     check_widths,
     given_stages,
@@ -138,10 +140,16 @@ def _check(outline: Outline, chosen: Chosen, filler: Filler, doubts: Doubts) -> 
     """Whether config, sizes and modules go together. Raises ArchitectureError."""
     check_config(outline.facts)
     check_bounds(outline.facts)
+    check_frequencies(outline.leaves, outline.facts)
     check_widths(outline.root)
     check_modules(outline.read)
     doubts.gap(chosen.untaken())
-    doubts.findings += [*several_types(outline.read), *filler.findings(), *left_out(outline.facts)]
+    doubts.findings += [
+        *several_types(outline.read),
+        *filler.findings(),
+        *left_out(outline.facts),
+        *against_graph(outline.facts),
+    ]
 
 
 def _described(case: Case, outline: Outline, filler: Filler, doubts: Doubts) -> Architecture:
@@ -214,8 +222,11 @@ def _link(case: Case, outline: Outline, architecture: Architecture, doubts: Doub
 
 def _must_be_read(leaf: Leaf, case: Case, outline: Outline) -> bool:
     """Whether nothing is a model that leaves this out: what stands in every layer, and all there is of an unlisted type."""
-    is_unlisted = outline.facts.config.model_type is not None and not case.families.are_vouched_for
-    return leaf.kind != "Buffer" and (is_unlisted or any(indices for _, indices in leaf.block))
+    if case.chain is not None:
+        return False  # single numbers beside a chain: those of a loss
+    return leaf.kind != "Buffer" and (
+        not case.families.are_vouched_for or any(indices for _, indices in leaf.block)
+    )
 
 
 def _trust(case: Case, architecture: Architecture) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -82,7 +83,7 @@ class Scope:
 
     def matches(self, at: str) -> bool:
         """Whether the words of `at` occur together in its role path or its place."""
-        wanted = at.split(".")
+        wanted = words_at(at)
         return _within(self.words, wanted) or _within(self.block.home, wanted)
 
     def is_below(self, places: Sequence[str]) -> bool:
@@ -146,6 +147,11 @@ def _scope(block: Block, parent: Scope | None) -> Scope:
             if isinstance(item, Block):
                 made.children.append(_scope(item, made))
     return made
+
+
+def words_at(at: str) -> list[str]:
+    """The words of a place as it is written: `layer`, `{0..2}` and `attention` of `layer.{0..2}.attention`."""
+    return re.split(r"\.(?![^{]*\})", at)
 
 
 def _within(path: Sequence[str | tuple[int, ...]], wanted: list[str]) -> bool:

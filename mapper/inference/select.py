@@ -125,7 +125,8 @@ def _most_specific(scope: Scope, rules: Flows, facts: Facts) -> Choice:
         return Choice(reasons=none, look=lambda: _problem(scope, rules.facts(), facts), tried=lambda: rules)
     equal = [rule.name for rule in fitting if specificity(rule) == specificity(fitting[0])]
     if len(equal) > 1:
-        return Choice(reasons=[f"{listed(equal)} fit equally; a family must say which"])
+        tie = f"{listed(equal)} fit equally; a family must say which"
+        return Choice(reasons=[tie], asks={} if scope.block.role == "root" else {FLOW: equal})
     return Choice(fitting[0])
 
 

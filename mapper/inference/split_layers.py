@@ -8,7 +8,7 @@ from typing import Any
 
 from mapper.architecture import Place
 from mapper.inference.facts import Facts
-from mapper.inference.scopes import Scope, indices_of
+from mapper.inference.scopes import Scope, indices_of, words_at
 from mapper.naming.resolve import Groups
 
 
@@ -36,7 +36,7 @@ def differing_elements(root: Scope, facts: Facts) -> Groups:
 
 def _elements(at: str) -> Iterator[str]:
     """The elements of lists that a place names by number: `h.2` of `h.2.attn`."""
-    words = at.split(".")
+    words = words_at(at)
     return (".".join(words[: end + 1]) for end, word in enumerate(words) if indices_of(word))
 
 

@@ -78,6 +78,7 @@ class Twins:
         self.unasked = rulebook.config_vocabulary.unasked if rulebook else frozenset()
         self.asked: set[str] = set()
         self._of: dict[str | None, list[Twin]] = {}
+        self._tracing: set[tuple[Scope, str]] = set()  # what is being followed to what it rests on
 
     def differ(self, scope: Scope, name: str, known: Known | None, leaf: Leaf | None = None) -> list[Any]:
         """The values that they give a fact that nothing here shows, if several; what is known of it first.
@@ -97,7 +98,7 @@ class Twins:
         said = [(twin, answer.value) for twin, answer in answers if answer is not None and not answer.problem]
         found = [value for _, value in said]
         if known is None:
-            return list(_distinct(found))
+            return self._several(name, found) or found[:1]
         if self.facts.is_convention(known, name):
             whole = self.facts.families.whole
             own = [value for twin, value in said if twin.family is whole] or found
@@ -217,9 +218,13 @@ class Twins:
         return [other for other in dict.fromkeys(full) if other not in (name, TYPE)]
 
     def _is_open(self, scope: Scope, name: str) -> bool:
-        """Whether listed types differ in a fact, or know it where nothing here does."""
+        """Whether listed types differ in a fact, or know it where nothing here does; not what leads back to itself."""
+        if (scope, name) in self._tracing:
+            return False
+        self._tracing.add((scope, name))
         known = self.facts.get(scope, name)
         values = self.differ(scope, name, known)
+        self._tracing.discard((scope, name))
         return bool(values) if known else any(value is not None for value in values)
 
     def of(self, scope: Scope) -> list[Twin]:
@@ -380,14 +385,13 @@ def _distinct(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def _value(twin: Twin, scope: Scope, name: str, leaf: Leaf | None, without_defaults: bool) -> Known | None:
-    """What one twin says of a fact; the form of a norm stands beside the facts."""
-    if (
-        name == OFFSET
-        and leaf is not None
-        and _said(twin.facts.families.everything, leaf, "forms") == "offset"
-    ):
+    """What one twin says of a fact; the form of a norm stands beside the facts, and is plain where nothing is said."""
+    said = (twin.said if without_defaults else twin.facts).get(scope, name)
+    if name != OFFSET or leaf is None:
+        return said
+    if _said(twin.facts.families.everything, leaf, "forms") == "offset":
         return Known(True, "rule", twin.family.file)
-    return (twin.said if without_defaults else twin.facts).get(scope, name)
+    return said or Known(False, "default", "as stored")
 
 
 def _said(families: Iterable[Family], leaf: Leaf, table: str) -> str:

@@ -137,15 +137,19 @@ class _Folder:
             return "BatchNorm", "has running statistics", True
         shape = self.weight_shape(tensors)
         bias = next((tensors[word].shape for word in tensors if self.purposes.get(word) == "bias"), None)
-        match = self.decided(shape, bias)
+        match = None if self.is_scale_of_element(purposes) else self.decided(shape, bias)
         if match:
             return match.entry.target, match.entry.where, True
         if "recurrent" in purposes:
             return *_recurrent(tensors), True
         if purposes == {"bias"}:
             return self.lone_bias(tensors)
-        if purposes == {"scale"}:
-            return "Parameter", "", True
+        if purposes == {"scale"} or (
+            "scale" in purposes and shape == bias and len(shape) > 1 and _is_row(shape)
+        ):
+            return "Parameter", "", True  # two scales of channels of maps
+        if purposes == {_NORM_SCALE} and _is_row(shape):
+            return "RMSNorm", "a scale alone in what is called a norm", False
         return self.by_shape(shape, bias)
 
     def by_shape(self, shape: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[str, str, bool]:
@@ -191,12 +195,17 @@ class _Folder:
         """Whether a folder is called a norm and holds one row alone."""
         (tensor,) = self.own.values() if len(self.own) == 1 else (None,)
         is_alone = len(self.spot.node.children) == 1 and bool(self.spot.place)
-        return tensor is not None and is_alone and len(tensor.shape) == 1 and self.is_called_norm()
+        return tensor is not None and is_alone and _is_row(tensor.shape) and self.is_called_norm()
 
     def is_norm_by_place(self) -> bool:
         """Whether the vocabulary says that a norm stands here."""
         match = self.vocabulary.decide("kinds", self.spot)
         return match is not None and match.entry.target in NORMS
+
+    def is_scale_of_element(self, purposes: set[str]) -> bool:
+        """Whether it is one scale beside other modules of a list's element: no module's."""
+        is_element = bool(self.spot.place) and isinstance(self.spot.place[-1], tuple)
+        return purposes <= {"scale", _NORM_SCALE} and is_element and len(self.spot.node.children) > 1
 
     def lone_bias(self, tensors: dict[str, TensorInfo]) -> tuple[str, str, bool]:
         """A folder with a bias and nothing else is a Linear whose tied weight is not stored."""
@@ -218,6 +227,8 @@ class _Folder:
         for match in self.vocabulary.matches("kinds", self.spot):
             entry = match.entry
             if (entry.ranks and len(shape) not in entry.ranks) or entry.bias not in (None, bias is not None):
+                continue
+            if entry.kernel and not set(shape[2:]) <= set(entry.kernel):
                 continue
             if not (entry.target.startswith("ConvTranspose") and bias and _is_forward(shape, bias)):
                 return match
@@ -252,6 +263,11 @@ def _recurrent(tensors: dict[str, TensorInfo]) -> tuple[str, str]:
         + (", both directions" if len(inputs) > layers else "")
     )
     return {3: "GRU", 4: "LSTM"}.get(count, "RNN"), why
+
+
+def _is_row(shape: tuple[int, ...]) -> bool:
+    """Whether all but one of the extents are 1."""
+    return sum(extent > 1 for extent in shape) <= 1
 
 
 def _is_forward(shape: tuple[int, ...], bias: tuple[int, ...]) -> bool:

@@ -1,47 +1,283 @@
-"""Roles that shapes show where no word of the vocabulary does: the two maps of a feed-forward network."""
+"""Roles that shapes and what stands beside show where no word of the vocabulary does.
+
+Names are free, structure is not: a feed-forward network of two maps has one up and one down, an attention whose
+queries, keys and values are known has one map left, and a map to as many rows as there are words predicts words.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise, takewhile
 
-from mapper.architecture import Leaf
+from mapper.architecture import Leaf, Place
+from mapper.naming.leaf_groups import (
+    NORMS,
+    BlockPath,
+    Shown,
+    grouped,
+    is_outside,
+    layer_of,
+    sides_of,
+    weight_of,
+    with_role,
+)
+from mapper.naming.shown_maps import attentions, feed_forwards, loose_feed_forwards
 
-_FEED_FORWARD = "feed_forward"
-_WHY = "its shape: the wider side of a feed-forward network is inside"
+NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
+_SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "moe": NORM_FEED_FORWARD}
+_EMBEDDINGS = ("embeddings", None)
+_SENSES = ("vision", "audio")
+_PROJECTOR: BlockPath = (("projector", None),)
+_LM_HEAD: BlockPath = (("lm_head", None),)
+_NO_CLASSIFIER = {"token", "lm_head", "classifier", "distilled_classifier", "projection"}
 
 
 def with_shown_roles(leaves: Iterable[Leaf]) -> list[Leaf]:
-    """The leaves; of a feed-forward network that has two maps and no role for either, the maps up and down.
-
-    One maps from a narrower side to a wider one, the other back: no other reading has the two alone.
-    """
+    """The leaves; those without a role that their shapes or their neighbours show have it, and say so."""
     leaves = list(leaves)
-    inside: dict[object, list[Leaf]] = defaultdict(list)
-    for leaf in leaves:
-        if leaf.block and leaf.block[-1][0].startswith(_FEED_FORWARD):
-            inside[leaf.block].append(leaf)
-    shown = {id(leaf): made for group in inside.values() for leaf, made in _two_maps(group)}
-    return [shown.get(id(leaf), leaf) for leaf in leaves]
+    for look in _LOOKS:
+        shown = {id(leaf): made for leaf, made in look(leaves)}
+        leaves = [shown.get(id(leaf), leaf) for leaf in leaves]
+    return leaves
 
 
-def _two_maps(group: list[Leaf]) -> list[tuple[Leaf, Leaf]]:
-    """Each of two maps with its role; nothing where there are others, or where the shapes do not say."""
-    if len(group) != 2 or any(leaf.role is not None or leaf.kind != "Linear" for leaf in group):
-        return []
-    sides = [leaf.tensors["weight"].shape if "weight" in leaf.tensors else () for leaf in group]
-    if len(sides[0]) != 2 or sides[0] != sides[1][::-1] or len(set(sides[0])) == 1:
-        return []
-    if any(leaf.is_transposed for leaf in group):
-        return []
-    return [
-        (leaf, replace(leaf, role="up" if shape[0] > shape[1] else "down", why=_WHY, fixed=_numbers(leaf)))
-        for leaf, shape in zip(group, sides, strict=True)
+def _layer_norms(leaves: Sequence[Leaf]) -> Shown:
+    """Of a layer with two sub-layers and two norms: the norm in a sub-layer's folder is that one's, the other the other's."""
+    for group in grouped(leaves, layer_of):
+        layer = layer_of(group[0])
+        parts = {leaf.block[len(layer)][0] for leaf in group if len(leaf.block) > len(layer)}
+        own = {leaf.role for leaf in group if leaf.block == layer and leaf.kind in NORMS and leaf.role}
+        left = [
+            leaf for leaf in group if leaf.role is None and leaf.kind in NORMS and _stands_in(leaf, layer)
+        ]
+        if len(parts) != 2 or not parts <= _SUB_LAYERS.keys() or "attention" not in parts:
+            continue
+        lacking = {NORM_ATTENTION, NORM_FEED_FORWARD} - own
+        if len(own) + len(lacking) == 2 and len(left) == len(lacking):
+            yield from _placed(left, lacking, layer)
+            yield from _numbered(left, lacking, layer)
+            yield from _beside_placed(left, group, layer)
+
+
+def _placed(left: list[Leaf], lacking: set[str], layer: BlockPath) -> Shown:
+    """A folder has to say it: the norm that a word gave a role may be so called for what the other one is."""
+    inside = {leaf.block[-1][0]: leaf for leaf in left if leaf.block != layer}
+    if len(inside) != 1 or _SUB_LAYERS[next(iter(inside))] not in lacking:
+        return
+    ((part, first),) = inside.items()
+    yield first, with_role(first, layer, _SUB_LAYERS[part], f"the only norm in the folder of the {part}")
+    for other in left:
+        if other is not first:
+            (role,) = lacking - {_SUB_LAYERS[part]}
+            yield other, with_role(other, layer, role, "the only norm left in the layer")
+
+
+def _numbered(left: list[Leaf], lacking: set[str], layer: BlockPath) -> Shown:
+    """Norms of a layer that are called by the same word and a number have the order of the sub-layers."""
+    inside = [leaf for leaf in left if leaf.block != layer]
+    words = [str(leaf.place[-1]) for leaf in left]
+    if inside or len(lacking) != 2 or {word[:-1] for word in words} != {words[0][:-1]}:
+        return
+    if {word[-1:] for word in words} in ({"1", "2"}, {"0", "1"}):
+        first, second = sorted(left, key=lambda leaf: str(leaf.place[-1]))
+        yield first, with_role(first, layer, NORM_ATTENTION, "the first of two norms with a number")
+        yield second, with_role(second, layer, NORM_FEED_FORWARD, "the second of two norms with a number")
+
+
+def _beside_placed(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath) -> Shown:
+    """One norm is left, and the other stands in the folder of its sub-layer."""
+    known = next((leaf for leaf in group if leaf.block == layer and leaf.role == NORM_ATTENTION), None)
+    folders = [leaf.place[:-1] for leaf in group if leaf.block == (*layer, ("attention", None))]
+    folder = [words[0] for words in takewhile(lambda words: len({*words}) == 1, zip(*folders, strict=False))]
+    if known is None or len(left) != 1 or left[0].block != layer or len(folder) <= _list_at(known) + 1:
+        return
+    if known.place.within(Place(folder)) and not left[0].place.within(Place(folder)):
+        yield left[0], with_role(left[0], layer, NORM_FEED_FORWARD, "the only norm left in the layer")
+
+
+def _words(leaves: Sequence[Leaf]) -> Shown:
+    """The only table without a role, where the model has none of words and looks at neither pictures nor sounds."""
+    predicted = [weight_of(leaf) for leaf in leaves if leaf.role == "lm_head"]
+    tables = [leaf for leaf in leaves if leaf.role is None and _is_table(leaf, predicted)]
+    known = any(leaf.role == "token" for leaf in leaves)
+    if known or len(tables) != 1 or any(leaf.kind.startswith("Conv") for leaf in leaves):
+        return
+    table = tables[0]
+    around = table.block[:-1] if table.block[-1:] == (_EMBEDDINGS,) else table.block
+    if len(around) <= 1 and is_outside(table):
+        made = with_role(table, (*around, _EMBEDDINGS), "token", "the only table without a role")
+        yield table, replace(made, kind="Embedding")
+
+
+def _is_table(leaf: Leaf, predicted: Sequence[tuple[int, ...]]) -> bool:
+    """A table by its name, or by its shape: that of the map that predicts words."""
+    return leaf.kind == "Embedding" or (weight_of(leaf) in predicted and leaf.tensors.keys() == {"weight"})
+
+
+def _widths(leaves: Sequence[Leaf]) -> Shown:
+    """The one map outside of the layers that leads from the width of the words to that of the layers."""
+    words = [leaf for leaf in leaves if leaf.role == "token" and len(weight_of(leaf)) == 2 and leaf.block]
+    if len(words) != 1 or any(leaf.role == "projection" for leaf in leaves):
+        return
+    tower, narrow = words[0].block[:1], weight_of(words[0])[1]
+    width = _width(leaves, tower[0][0])
+    left = [leaf for leaf in leaves if leaf.role is None and leaf.block[:1] == tower and is_outside(leaf)]
+    maps = [leaf for leaf in left if leaf.kind == "Linear" and sides_of(leaf) == (width, narrow)]
+    if width != narrow and len(maps) == 1:
+        why = "it leads from the width of the words to that of the layers"
+        yield maps[0], with_role(maps[0], words[0].block, "projection", why)
+
+
+def _final_norms(leaves: Sequence[Leaf]) -> Shown:
+    """The only norm in the folder of a text's layers, the words being elsewhere, stands behind them."""
+    for word in (leaf for leaf in leaves if leaf.role == "token" and leaf.block):
+        own = [leaf for leaf in leaves if leaf.block[:1] == word.block[:1]]
+        folders = {leaf.place[: _list_at(leaf) - 1] for leaf in own if layer_of(leaf) and _list_at(leaf)}
+        left = [leaf for leaf in own if leaf.role is None and leaf.kind in NORMS and is_outside(leaf)]
+        left = [leaf for leaf in left if {leaf.place[:-1]} == folders]
+        widths = [(_width(leaves, word.block[0][0]),)]
+        known = any(leaf.role == "final_norm" for leaf in own) or word.place[:-1] in folders
+        if not known and len(left) == 1 and [weight_of(left[0])] == widths:
+            why = "the only norm in the folder of the layers"
+            yield left[0], with_role(left[0], word.block[:1], "final_norm", why)
+
+
+def _list_at(leaf: Leaf) -> int:
+    """Where in its name the last number stands before its own word."""
+    numbers = [at for at, word in enumerate(leaf.place[:-1]) if isinstance(word, tuple)]
+    return numbers[-1] if numbers else 0
+
+
+def _heads(leaves: Sequence[Leaf]) -> Shown:
+    """What stands behind the layers and ends in as many rows as there are words predicts words."""
+    words = [weight_of(leaf) for leaf in leaves if leaf.role == "token" and len(weight_of(leaf)) == 2]
+    if len(words) != 1 or any(leaf.role == "lm_head" for leaf in leaves):
+        return
+    rows, width = words[0]
+    known = [leaf for leaf in leaves if leaf.block == _LM_HEAD and leaf.role]
+    left = [leaf for leaf in leaves if leaf.role is None and _is_behind(leaf)]
+    if known:
+        yield from _rest_of_head(left, {leaf.role for leaf in known}, rows, width)
+        return
+    last = [leaf for leaf in left if leaf.kind == "Linear" and _ends(leaf, rows, width)]
+    rest = [leaf for leaf in left if leaf not in last]
+    if len(last) != 1:
+        return
+    has_weight = "weight" in last[0].tensors
+    why = "its rows: one for each word"
+    if not rest:
+        yield last[0], with_role(last[0], (), "lm_head" if has_weight else "lm_head_bias", why)
+        return
+    inner = [leaf for leaf in rest if leaf.kind == "Linear" and weight_of(leaf) == (width, width)]
+    norms = [leaf for leaf in rest if leaf.kind in NORMS and weight_of(leaf) == (width,)]
+    if len(inner) == 1 and len(norms) <= 1 and len(rest) == 1 + len(norms):
+        yield last[0], with_role(last[0], _LM_HEAD, "decoder" if has_weight else "decoder_bias", why)
+        for leaf, role in ((inner[0], "dense"), *((norm, "norm") for norm in norms)):
+            yield leaf, with_role(leaf, _LM_HEAD, role, "it stands before the map that predicts words")
+
+
+def _rest_of_head(left: Sequence[Leaf], roles: set[str | None], rows: int, width: int) -> Shown:
+    """What a head lacks that has a map before its last: the norm that is left in it, the map with a row for each word."""
+    norms = [
+        leaf
+        for leaf in left
+        if leaf.block[-1:] == _LM_HEAD and leaf.kind in NORMS and weight_of(leaf) == (width,)
     ]
+    last = [leaf for leaf in left if leaf.kind == "Linear" and _ends(leaf, rows, width)]
+    if "dense" in roles and "norm" not in roles and len(norms) == 1:
+        yield norms[0], with_role(norms[0], _LM_HEAD, "norm", "the only norm of the head")
+    if "dense" in roles and not {"decoder", "decoder_bias"} & roles and len(last) == 1:
+        role = "decoder" if "weight" in last[0].tensors else "decoder_bias"
+        yield last[0], with_role(last[0], _LM_HEAD, role, "its rows: one for each word")
 
 
-def _numbers(leaf: Leaf) -> tuple[int, ...]:
-    """The number that a map has as its name: `ffn.0` is no element of a list."""
-    last = len(leaf.place) - 1
-    return (last,) if isinstance(leaf.place[last], tuple) else ()
+def _classifiers(leaves: Sequence[Leaf]) -> Shown:
+    """Of a model that reads maps and no words: the one map left outside of the layers, which reads what these give."""
+    maps = [leaf for leaf in leaves if leaf.kind == "Linear" and leaf.role is None and is_outside(leaf)]
+    roles = {leaf.role for leaf in leaves} | {leaf.block[-1][0] for leaf in leaves if leaf.block}
+    if len(maps) != 1 or roles & _NO_CLASSIFIER or len(maps[0].place) > 2 or len(sides_of(maps[0])) != 2:
+        return
+    inner = [leaf for leaf in leaves if layer_of(leaf) and leaf.kind.startswith("Conv")]
+    if any(weight_of(leaf)[:1] == sides_of(maps[0])[1:] for leaf in inner):
+        yield maps[0], with_role(maps[0], (), "classifier", "the only map behind the layers")
+
+
+def _projectors(leaves: Sequence[Leaf]) -> Shown:
+    """One map or two that lead from the width of a tower that sees or hears to that of words, and all that is left."""
+    towers = {leaf.block[0][0] for leaf in leaves if leaf.block}
+    senses = [tower for tower in _SENSES if tower in towers]
+    words = [weight_of(leaf) for leaf in leaves if leaf.role == "token"]
+    left = [leaf for leaf in leaves if leaf.role is None]
+    maps = [leaf for leaf in left if leaf.kind == "Linear"]
+    norms = [leaf for leaf in left if leaf.kind in NORMS]
+    if "projector" in towers or len(senses) != 1 or len(words) != 1 or any(leaf.block for leaf in left):
+        return
+    if (
+        not maps
+        or len(norms) > 1
+        or len(maps) + len(norms) != len(left)
+        or not (seen := _width(leaves, senses[0]))
+    ):
+        return
+    roles = dict(
+        zip(
+            _in_order(maps, seen, words[0][-1]),
+            (("linear",) if len(maps) == 1 else ("up", "down")),
+            strict=False,
+        )
+    )
+    why = f"it leads from the width of the {senses[0]} tower to that of words"
+    for leaf in left if roles else ():
+        yield leaf, with_role(leaf, _PROJECTOR, roles.get(leaf.place, "norm"), why)
+
+
+def _in_order(maps: Sequence[Leaf], seen: int, wanted: int) -> list[Place]:
+    """The maps one behind the other; of two that fit in either order the one that is named first goes first."""
+    for first, *rest in ([*maps], [*reversed(maps)]):
+        sides = [sides_of(leaf) for leaf in (first, *rest)]
+        fits = all(inner[1] == outer[0] for outer, inner in pairwise(sides))
+        if len(sides) <= 2 and fits and sides[0][1] % seen == 0 and sides[-1][0] == wanted:
+            return [first.place, *(leaf.place for leaf in rest)]
+    return []
+
+
+def _width(leaves: Sequence[Leaf], tower: str) -> int:
+    """The width of a tower's states, by the norms in its layers; 0 where these differ or there are none."""
+    norms = [leaf for leaf in leaves if leaf.role == NORM_ATTENTION and leaf.block[0][0] == tower]
+    widths = {weight_of(leaf) for leaf in norms if weight_of(leaf)}
+    return widths.pop()[0] if len(widths) == 1 else 0
+
+
+def _ends(leaf: Leaf, rows: int, width: int) -> bool:
+    """Whether a map gives a score for each word; of one that is tied the bias alone is stored."""
+    bias = leaf.tensors.get("bias")
+    if "weight" in leaf.tensors:
+        return weight_of(leaf) == (rows, width)
+    return bias is not None and bias.shape == (rows,)
+
+
+def _stands_in(leaf: Leaf, layer: BlockPath) -> bool:
+    """In the layer itself, or in the folder of one of its sub-layers."""
+    inner = leaf.block[len(layer) :]
+    return not inner or (len(inner) == 1 and inner[0][0] in _SUB_LAYERS)
+
+
+def _is_behind(leaf: Leaf) -> bool:
+    """Whether it may stand behind the layers: in none of them, and in no block but a head."""
+    inner = [step for step in leaf.block if step != _LM_HEAD[0]]
+    return len(inner) <= 1 and is_outside(leaf)
+
+
+_LOOKS = (
+    loose_feed_forwards,
+    feed_forwards,
+    attentions,
+    _layer_norms,
+    _words,
+    _widths,
+    _final_norms,
+    _heads,
+    _classifiers,
+    _projectors,
+)

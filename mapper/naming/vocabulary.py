@@ -272,7 +272,8 @@ def unmet(match: Match, spot: Spot, kind: str | None) -> Iterator[str]:
 def in_region(region: Region, place: Words) -> bool:
     """Whether a path is one of a region's."""
     words = [normal(part) for part in place if isinstance(part, str)]
-    return (not region.inside or is_within(words, region.inside)) and not is_within(words, region.outside)
+    others = [word for word in words if word not in region.own]
+    return (not region.inside or is_within(words, region.inside)) and not is_within(others, region.outside)
 
 
 def _around(match: Match, spot: Spot) -> list[Node]:

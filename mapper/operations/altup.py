@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import torch
+from statistics import NormalDist
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -15,5 +16,5 @@ def match_size(y: Tensor, x: Tensor) -> Tensor:
 
 def gaussian_topk(x: Tensor, share: float) -> Tensor:
     """What values have above the bound that a share of them would not reach, were they normal. (..., W)"""
-    bound = torch.special.ndtri(torch.tensor(share, device=x.device)).to(x.dtype)
+    bound = NormalDist().inv_cdf(share)  # of the distribution whose mean is 0 and whose deviation is 1
     return F.relu(x - x.mean(dim=-1, keepdim=True) - bound * x.std(dim=-1, keepdim=True, correction=0))

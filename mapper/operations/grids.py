@@ -214,8 +214,10 @@ def mean_of_frames(x: Tensor, grid: Tensor, merge: int) -> Tensor:
     first = patches.cumsum(0) - patches
     block = row // merge * (grid[image, 2] // merge) + column // merge
     place = first[image] + block * merge * merge + row % merge * merge + column % merge
-    total = x.new_zeros(int(patches.sum()), x.shape[-1]).index_add(0, place, x[0] / grid[image, :1])
-    return total.unflatten(0, (-1, merge * merge))
+    total = (
+        torch.zeros_like(x[0]).index_add(0, place, x[0] / grid[image, :1]).unflatten(0, (-1, merge * merge))
+    )
+    return total[torch.arange(len(total), device=x.device) < patches.sum() // merge**2]
 
 
 def grids_of_images(pixels: Tensor, sizes: Tensor | None, patch: int) -> Tensor:
@@ -232,7 +234,9 @@ def pack_images(x: Tensor, grid: Tensor) -> Tensor:
     """The patches that belong to the images, in one row. x (B, C, Y, X), grid (B, 3) -> (1, T, C)"""
     row = torch.arange(x.shape[2], device=x.device)[:, None] < grid[:, 1, None, None]
     column = torch.arange(x.shape[3], device=x.device) < grid[:, 2, None, None]
-    return x.permute(0, 2, 3, 1)[row & column][None]
+    x = x.permute(0, 2, 3, 1)[row & column]
+    torch._check(x.shape[0] != 0, lambda: "no patch belongs to an image")  # a dynamic export asks
+    return x[None]
 
 
 def rotary_tables_split(

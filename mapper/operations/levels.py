@@ -129,6 +129,22 @@ def level_sinusoids(maps: list[Tensor], temperature: float) -> list[Tensor]:
     return [masked_sinusoids(x, unmasked_positions(x, None), temperature) for x in maps]
 
 
+def masked_level_sinusoids(maps: list[Tensor], seen: list[Tensor], temperature: float) -> list[Tensor]:
+    """The same among the places of each map that are seen (B, 1, Y, X). -> [(B, Y * X, C), ...]"""
+    return [masked_sinusoids(x, real[:, 0], temperature) for x, real in zip(maps, seen, strict=True)]
+
+
+def unmasked_anchors(sizes: list[tuple[int, int]], seen: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """level_anchors of what is seen (B, 1, Y, X) of each map, infinite elsewhere. -> (B, S, 4), (B, S, 1)"""
+    shares = level_share(seen)
+    middles = level_centres(sizes, shares) / shares[:, None]
+    sides = shares.new_tensor([[0.05 * 2.0**level] * 2 for level in range(len(sizes))])
+    of_places = spread_levels(sides, sizes).expand(len(shares), -1, -1)
+    boxes = torch.cat((middles[:, :, 0], of_places), dim=-1)
+    inside = ((boxes > 0.01) & (boxes < 0.99)).all(-1, keepdim=True) & join_levels(seen)
+    return torch.log(boxes / (1 - boxes)).masked_fill(~inside, torch.inf), inside
+
+
 def level_rows(maps: list[Tensor], table: Tensor) -> list[Tensor]:
     """The places of each map, with the row of a table (L, C) that the map has. -> [(B, Y * X, C), ...]"""
     return [x.flatten(2).transpose(1, 2) + row for x, row in zip(maps, table, strict=True)]

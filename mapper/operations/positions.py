@@ -151,10 +151,14 @@ def axis_positions(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return torch.cat((across, rows[:height].T[..., None].expand(-1, -1, width)), dim=0)
 
 
-def image_sinusoids(x: Tensor, height: int, width: int) -> Tensor:
-    """Sines and cosines by column, then by row, for the patches of an image. x (B, T, W) -> (1, T, W)"""
+def image_sinusoids(x: Tensor, height: int, width: int, reaches_last: bool = False) -> Tensor:
+    """Sines and cosines by column, then by row, for the patches of an image. x (B, T, W) -> (1, T, W)
+
+    Wavelengths grow to 10,000 times the first, which the last has only where it `reaches_last`.
+    """
     quarter = x.shape[-1] // 4
-    omega = 10000.0 ** -(torch.arange(quarter, dtype=torch.float64, device=x.device) / quarter)
+    steps = quarter - 1 if reaches_last else quarter
+    omega = 10000.0 ** -(torch.arange(quarter, dtype=torch.float64, device=x.device) / steps)
     index = torch.arange(height * width, device=x.device)[:, None]
     across, down = index % width * omega, index // width * omega
     return torch.cat((across.sin(), across.cos(), down.sin(), down.cos()), dim=-1)[None].to(x.dtype)

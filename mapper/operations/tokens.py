@@ -20,4 +20,4 @@ def token_dropout(x: Tensor, input_ids: Tensor, attention_mask: Tensor | None, m
 def pad_features(input_ids: Tensor, places: list[int | None], padding: int) -> Tensor:
     """Reads ids that keep a place for something else as padding. (B, T) -> (B, T)"""
     kept = torch.tensor([place for place in places if place is not None], device=input_ids.device)
-    return torch.where(torch.isin(input_ids, kept), padding, input_ids)
+    return torch.where((input_ids[..., None] == kept).any(dim=-1), padding, input_ids)

@@ -94,6 +94,7 @@ def _question(question: Question) -> dict[str, Any]:
         "at": question.at,
         "candidates": list(question.candidates),
         "set": question.set,
+        "why": question.why,
     }
 
 

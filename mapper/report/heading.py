@@ -7,7 +7,7 @@ from mapper.checkpoint import Checkpoint
 from mapper.report.style import Paint, plain
 from mapper.report.wording import counted, in_bytes, printable, rounded
 
-STYLE = {"exact": "good", "unverified": "doubt", "skeleton": "bad", CONTRADICTION: "bad"}
+STYLE = {"exact": "good", "unverified": "doubt", "graph": "doubt", "skeleton": "bad", CONTRADICTION: "bad"}
 
 
 def first_line(architecture: Architecture, paint: Paint = plain) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mapper.architecture import Question
@@ -24,10 +24,19 @@ def asked(questions: Sequence[Question], most: int = _SHOWN) -> list[str]:
     shown = questions[:most]
     names = [printable(question.name) for question in shown]
     wide = min(max(map(len, names), default=0), _COLUMN)
-    lines = [f"{name:{wide}}  {_described(question)}" for name, question in zip(names, shown, strict=True)]
+    lines = [
+        line for name, question in zip(names, shown, strict=True) for line in _lines(name, wide, question)
+    ]
     if len(questions) > len(shown):
         lines.append(f"and {len(questions) - len(shown):,} more, all of them with --json")
     return [*lines, *_all_at_once(questions, most)] if questions else []
+
+
+def _lines(name: str, wide: int, question: Question) -> Iterator[str]:
+    """The values of one, and below it why nobody knows, where a rule says that."""
+    yield f"{name:{wide}}  {_described(question)}"
+    if question.why:
+        yield f"{'':{wide}}  {printable(question.why)}"
 
 
 def _described(question: Question) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
+    from mapper.values.result import Values
 
 
 @dataclass(frozen=True, repr=False)
@@ -14,7 +15,8 @@ class Report:
     """What a checkpoint is and how that is known; `print` shows it as `mapper inspect` does.
 
     `architecture` has the data behind it, `to_text(depth=9)` the whole of a long report, `to_json()` the document of
-    `mapper inspect --json`, and `why("attention.heads")` the evidence for one fact.
+    `mapper inspect --json`, `to_html()` and `to_svg()` the picture, which a notebook shows by itself, and
+    `why("attention.heads")` the evidence for one fact.
     """
 
     architecture: Architecture
@@ -39,6 +41,38 @@ class Report:
         from mapper.report.as_json import as_json
 
         return as_json(self.architecture)
+
+    def to_html(self, values: Values | None = None) -> str:
+        """One page for a browser, as `mapper inspect --html` writes it: the picture, each block's evidence and source.
+
+        With `values`, which the method of this name gives, also what the numbers of each tensor are.
+        """
+        from mapper.picture import as_html
+
+        return as_html(self.architecture, values)
+
+    def to_svg(self) -> str:
+        """The picture alone, as `mapper inspect --svg` writes it; needs the extra `picture`."""
+        from mapper.picture import as_svg
+
+        return as_svg(self.architecture)
+
+    def _repr_html_(self) -> str | None:
+        """The page, small, for a notebook; None where one picture is not enough: several models in one source."""
+        from mapper.picture import in_notebook
+
+        return None if self.architecture.parts else in_notebook(self.to_html())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: the page, and where it shows none, the text."""
+        page = self._repr_html_()
+        return {"text/plain": str(self)} | ({"text/html": page} if page else {})
+
+    def values(self) -> Values:
+        """What the numbers of the weights are, and what is wrong with them: all are read. Raises SourceError without weights."""
+        from mapper.values import measure
+
+        return measure(self.architecture)
 
     @property
     def parts(self) -> dict[str, Report]:

@@ -74,11 +74,12 @@ def layer_summary(layer: Block) -> str:
     for role, value in layer.roles.items():
         block = value[0] if isinstance(value, list) and value else value
         if isinstance(block, Block) and block.kind in _PARTS:
-            parts.append(" ".join([role, *_details(block)]))
+            parts.append(" ".join([role, *block_summary(block)]))
     return ", ".join(parts)
 
 
-def _details(block: Block) -> list[str]:
+def block_summary(block: Block) -> list[str]:
+    """`["12 heads"]`, `["384-1536", "gelu"]`, `["128 experts", "8 at a time"]`: what tells a block from others of its kind."""
     if block.kind == "attention":
         return _attention(block)
     if block.kind == "feed_forward":

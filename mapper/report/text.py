@@ -19,6 +19,7 @@ MEANING = {
     "exact": "a family vouches for this model type: its outputs were compared with the reference implementation",
     "unverified": "a flow fits, but nobody has compared this architecture with its reference; mapper verify does",
     CONTRADICTION: "what was read before it was refused; nothing is made of it",
+    "graph": "no flow fits its names; its own graph runs it, as straight-line code",
     "skeleton": "typed modules only: no flow fits, so forward says what is missing",
 }
 _ASKED = "a flow fits once all that is asked below is answered; nobody has compared this architecture with its reference"

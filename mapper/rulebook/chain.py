@@ -18,6 +18,8 @@ class ChainWords:
     """All files of this kind together, the first first."""
 
     order: dict[str, int] = field(default_factory=dict)  # word of a name -> where it stands in a network
+    shortcut: set[str] = field(default_factory=set)  # words of what lies between a block's input and its end
+    apart: set[str] = field(default_factory=set)  # words of parts with which layers are no chain
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
 
@@ -30,6 +32,8 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
         fields.text("vocabulary")
         for rank, words in enumerate(fields.sequence("order")):
             found.order.update({str(word): rank for word in words if str(word) not in found.order})
+        found.shortcut.update(fields.words("shortcut"))
+        found.apart.update(fields.words("apart"))
         for table in TABLES:
             rows = found.tables.setdefault(table, {})
             rows.update({**_expressions(fields, table), **rows})

@@ -58,7 +58,9 @@ class FactRule:
     as_long: dict[str, str] = field(
         default_factory=dict
     )  # role path in a block here -> one with as many rows
+    square: tuple[str, ...] = ()  # role paths in a block here: tables of a square number of rows
     tower: dict[str, bool] = field(default_factory=dict)  # role path in the tower -> whether it is there
+    rows: str = ""  # role path in the block or the tower: the value is the number of rows of its weight
     doubt: str = ""  # why nobody knows it here, whatever weaker sources say: published models differ
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
@@ -98,7 +100,7 @@ class FactRule:
     @property
     def by_names(self) -> bool:
         """Whether its value holds because of names, or of the kinds and shapes of leaves, that the checkpoint has."""
-        by_leaves = self.holds or self.tower or self.as_long
+        by_leaves = self.holds or self.tower or self.as_long or self.square
         return bool(self.has or self.lacks or (by_leaves and self.value is not UNSET))
 
 
@@ -146,6 +148,12 @@ class ConfigVocabulary:
     )  # word of an adapter's names -> the axis that is its rank
     unpacked: tuple[str, ...] = ()  # methods whose weights flows unpack as they compute
 
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """The type of each fact."""
+        own = types_beside({}, self.facts)
+        return own | types_beside(own, self.unlisted)
+
 
 @dataclass(frozen=True)
 class InputRule:
@@ -183,9 +191,9 @@ def _arithmetic(fields: Fields, key: str) -> str | None:
 
 
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
-    **dict.fromkeys(("at", "config", "has", "lacks"), Fields.words),
+    **dict.fromkeys(("at", "config", "has", "lacks", "square"), Fields.words),
     **dict.fromkeys(("nullable", "apart", "stated", "repeated", "untold"), Fields.flag),
-    **dict.fromkeys(("doc", "over", "why", "doubt"), Fields.text),
+    **dict.fromkeys(("doc", "over", "why", "doubt", "rows"), Fields.text),
     **dict.fromkeys(("map", "holds", "as_long", "weights"), Fields.mapping),
     **dict.fromkeys(("among", "but", "tried"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),
@@ -263,6 +271,12 @@ class FactRules(Mapping[str, tuple[FactRule, ...]]):
         """The types that the definitions of a fact say, without reading them; none for what has no definition."""
         raise NotImplementedError
 
+    @cached_property
+    def all_types(self) -> dict[str, set[str]]:
+        """The same of each fact that has a definition."""
+        return {name: self.types(name) for name in self}
+
+    @cached_property
     def apart(self) -> dict[str, str]:
         """The facts by which equal elements are told apart, each with the role of their list; no other is read."""
         raise NotImplementedError
@@ -280,6 +294,9 @@ class FactTable(FactRules):
         said = fields.mapping(key)
         self._said = {**said, **{name: [] for name in self._rows if name not in said}}
         self._read: dict[str, tuple[FactRule, ...]] = {}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self._said else default
 
     def __getitem__(self, name: str) -> tuple[FactRule, ...]:
         if name not in self._read:
@@ -311,6 +328,7 @@ class FactTable(FactRules):
         """The types that the definitions of a fact say, without reading them."""
         return {item["type"] for item in self._items(name) if item.get("type")}
 
+    @cached_property
     def apart(self) -> dict[str, str]:
         """The facts by which equal elements are told apart, each with the role of their list; no other is read."""
         found = [name for name in self._said if any(item.get("apart") for item in self._items(name))]
@@ -334,6 +352,10 @@ class FirstOf(FactRules):
     def __getitem__(self, name: str) -> tuple[FactRule, ...]:
         return self._of[name][name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        table = self._of.get(name)  # a lookup that fails is usual, and an exception takes ten times as long
+        return default if table is None else table[name]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._of)
 
@@ -343,10 +365,11 @@ class FirstOf(FactRules):
     def types(self, name: str) -> set[str]:
         return self._of[name].types(name) if name in self._of else set()
 
+    @cached_property
     def apart(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for table in {id(table): table for table in self._of.values()}.values():
-            found |= {name: over for name, over in table.apart().items() if self._of[name] is table}
+            found |= {name: over for name, over in table.apart.items() if self._of[name] is table}
         return found
 
 
@@ -457,6 +480,14 @@ def _files(documents: Iterable[Document], name: str) -> Iterator[tuple[Document,
 def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
     for key, value in more.items():
         into.setdefault(key, value)
+
+
+def types_beside(known: Mapping[str, str], table: FactRules) -> dict[str, str]:
+    """The types of a table's facts, beside those that other tables say of them. RuleError where these are others."""
+    return {
+        name: fact_type(name, types | {known[name]} - {"any"} if name in known else types)
+        for name, types in table.all_types.items()
+    }
 
 
 def fact_type(name: str, types: set[str]) -> str:

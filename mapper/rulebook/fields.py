@@ -54,7 +54,9 @@ class Fields:
 
     def words(self, key: str, default: Iterable[str] = ()) -> tuple[str, ...]:
         """A list of texts; one text stands for a list of one."""
-        value = self.any(key, list(default))
+        value = self.any(key, default)
+        if value is default:  # most fields of most rules are absent
+            return tuple(default)
         items = value if isinstance(value, list) else [value]
         for item in items:
             if not isinstance(item, str):

@@ -20,7 +20,7 @@ STYLES = ("half", "interleaved")  # of rotary pairs, as the fact rotary.style ha
 LAYOUTS = ("concatenated", "per_head", "grouped")  # of joined maps, as the fact attention.fused has them
 TENSORS = ("weight", "bias")  # of a leaf
 _WEIGHT = TENSORS[0]
-ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "zeros", "tied")
+ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "zeros", "zeros_beside", "tied")
 # Where a field of the settings is from, one of them; `at` narrows a fact to a block.
 ORIGINS = ("value", "fact", "rows", "columns", "has", "lacks", "config", "expr")
 SETTING = (*ORIGINS, "at", "map", "default", "when", "unless")
@@ -38,6 +38,7 @@ class Entry:
     tied: bool = False  # the library has one parameter for this and what `stores` names: no other numbers
     drops: str = ""  # role path: what is equal to its tensor is not stored a second time
     zeros: bool = False  # a bias is always there: zeros where the model has none
+    zeros_beside: str = ""  # role path with `{n}` as the roles have it: the same where its map has a bias
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,7 @@ def _entry(fields: Fields, key: str, value: Any) -> Entry:
         inner.flag("tied"),
         inner.text("drops", ""),
         inner.flag("zeros"),
+        inner.text("zeros_beside", ""),
     )
 
 

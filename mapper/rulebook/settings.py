@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
+from mapper.errors import shorten
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.namings import KIND
 from mapper.rulebook.rulebook import rule_files
@@ -29,6 +30,9 @@ class Settings:
     needs_inside: bool  # whether there are none without such a field
     fields: tuple[str, ...]  # that are always there
     left: tuple[str, ...]  # fields that say nothing of a model, `*` for any letters
+    held: tuple[str, ...]  # attributes by which an object stands for their value alone
+    unset: tuple[str, ...]  # texts so held that stand for another value, `*` for any letters
+    told: dict[str, str]  # entries of the metadata that are told in a note, each with what it is
     examples: tuple[dict[str, Any], ...]
 
     def of(self, said: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -37,6 +41,15 @@ class Settings:
         if inner is None or not all(field in inner for field in self.fields):
             return None
         return {field: value for field, value in inner.items() if not self._leaves(field)} or None
+
+    def note(self, metadata: Mapping[str, Any]) -> str:
+        """What is told of the metadata: `rank 4 (ss_network_dim)`; "" for nothing."""
+        said = ((entry, what, metadata.get(entry)) for entry, what in self.told.items())
+        return ", ".join(
+            f"{what} {shorten(text)[1:-1]} ({entry})"
+            for entry, what, text in said
+            if isinstance(text, str) and text
+        )
 
     def _inner(self, said: Mapping[str, Any]) -> Mapping[str, Any] | None:
         tables = (said[field] for field in self.inside if isinstance(said.get(field), Mapping))
@@ -66,11 +79,14 @@ def read_settings(document: Document) -> Settings:
         bool(fields.words("inside")),
         fields.words("fields"),
         fields.words("left"),
+        fields.words("held"),
+        fields.words("unset"),
+        {str(entry): str(what) for entry, what in fields.mapping("told").items()},
         tuple(fields.sequence("examples")),
     )
     if found.files and not found.fields:
         fields.fail("a file beside the weights is known by fields that are always in it", "files")
-    if not found.files and not found.tables and not found.metadata:
+    if not (found.files or found.tables or found.metadata or found.told):
         fields.fail("say files beside the weights, tables beside a state dict, or entries of the metadata")
     fields.done()
     return found
@@ -80,9 +96,8 @@ def wrong_examples(settings: Settings) -> list[str]:
     """Which examples of a settings file are not as it says."""
     problems = []
     for example in settings.examples:
-        found = settings.of(example.get("says", {}))
-        if found != example.get("config"):
-            problems.append(
-                f"settings {settings.name!r} read {found}, and the example says {example.get('config')}"
-            )
+        says, wanted = example.get("says", {}), example.get("note", example.get("config"))
+        found: Any = settings.note(says) if "note" in example else settings.of(says)
+        if found != wanted:
+            problems.append(f"settings {settings.name!r} read {found}, and the example says {wanted}")
     return problems

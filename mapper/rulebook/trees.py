@@ -12,6 +12,7 @@ from mapper.rulebook.rulebook import rule_files
 from mapper.rulebook.strict import Document, load_yaml
 
 TREE = "tree"
+SLASH = "/"
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,9 @@ class Tree:
 
     name: str
     containers: tuple[str, ...]
+    separator: (
+        str  # between words; but for a slash, only the last word stands behind one, and may have others in it
+    )
     first: tuple[tuple[str, ...], ...]  # words that are cut off at the start
     last: dict[str, str]  # what the last word becomes; a tree with others is none of these
     bare: tuple[str, ...]  # endings of last words that are modules with a weight alone
@@ -44,6 +48,7 @@ def read_tree(document: Document) -> Tree:
     found = Tree(
         fields.text(TREE),
         fields.words("containers"),
+        fields.text("separator", SLASH),
         tuple(tuple(words.split(".")) for words in fields.words("first")),
         {key: str(value) for key, value in fields.mapping("last").items()},
         fields.words("bare"),

@@ -12,7 +12,7 @@ from mapper.errors import shorten
 from mapper.limits import EXTENT
 
 TYPES = (
-    "count", "even", "side", "natural", "number", "positive", "amount", "share", "flag", "text", "activation", "counts", "factors",
+    "count", "even", "side", "natural", "number", "positive", "amount", "share", "flag", "text", "activation", "counts", "evens", "factors",
     "rising", "list", "any",
 )  # fmt: skip
 _WORDS = {
@@ -28,6 +28,7 @@ _WORDS = {
     "text": "text",
     "activation": "the name of an activation",
     "counts": "a list of whole numbers from 1",
+    "evens": "an even whole number from 2, or a list of such",
     "factors": "a list of finite numbers above 0",
     "rising": "a list of whole numbers from 0, each larger than the one before",
     "list": "a list",
@@ -57,6 +58,8 @@ def checked(value: Any, kind: str) -> Any:
         return value
     if kind == "counts" and isinstance(value, list) and value:
         return [_whole(item, "count") for item in value]
+    if kind == "evens":
+        return [_whole(item, "even") for item in (value if isinstance(value, list) and value else [value])]
     if kind == "factors" and isinstance(value, list) and value:
         return [checked(item, "positive") for item in value]
     if kind == "rising" and isinstance(value, list) and _rises(value):

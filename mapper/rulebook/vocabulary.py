@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ class Region:
 
     inside: frozenset[str] = frozenset()  # one of these words or parts of words occurs; empty: any path
     outside: frozenset[str] = frozenset()  # none of these does
+    own: frozenset[str] = frozenset()  # but whole words that are this tower's, whatever their parts are
 
 
 @dataclass(
@@ -66,6 +67,7 @@ class Entry:
     inside: bool = False  # only in a block that a folder makes: the word is too general elsewhere
     kinds: tuple[str, ...] = ()  # the leaf has one of these kinds; empty: any
     ranks: tuple[int, ...] = ()  # the weight has one of these numbers of dimensions; empty: any
+    kernel: tuple[int, ...] = ()  # the windows of the weight have these sizes; empty: any
     bias: bool | None = None  # the leaf has a bias (True), has none (False)
     region: Region | None = None  # where it holds: a family of one tower says it
     origin: str = ""  # who says so, where it is no vocabulary file
@@ -138,33 +140,26 @@ def _section(fields: Fields, document: Document, section: str, scope: str) -> It
                 yield read_entry(document, section, target, scope, item, keys)
 
 
+# what a line of a vocabulary may say beside its patterns' names, and how each is read
+_READERS: dict[str, Callable[[Fields, str], Any]] = {
+    "scope": Fields.text,
+    **dict.fromkeys(("names", "parts", "with_parts", "not_parts", "beside", "not_beside"), Fields.words),
+    **dict.fromkeys(("within", "not_within", "holds", "not_holds"), Fields.words),
+    **dict.fromkeys(("depthwise", "not_depthwise", "kind"), Fields.words),
+    "inside": Fields.flag,
+    **dict.fromkeys(("rank", "kernel"), lambda fields, key: tuple(fields.sequence(key))),
+    "bias": Fields.any,
+}
+_ATTRIBUTES = {"kind": "kinds", "rank": "ranks"}  # of an Entry, where they are not called as in a file
+
+
 def read_entry(document: Document, section: str, target: str, scope: str, data: Any, keys: KeyPath) -> Entry:
     """One entry with conditions."""
     fields = Fields(data, document.label, lambda inner: document.line(*inner), keys)
-    made = Entry(
-        section=section,
-        target=target,
-        scope=fields.text("scope", scope),
-        names=fields.words("names"),
-        parts=fields.words("parts"),
-        beside=fields.words("beside"),
-        not_beside=fields.words("not_beside"),
-        within=fields.words("within"),
-        not_within=fields.words("not_within"),
-        holds=fields.words("holds"),
-        not_holds=fields.words("not_holds"),
-        depthwise=fields.words("depthwise"),
-        not_depthwise=fields.words("not_depthwise"),
-        with_parts=fields.words("with_parts"),
-        not_parts=fields.words("not_parts"),
-        inside=fields.flag("inside"),
-        kinds=fields.words("kind"),
-        ranks=tuple(fields.sequence("rank")),
-        bias=fields.any("bias"),
-        document=document,
-        keys=keys,
-    )
-    fields.done()
+    fields.done(_READERS)
+    made = Entry(section, target, scope, document=document, keys=keys)
+    for key in data:  # what it says: most say few of what they could
+        setattr(made, _ATTRIBUTES.get(key, key), _READERS[key](fields, key))
     if not made.names and not made.parts:
         fields.fail("neither names nor parts")
     if made.scope not in SCOPES:

@@ -180,12 +180,40 @@ OLDER = {
     "conv_up1": "upconv1",
     "conv_up2": "upconv2",
 }
+SEQUENCE = {  # of the first release: positions in a sequence
+    "conv_first": "model.0",
+    "conv_up1": "model.3",
+    "conv_up2": "model.6",
+    "conv_hr": "model.8",
+    "conv_last": "model.10",
+}
+
+
+class Sequence(Restorer):
+    """ESRGAN as it was first released, whose layers are called by their position in sequences."""
+
+    def __init__(self) -> None:
+        super().__init__({"body": "body", "rdb": "RDB"}, 1)
+        self._register_state_dict_hook(self.released)
+
+    @staticmethod
+    def released(model: nn.Module, state: dict[str, Tensor], *_: object) -> None:
+        for name in list(state):
+            stem, _dot, word = name.rpartition(".")
+            if stem.startswith("body."):
+                renamed = f"model.1.sub.{stem.removeprefix('body.')}.0"
+            else:
+                renamed = SEQUENCE.get(stem, "model.1.sub.2")
+            state[f"{renamed}.{word}"] = state.pop(name)
+
+
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "densenet": DenseNet,
     "regnet_x": lambda: RegNet(is_squeezed=False),
     "regnet_y": lambda: RegNet(is_squeezed=True),
     "shufflenet": ShuffleNet,
     "esrgan": lambda: Restorer({"body": "body", "rdb": "rdb"}, 2),
+    "esrgan_first": Sequence,
     "esrgan_older": lambda: Restorer({**OLDER, "conv_hr": "HRconv"}, 1),
 }
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.parity.harness import check, image_inputs, reference, transformers
+import mapper
+from tests.parity.harness import check, image_inputs, output, outputs, record_line, reference, transformers
 
 BACKBONE = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "out_features": ["stage2"]}
 SIZES = {
@@ -223,3 +224,92 @@ def test_d_fine(projected: bool, tmp_path: Path) -> None:
         decoder_layers=3,
     )
     check(reference("DFineForObjectDetection", config), tmp_path, image_inputs((96, 64), own=(64, 64)))
+
+
+@pytest.mark.parametrize("masked", ["hidden", "added"])
+@pytest.mark.parametrize(
+    ("prefix", "name"), [("GroundingDino", "Model"), ("MMGroundingDino", "ForObjectDetection")]
+)
+def test_grounding_dino(prefix: str, name: str, masked: str, tmp_path: Path) -> None:
+    """The reference hides other phrases from its text tower, and adds this mask to scores where attention is eager."""
+    backbone = transformers.SwinConfig(
+        embed_dim=8,
+        depths=[1, 1, 2, 1],
+        num_heads=[2, 2, 4, 4],
+        window_size=4,
+        out_features=["stage2", "stage3", "stage4"],
+    )
+    text = transformers.BertConfig(
+        vocab_size=105,
+        hidden_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=20,
+    )
+    config = getattr(transformers, f"{prefix}Config")(
+        backbone_config=backbone,
+        text_config=text,
+        max_text_len=9,
+        num_feature_levels=4,
+        decoder_bbox_embed_share=masked == "added",
+        **{**SIZES, "d_model": 32, "encoder_ffn_dim": 44},
+    )
+    reference(f"{prefix}{name}", config).save_pretrained(tmp_path)
+    chosen = {"attn_implementation": "eager"} if masked == "added" else {}
+    model = getattr(transformers, f"{prefix}{name}").from_pretrained(tmp_path, **chosen).eval()
+    built = mapper.build(tmp_path, hints={"phrases.masked": masked})
+    words = torch.randint(0, 100, (2, 9))
+    words[:, 4], words[0, 6], words[1, 8] = 102, 101, 102
+    mask = torch.ones_like(words)
+    mask[1, 6:] = 0
+    pixels = torch.ones(2, 64, 48, dtype=torch.long)
+    pixels[0, 40:] = 0
+    given = {
+        "input_ids": words,
+        "attention_mask": mask,
+        "pixel_values": torch.randn(2, 3, 64, 48),
+        "pixel_mask": pixels,
+    }
+    with torch.no_grad():
+        wanted, got = model(**given), built(**given)
+    worst = 0.0
+    for key, value in outputs(wanted):
+        largest = value[value.isfinite()].abs().max().clamp(min=1)
+        # the coarsest map is one place: its group norms divide by next to nothing, and with that what rounding left
+        torch.testing.assert_close(output(got, key) / largest, value / largest, atol=5e-5, rtol=0)
+        apart = (output(got, key) - value)[value.isfinite()] / largest
+        worst = max(worst, float(apart.abs().max()))
+    record_line("grounding_dino", config.model_type, type(model).__name__, worst)
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_deimv2(added: bool, tmp_path: Path) -> None:
+    backbone = transformers.HGNetV2Config(
+        stem_channels=[3, 8, 8],
+        hidden_sizes=[16, 24, 32, 48],
+        stage_in_channels=[8, 16, 24, 32],
+        stage_mid_channels=[8, 8, 8, 8],
+        stage_out_channels=[16, 24, 32, 48],
+        stage_num_blocks=[1, 1, 2, 1],
+        stage_numb_of_layers=[2, 2, 2, 2],
+        embedding_size=8,
+        depths=[1, 1, 2, 1],
+        out_features=["stage2", "stage3", "stage4"],
+    )
+    config = transformers.Deimv2Config(
+        backbone_config=backbone,
+        encoder_hidden_dim=32,
+        encoder_in_channels=[24, 32, 48],
+        decoder_in_channels=[32, 32, 32],
+        depth_mult=0.34,
+        max_num_bins=8,
+        top_prob_values=2,
+        lqe_hidden_dim=12,
+        encoder_activation_function="gelu" if added else "relu",
+        activation_function="silu" if added else "relu",
+        encoder_has_trailing_conv=added,
+        num_denoising=4,
+        num_feature_levels=3,
+        **{key: size for key, size in SIZES.items() if key != "encoder_layers"},
+    )
+    check(reference("Deimv2ForObjectDetection", config), tmp_path, image_inputs((96, 64), own=(64, 64)))

@@ -332,7 +332,8 @@ def test_torchtune_has_no_settings_and_asks(tmp_path: Path) -> None:
     close(output(mapper.build(folder, hints=answers)(IDS), "logits"), model(IDS).logits)
 
 
-def test_esm2_without_settings_is_asked_for_its_heads(tmp_path: Path) -> None:
+def test_esm2_has_its_heads_from_the_angles_that_are_stored(tmp_path: Path) -> None:
+    """A header alone does not show them: they are asked for there."""
     config = transformers.EsmConfig(
         vocab_size=33, hidden_size=32, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, pad_token_id=1,
         mask_token_id=32, position_embedding_type="rotary", token_dropout=True, emb_layer_norm_before=False, layer_norm_eps=1e-5,
@@ -350,10 +351,11 @@ def test_esm2_without_settings_is_asked_for_its_heads(tmp_path: Path) -> None:
     for layer in range(2):
         state[f"layers.{layer}.self_attn.rot_emb.inv_freq"] = 10000.0 ** (-torch.arange(0, 8, 2) / 8)
     folder = save(tmp_path / "model", "esm2.pt", state)
-    with pytest.raises(mapper.MapperError, match=r"attention\.heads"):
-        mapper.build(folder)
     ids = torch.tensor([[0, 5, 32, 7, 9, 2]])
-    found = mapper.build(folder, hints={"attention.heads": 4})(ids)
+    assert [question.fact for question in mapper.inspect(folder).architecture.questions] == [
+        "attention.heads"
+    ]
+    found = mapper.build(folder)(ids)
     close(output(found, "logits"), model(ids).logits)
 
 

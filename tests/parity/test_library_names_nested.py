@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 import transformers
 
@@ -147,6 +148,43 @@ def test_an_encoder_of_curated_transformers(tmp_path: Path) -> None:
         "position.counting": "all",
     }
     close(output(mapper.build(folder, hints=hints)(IDS), "last_hidden_state"), model(IDS).last_hidden_state)
+
+
+def test_an_encoder_of_curated_transformers_whose_passes_share_weights(tmp_path: Path) -> None:
+    sizes = {key: DECODER[key] for key in DECODER if key != "tie_word_embeddings"}
+    model = reference("AlbertModel", transformers.AlbertConfig(**sizes, embedding_size=16))
+    state = renamed(
+        {name: tensor for name, tensor in model.state_dict().items() if "_ids" not in name and "pooler" not in name},
+        (r"word_embeddings", "piece_embeddings"), (r"token_type_embeddings", "type_embeddings"), (r"embeddings\.LayerNorm", "embeddings.embed_output_layer_norm"),
+        (r"^encoder\.embedding_hidden_mapping_in", "embeddings.projection"), (r"^encoder\.albert_layer_groups", "groups"), (r"albert_layers", "group_layers"),
+        (r"attention\.LayerNorm", "attn_residual_layer_norm"), (r"full_layer_layer_norm", "ffn_residual_layer_norm"),
+        (r"attention\.(dense|o_proj)", "mha.output"), (r"attention\.", "mha."), (r"\.ffn\.", ".ffn.intermediate."), (r"ffn_output", "ffn.output"),
+    )  # fmt: skip
+    folder = save(tmp_path / "model", "model.pt", state)
+    hints = {
+        "attention.heads": 4,
+        "norm.eps": 1e-12,
+        "feed_forward.activation": "gelu_new",
+        "position.counting": "all",
+    }
+    with pytest.raises(mapper.MapperError, match="repetitions"):
+        mapper.build(folder, hints=hints)
+    built = mapper.build(folder, hints={**hints, "repetitions": 2})
+    close(output(built(IDS), "last_hidden_state"), model(IDS).last_hidden_state)
+
+
+def test_a_decoder_of_curated_transformers_whose_head_is_tied(tmp_path: Path) -> None:
+    sizes = {"d_model": 32, "n_heads": 4, "n_layers": 2, "vocab_size": 99, "max_seq_len": 64}
+    model = reference("MptForCausalLM", transformers.MptConfig(**sizes))
+    state = renamed(
+        {name: tensor for name, tensor in model.state_dict().items() if "lm_head" not in name},
+        (r"^transformer\.wte", "decoder.embeddings.piece_embeddings"), (r"^transformer\.blocks", "decoder.layers"), (r"attn\.Wqkv", "mha.input"),
+        (r"attn\.out_proj", "mha.output"), (r"norm_1", "attn_input_layer_norm"), (r"norm_2", "ffn_input_layer_norm"),
+        (r"up_proj", "intermediate"), (r"down_proj", "output"), (r"^transformer\.norm_f", "decoder.output_layer_norm"),
+    )  # fmt: skip
+    folder = save(tmp_path / "model", "model.pt", state)
+    built = mapper.build(folder, hints={"attention.heads": 4, "norm.eps": 1e-5})
+    close(output(built(IDS), "logits"), model(IDS).logits)
 
 
 def test_encodec_as_first_released(tmp_path: Path) -> None:

@@ -122,3 +122,12 @@ def test_the_generated_file_gives_the_same(model: nn.Module, tmp_path: Path) -> 
 def close(value: Tensor, expected: list[Any], tolerance: float = 1e-5) -> bool:
     wanted = torch.tensor(expected)
     return bool((value - wanted).abs().max() <= tolerance * wanted.abs().max().clamp(min=1))
+
+
+def test_run_gives_the_cosines_from_plain_sentences() -> None:
+    pytest.importorskip("tokenizers")
+    answers = mapper.run(SOURCE, SENTENCES)
+    vectors = torch.tensor([answer["embedding"] for answer in answers])
+    assert answers[0]["embedding"][:6] == pytest.approx(EMBEDDING, abs=2e-6)
+    assert (vectors @ vectors.T).tolist() == [pytest.approx(row, abs=2e-5) for row in COSINES]
+    assert "notes" not in answers[0]

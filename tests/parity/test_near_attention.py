@@ -78,3 +78,35 @@ def test_pegasus_x(head: str, shifted: bool, tmp_path: Path) -> None:
         **sizes, block_size=4, num_global_tokens=5, stagger_local_blocks=shifted, scale_embedding=shifted
     )
     check(reference(f"PegasusX{head}", config), tmp_path, answers(99))
+
+
+REFORMER: dict[str, Any] = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "attention_head_size": 8,
+    "num_attention_heads": 4,
+    "feed_forward_size": 48,
+    "axial_pos_shape": [5, 8],
+    "axial_pos_embds_dim": [12, 20],
+    "max_position_embeddings": 40,
+    "hash_seed": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        ("Model", {"attn_layers": ["lsh", "lsh"], "lsh_num_chunks_after": 1, "num_buckets": 4}),
+        ("ForMaskedLM", {"attn_layers": ["local", "lsh"], "num_buckets": [2, 4], "num_hashes": 2}),
+        ("ForQuestionAnswering", {"attn_layers": ["local", "local"], "local_num_chunks_after": 1}),
+        ("ForSequenceClassification", {"attn_layers": ["lsh", "local"], "num_buckets": 2, "num_hashes": 3}),
+        ("ModelWithLMHead", {"attn_layers": ["lsh", "local"], "num_buckets": 4, "is_decoder": True}),
+        ("Model", {"attn_layers": ["local", "lsh"], "num_buckets": 2, "axial_pos_embds": False}),
+    ],
+)
+def test_reformer(head: str, options: dict[str, Any], tmp_path: Path) -> None:
+    config = transformers.ReformerConfig(
+        **REFORMER, **options, local_attn_chunk_length=4, lsh_attn_chunk_length=6
+    )
+    cases = text_inputs(99, padding=0, positions=False)  # the reference pads none that are given
+    check(reference(f"Reformer{head}", config), tmp_path, cases)

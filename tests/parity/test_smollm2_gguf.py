@@ -46,3 +46,22 @@ def test_it_goes_on_as_the_reference_does(model: nn.Module, prompt: tuple[int, .
 
 def test_it_is_read_as_what_it_is() -> None:
     assert mapper.inspect(f"package:{PACKAGE}").architecture.reading == "exact"
+
+
+def test_run_goes_on_with_a_plain_text_and_answers_in_a_chat() -> None:
+    """Words, merges, special tokens and the template of the chat are those in the file's metadata."""
+    for module in ("gguf", "tokenizers", "jinja2"):
+        pytest.importorskip(module)
+    first, second = mapper.run(
+        f"package:{PACKAGE}", ["The capital of France is", "Once upon a time"], max_tokens=16
+    )
+    for answer, prompt in zip((first, second), GREEDY, strict=True):
+        assert (tuple(answer["input_ids"]), answer["ids"]) == (prompt, GREEDY[prompt])
+    assert first["text"] == " Paris.\n\nThe answer is: 2018-01"
+    assert (
+        second["text"]
+        == ", the city of Nova Haven was a thriving metropolis, with towering skyscrapers and bustling"
+    )
+    chat = mapper.run(f"package:{PACKAGE}", "What is the capital of France?", chat=True)
+    assert (chat["text"], chat["ended"]) == ("The capital of France is Paris.", "stop")
+    assert chat["input_ids"][:4] == [1, 9690, 198, 2683]  # <|im_start|>, system, a line's end, You

@@ -244,15 +244,17 @@ def test_granite_speech5_halves_in_some_layers(tmp_path: Path) -> None:
     cases["padded"]["compared"] = (
         torch.arange(10) < (cases["padded"]["attention_mask"].sum(dim=1) // 4)[:, None]
     )
-    check(reference(GraniteSpeech5Encoder, config), tmp_path, cases)
+    made = check(reference(GraniteSpeech5Encoder, config), tmp_path, cases)
+    declared = mapper.inspect(made.folder).architecture.inputs
+    assert declared["attention_mask"]["shape"] == ["batch", "frames"]
 
 
-def test_nemotron_transcribe_hears_speakers(tmp_path: Path) -> None:
+def transcribing(**more: Any) -> Any:
+    """The config of what hears words, and who speaks them."""
     from transformers.models.nemotron3_5_transcribe import configuration_nemotron3_5_transcribe as configs
-    from transformers.models.nemotron3_5_transcribe import modeling_nemotron3_5_transcribe as models
 
     encoder = {**TOWER, "num_mel_bins": 16, "subsampling_factor": 4, "num_key_value_heads": 4}
-    config = configs.Nemotron3_5TranscribeAudioConfig(
+    return configs.Nemotron3_5TranscribeAudioConfig(
         asr_config={**encoder, "rope_parameters": {"rope_theta": 500.0, "partial_rotary_factor": 0.5, "rope_type": "default"}},
         diarization_config={
             "model_type": "nemotron3_diarization",
@@ -261,7 +263,14 @@ def test_nemotron_transcribe_hears_speakers(tmp_path: Path) -> None:
             "streaming_config": {"num_speakers": 3, "subsampling_factor": 4},
         },
         speaker_activity_threshold=0.45,
+        **more,
     )  # fmt: skip
+
+
+def test_nemotron_transcribe_hears_speakers(tmp_path: Path) -> None:
+    from transformers.models.nemotron3_5_transcribe import modeling_nemotron3_5_transcribe as models
+
+    config = transcribing()
     cases = features(40, 16, mask="input_features_mask", last=True)
     real = cases["padded"]["input_features_mask"]
     cases["padded"]["compared"] = real[:, ::4].bool()
@@ -279,6 +288,37 @@ def test_nemotron_transcribe_hears_speakers(tmp_path: Path) -> None:
         assert difference < 1e-5, name
     with pytest.raises(ValueError, match="positions"):
         made.built(input_features=torch.zeros(1, 500 * 4 + 4, 16))
+
+
+@pytest.mark.parametrize("place", [60, 99])  # a word's id, and one beyond the vocabulary
+def test_nemo_speechlm_writes_what_is_said(place: int, tmp_path: Path) -> None:
+    """Saved by the names of NeMo, with a part that tells when each word was said, which no forward reads."""
+    text = transformers.NemotronHConfig(
+        vocab_size=99, hidden_size=40, layers_block_type=["linear_attention", "moe", "full_attention"], num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, ssm_state_size=8, mamba_num_heads=4, mamba_head_dim=16, n_groups=2, chunk_size=8,
+        n_routed_experts=4, n_group=1, topk_group=1, moe_intermediate_size=24, moe_shared_expert_intermediate_size=36, pad_token_id=1,
+    )  # fmt: skip
+    times = {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "vocab_size": 9,
+        "blank_token_id": 8,
+    }
+    config = transformers.Nemotron3_5TranscribeConfig(
+        audio_config=transcribing().to_dict(), text_config=text.to_dict(), word_timestamp_config=times, audio_token_id=place
+    )  # fmt: skip
+    words = torch.randint(2, 60, (3, 24), generator=torch.Generator().manual_seed(4))
+    alone = {"input_ids": words, "attention_mask": torch.ones_like(words)}
+    cases = {"words alone": alone}
+    for name, case in features(40, 16, mask="input_features_mask", last=True).items():
+        if "input_features_mask" in case:  # the reference asks for it
+            heard = case["input_features_mask"][:, ::4].sum(dim=1)
+            places = torch.arange(24) < heard[:, None]
+            real = torch.arange(24) < torch.tensor([[24], [20], [22]])
+            ids = words.masked_fill(places, place).masked_fill(~real, 1)
+            cases[name] = {**case, "input_ids": ids, "attention_mask": real.long(), "compared": real}
+    check(reference("Nemotron3_5TranscribeForConditionalGeneration", config), tmp_path, cases)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ BOTH_SIDES = {
 }
 IMAGE = {**SIZES, "image_size": 32, "patch_size": 8}
 EQUAL = {
-    "LlamaForCausalLM": ("LlamaConfig", GROUPED),
     "Qwen3MoeForCausalLM": ("Qwen3MoeConfig", {**GROUPED, **EXPERTS, "norm_topk_prob": True}),
     "Gemma2ForCausalLM": ("Gemma2Config", {**GROUPED, "query_pre_attn_scalar": 24, "sliding_window": 5}),
     "RobertaForMaskedLM": ("RobertaConfig", {**ENCODER, "pad_token_id": 1}),
@@ -48,6 +47,7 @@ EQUAL = {
 ASKED = {
     "GemmaForCausalLM": ("GemmaConfig", GROUPED, "norm.offset"),
     "GlmForCausalLM": ("GlmConfig", {**GROUPED, "pad_token_id": 0}, "rotary.style"),
+    "LlamaForCausalLM": ("LlamaConfig", GROUPED, "rotary.style"),  # types with these names turn neighbours, too
     "Exaone4ForCausalLM": ("Exaone4Config", {**SIZES, "num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, "attention.rotary"),
 }  # fmt: skip
 

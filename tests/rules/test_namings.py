@@ -10,18 +10,19 @@ import pytest
 from mapper.authoring.check import check_rules
 from mapper.errors import RuleError
 from mapper.rulebook.namings import Naming, namings, read_naming
-from mapper.rulebook.rulebook import Rulebook, rule_files
+from mapper.rulebook.rulebook import Rulebook, rule_files, rulebook_of
 from mapper.rulebook.strict import parse_yaml
 
 NAMED = [naming for naming in namings() if naming.architectures]
 
 
 FILES = rule_files("namings")
+SHIPPED = rulebook_of()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_examples_of_a_naming_are_as_it_says(path: Path) -> None:
-    (found,) = check_rules(Rulebook(), [path])
+    (found,) = check_rules(SHIPPED, [path])
     assert found.problems == [] and found.kind == "namings" and found.name
     assert found.examples or path.stem == "decoder"
 

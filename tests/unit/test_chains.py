@@ -169,6 +169,56 @@ def residual():
     return Named(forward, **layers, fc=nn.Linear(4, 2)).eval(), torch.randn(2, 3, 6, 6)
 
 
+class Causal(nn.Module):
+    """Convolutions over what came before, added between two activations; the input widened by a layer of its own."""
+
+    def __init__(self, inputs, outputs, step):
+        super().__init__()
+        self.step, self.downsample = (
+            step,
+            nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity(),
+        )
+        self.conv1, self.conv2 = (nn.Conv1d(n, outputs, 3, dilation=step) for n in (inputs, outputs))
+
+    def forward(self, x):
+        y = x
+        for layer in (self.conv1, self.conv2):
+            y = torch.relu(layer(nn.functional.pad(y, (2 * self.step, 0))))
+        return torch.relu(y + self.downsample(x))
+
+
+def causal():
+    network = nn.Sequential(Causal(3, 5, 1), Causal(5, 5, 2))
+    return Named(
+        lambda self, x: self.fc(self.network(x)[..., -1]), network=network, fc=nn.Linear(5, 2)
+    ), torch.randn(2, 3, 9)
+
+
+class Halved(nn.Module):
+    """A block of half the extent; its input goes through a convolution and a norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(4, 6, 3, 2, 1), nn.BatchNorm2d(6)
+        self.conv2, self.bn2 = nn.Conv2d(6, 6, 3, 1, 1), nn.BatchNorm2d(6)
+        self.shortcut = nn.Sequential(nn.Conv2d(4, 6, 1, 2), nn.BatchNorm2d(6))
+
+    def forward(self, x):
+        return torch.relu(self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))) + self.shortcut(x))
+
+
+def halved():
+    def forward(self, x):
+        return self.linear(self.layer1(torch.relu(self.bn1(self.conv1(x)))).mean((2, 3)))
+
+    layers = {
+        "conv1": nn.Conv2d(3, 4, 3, padding=1),
+        "bn1": nn.BatchNorm2d(4),
+        "layer1": nn.Sequential(Halved()),
+    }
+    return Named(forward, **layers, linear=nn.Linear(6, 2)).eval(), torch.randn(2, 3, 8, 8)
+
+
 def pitch():
     """A norm of channels and positions, a layer that is added to what it reads, a convolution over all in one row."""
 
@@ -230,6 +280,21 @@ CASES = {
         {
             **PLAIN, "chain.padding": "half", "fc:chain.padding": 4, "chain.pooling": "none", "norm.eps": 1e-5,
             "chain.activation": "leaky_relu_0.3", "conv2:chain.residual": "after_activation", "chain.output": "softmax",
+        },
+    ),
+    "causal": (
+        causal,
+        {
+            **RELU, **PLAIN, "chain.padding": "causal", "network.1:chain.dilation": 2, "chain.pooling": "none",
+            "chain.reduction": "last", "chain.residual": "between_activations",
+        },
+    ),
+    "halved": (
+        halved,
+        {
+            **RELU, **PLAIN, "chain.padding": "half", "layer1.0.conv1:chain.stride": 2, "chain.pooling": "none",
+            "chain.activation_before_norm": False, "norm.eps": 1e-5, "chain.reduction": "mean",
+            "chain.residual": "before_activation",
         },
     ),
     "words": (
@@ -327,6 +392,15 @@ def test_what_is_no_value_is_refused():
         {"conv.weight": [4, 1, 3, 3], "fc.weight": [2, 5]},  # sizes that do not go together
         {"fc2.weight": [4, 4], "fc1.weight": [4, 9], "fc3.weight": [9, 7]},  # against their numbers
         {"a.weight": [4, 4], "b.weight": [4, 4], "table": [9, 4]},  # a tensor of nobody
+        {  # maps joined to those of an encoder: the sizes allow a chain from the middle
+            "enc1.weight": [4, 1, 3, 3],
+            "mid.weight": [8, 4, 3, 3],
+            "up1.weight": [8, 4, 2, 2],
+            "up1.bias": [4],
+            "dec1.weight": [4, 8, 3, 3],
+            "out.weight": [2, 4, 1, 1],
+        },
+        {"conv.weight": [4, 4, 3, 3], "se.fc1.weight": [2, 4], "se.fc2.weight": [4, 2], "out.weight": [3, 4]},
     ],
 )
 def test_what_is_no_chain_stays_a_skeleton(names):
@@ -344,6 +418,28 @@ def test_what_is_no_chain_stays_a_skeleton(names):
 def test_an_order_that_names_alone_show_is_told(names, is_told):
     notes = mapper.inspect(names).architecture.notes
     assert any("order of their names" in note for note in notes) is is_told
+
+
+def test_recurrent_layers_by_attributes_of_the_whole_are_layers(tmp_path):
+    gru, table, fc = nn.GRU(3, 4, batch_first=True), torch.randn(9, 3), nn.Linear(4, 2)
+    named = {f"enc_{name[0]}_{name[-5:-3]}": tensor for name, tensor in gru.state_dict().items()}
+    named |= {"enc_emb": table, "fc_w": fc.weight.detach(), "fc_b": fc.bias.detach()}
+    save_file({name: tensor.clone() for name, tensor in named.items()}, tmp_path / "m.safetensors")
+    model = mapper.build(tmp_path / "m.safetensors", hints={"chain.positions": "all", "chain.output": "none"})
+    assert "enc.weight_ih" in model.state_dict()
+    ids = torch.tensor([[1, 5, 2]])
+    torch.testing.assert_close(model(ids).output, fc(gru(table[ids])[0]))
+
+
+def test_single_numbers_of_a_loss_stand_beside_a_chain():
+    names = {
+        "lstm.weight_ih_l0": [8, 3],
+        "lstm.weight_hh_l0": [8, 2],
+        "fc.weight": [2, 2],
+        "similarity_bias": [1],
+    }
+    read = mapper.inspect(names, hints={"chain.positions": "last", "chain.output": "none"}).architecture
+    assert (read.reading, read.unmapped) == ("unverified", ["similarity_bias"])
 
 
 def test_layers_of_names_that_are_no_attributes_run():

@@ -6,7 +6,10 @@ from mapper.emission.guard import check_source
 from mapper.errors import FlowError
 from mapper.operations.registry import operation_names, operation_source
 
-HEAD = "from __future__ import annotations\n\nimport math\nimport torch\nimport torch.nn.functional as F\nfrom torch import Tensor, nn\n"
+HEAD = (
+    "from __future__ import annotations\n\nimport math\nfrom statistics import NormalDist\n\n"
+    "import torch\nimport torch.nn.functional as F\nfrom torch import Tensor, nn\n"
+)
 
 
 def check(text: str) -> None:

@@ -14,8 +14,9 @@ from mapper._api import describe
 from mapper.cli.app import main
 from mapper.evidence.found import Found
 from mapper.evidence.remembered import SUFFIX, remember
-from mapper.evidence.statistics import STATISTICS, Array, centre, head_blocks, rotary_pairs
-from mapper.evidence.weights import decide
+from mapper.evidence.statistics import STATISTICS, Array, centre, head_blocks, rotary_pairs, rotary_width
+from mapper.evidence.stored import BUFFERS, angles_base, angles_width
+from mapper.evidence.weights import decide, with_weights
 from mapper.rulebook.rulebook import Rulebook
 from tests.checkpoints import bert_shapes
 
@@ -67,6 +68,8 @@ def test_rotary_planes_show_in_what_queries_and_keys_have_in_common(way: str) ->
     flag = decide(rotary_pairs(made, (True, False), known), least=6, margin=2)
     assert style is not None and style.value == way
     assert flag is not None and flag.value is True
+    width = decide(rotary_width(made, (1.0, 0.5), known), least=6, margin=2)
+    assert width is None if way == "interleaved" else width is not None and width.value == 1.0
     plain = [{"query": one["query"], "key": one["query"]} for one in made]
     assert decide(rotary_pairs(plain, (True, False), known), least=6, margin=2) is None
 
@@ -103,9 +106,23 @@ def test_norms_about_one_are_plain_and_those_about_zero_are_not() -> None:
 def test_rules_declare_statistics_that_there_are() -> None:
     facts = Rulebook().config_vocabulary.facts
     declared = [rule.weights for name in facts for rule in facts[name] if rule.weights]
-    assert {said["statistic"] for said in declared} == {*STATISTICS}
+    assert {said["statistic"] for said in declared if "statistic" in said} == {*STATISTICS}
+    assert {said["buffer"] for said in declared if "stored" in said} == {*BUFFERS}
     for said in declared:
-        assert {*said} <= {"statistic", "of", "leaves", "optional", "known", "least", "margin"}
+        assert {*said} <= {
+            "statistic",
+            "of",
+            "leaves",
+            "optional",
+            "known",
+            "least",
+            "margin",
+            "stored",
+            "buffer",
+            "whole",
+            "shared",
+        }
+    for said in (said for said in declared if "statistic" in said):
         assert said["least"] > 1 and said["margin"] > 1
 
 
@@ -163,3 +180,39 @@ def test_an_answer_that_does_not_go_with_the_shapes_is_left_out(bert: Path) -> N
     document["facts"]["attention.heads"]["value"] = 3
     kept.write_text(json.dumps(document))
     assert "attention.heads" in {question.name for question in describe(bert).questions}
+
+
+@pytest.mark.parametrize(
+    ("base", "is_stretched", "wanted"),
+    [(10000.0, False, 10000.0), (500000.0, False, 500000.0), (10000.0, True, None)],
+)
+def test_stored_angles_show_their_base(base: float, is_stretched: bool, wanted: float | None) -> None:
+    angles = (1 / base ** (torch.arange(0, 32, 2).float() / 32)).numpy()
+    if is_stretched:
+        angles[8:] /= 8
+    assert angles_base(angles) == wanted
+    assert angles_width(angles) == (None if wanted is None else 32)
+
+
+def test_a_llama_without_config_has_its_base_and_heads_from_stored_angles() -> None:
+    names = {
+        "embed_tokens": (9, 32),
+        "layers.0.input_layernorm": (32,),
+        "layers.0.post_attention_layernorm": (32,),
+        "norm": (32,),
+    }
+    names |= {f"layers.0.self_attn.{name}_proj": (32, 32) for name in "qkvo"}
+    names |= {f"layers.0.mlp.{name}": (48, 32) for name in ("gate_proj", "up_proj")} | {
+        "layers.0.mlp.down_proj": (32, 48)
+    }
+    torch.manual_seed(0)
+    state = {f"model.{name}.weight": torch.randn(shape) for name, shape in names.items()} | {
+        "lm_head.weight": torch.randn(9, 32)
+    }
+    state["model.layers.0.self_attn.rotary_emb.inv_freq"] = 1 / 5000.0 ** (torch.arange(0, 8, 2).float() / 8)
+    read = with_weights(describe(state, hints={"model_type": "llama"}))
+    facts = {fact.name: (fact.value, fact.evidence) for fact in read.facts}
+    assert facts["rotary.base"] == (5000.0, "weights") and facts["attention.head_dim"] == (8, "weights")
+    assert facts["attention.heads"][0] == 4 and read.reading == "unverified"
+    open_ = with_weights(describe(state))
+    assert "attention.heads" in {question.fact for question in open_.questions}

@@ -15,6 +15,7 @@ from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.emission import emit
 from mapper.errors import HintError
 from mapper.inference import infer
+from mapper.report.text import as_text
 from mapper.rulebook.examples import header
 from mapper.rulebook.rulebook import Rulebook
 
@@ -234,3 +235,17 @@ def test_a_field_that_only_some_types_compute_with_is_not_passed_over() -> None:
     (refused,) = read(checkpoint, router_jitter_noise=0.01).missing
     assert "router_jitter_noise = 0.01" in refused
     assert read(checkpoint, {"model_type": "mixtral"}, router_jitter_noise=0.01).missing == []
+
+
+def test_a_question_says_why_nobody_knows() -> None:
+    llama = example("llama")
+    words = {"gate_proj": "gates_proj", "up_proj": "ups_proj"}  # no word for either
+    tensors = {
+        name: info
+        for key, info in llama.tensors.items()
+        for name in [next((key.replace(old, new) for old, new in words.items() if old in key), key)]
+    }
+    model = read(Checkpoint("x", "manifest", tensors, llama.config))
+    (question,) = [one for one in model.questions if one.fact == "feed_forward.gate_last"]
+    assert question.why == "nothing shows which of two maps side by side is the gate"
+    assert question.why in str(question) and f"  {question.why}" in as_text(model)

@@ -177,3 +177,16 @@ def test_the_command_line_refuses_in_one_line(tmp_path: Any, capsys: pytest.Capt
         assert out == "" and err.startswith("error: --set ") and err.count("\n") == 1
     assert main(["inspect", manifest, "--set", "attention.heads=4", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reading"] == "unverified"
+
+
+def test_an_answer_that_other_stored_frequencies_contradict_is_refused() -> None:
+    stored = example("x_transformers", "angles and gates, norms of root mean squares")
+    hints = {
+        "attention.heads": 4,
+        "task": "causal_lm",
+        "norm.offset": True,
+        "feed_forward.activation": "silu",
+    }
+    assert infer(stored, RULEBOOK, hints={**hints, "rotary.fraction": 0.5}).reading == "unverified"
+    with pytest.raises(HintError, match="'16' channels, and the frequencies"):
+        infer(stored, RULEBOOK, hints={**hints, "rotary.fraction": 1.0})

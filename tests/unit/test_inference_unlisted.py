@@ -202,3 +202,40 @@ def test_a_list_with_a_number_for_each_stage_is_read_so_whatever_family_has_the_
     config["num_attention_heads"] = config.pop("num_heads")  # which swin's family has no list for
     made = infer(Checkpoint("x", "manifest", known.tensors, config), RULEBOOK)
     assert facts(made, "attention.heads") == config["num_attention_heads"]
+
+
+def unheard(family: str, tensors: dict[str, TensorInfo] | None = None, **config: Any) -> Architecture:
+    """The first example of a family under a type that no family lists, with some other tensors and fields."""
+    known = header(next(each for each in RULEBOOK.families if each.name == family).examples[0])
+    changed = {**(known.config or {}), "model_type": "unheard_of", **config}
+    return infer(Checkpoint("x", "manifest", {**known.tensors, **(tensors or {})}, changed), RULEBOOK)
+
+
+def test_rows_beyond_those_of_positions_are_counted() -> None:
+    known = header(next(each for each in RULEBOOK.families if each.name == "opt").examples[0])
+    (rows,) = [info.shape[0] for name, info in known.tensors.items() if "embed_positions" in name]
+    made = unheard("opt", max_position_embeddings=rows - 3)
+    assert (3, "shape") in {
+        (fact.value, fact.evidence) for fact in made.facts if fact.name == "position.offset"
+    } or [question.fact for question in made.questions] == ["position.counting"]
+
+
+def test_a_bias_by_distance_is_asked_for_where_nothing_else_tells_positions_apart() -> None:
+    assert "alibi" in {question.fact for question in unheard("bloom").questions}
+    assert set(facts(unheard("bloom", alibi=True), "alibi")) == {True}
+
+
+def test_one_head_of_keys_and_values_is_seen_by_the_rows_behind_all_queries() -> None:
+    known = header(next(each for each in RULEBOOK.families if each.name == "bloom").examples[0])
+    fused = {name: info for name, info in known.tensors.items() if "query_key_value" in name}
+    rows = 64 + 2 * 16  # four queries of 16 channels, and one key and one value
+    narrow = {name: TensorInfo((rows, *info.shape[1:]), "F32") for name, info in fused.items()}
+    assert set(facts(unheard("bloom", alibi=True), "attention.fused")) == {"per_head"}
+    made = unheard("bloom", narrow, alibi=True)
+    (asked,) = made.questions  # the type whose names these are has it otherwise
+    assert (asked.fact, asked.candidates) == ("attention.fused", ("concatenated", "per_head"))
+
+
+def test_a_ratio_that_shapes_show_is_known() -> None:
+    assert read(ANSWERS, model_type="unheard_of", widening_ratio=1.5).missing == []
+    assert "widening_ratio" in read(ANSWERS, model_type="unheard_of", widening_ratio=3.0).missing[0]

@@ -159,6 +159,12 @@ def test_a_weight_and_a_bias_of_one_shape_are_a_norms(files, shape):
         ({"conv.weight": [8, 3, 3, 3], "prelu.weight": [8]}, {"conv": "Conv2d", "prelu": "PReLU"}),
         ({"conv.weight": [8, 3, 3, 3], "relu1.weight": [8]}, {"conv": "Conv2d", "relu1": "PReLU"}),
         ({"q_norm.weight": [1]}, {"q_norm": "RMSNorm"}),
+        ({"layers.0.gamma": [8]}, {"layers.0": "LayerNorm"}),
+        ({"downs.0.norm.g": [1, 8, 1, 1]}, {"downs.0.norm": "RMSNorm"}),
+        ({"beta": [1, 8, 1, 1], "gamma": [1, 8, 1, 1]}, {"beta": "Parameter", "gamma": "Parameter"}),
+        ({"net.conv4_up.weight": [8, 8, 2, 2]}, {"net.conv4_up": "ConvTranspose2d"}),
+        ({"net.conv4_up.weight": [8, 8, 3, 3]}, {"net.conv4_up": "Conv2d"}),
+        ({"decoder.blocks.0.1.weight": [8, 8, 4, 4]}, {"decoder.blocks.0.1": "ConvTranspose2d"}),
     ],
 )
 def test_what_looks_like_a_linear_or_a_norm_by_one_tensor_alone(files, shapes, expected):

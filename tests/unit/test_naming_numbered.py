@@ -47,6 +47,9 @@ def test_blocks_side_by_side_that_differ_in_a_number_are_elements_by_value() -> 
 
 def test_blocks_by_name_stand_in_the_order_of_their_names() -> None:
     names = [f"layers.0.output.adapter_modules.{word}.dense1.weight" for word in ("en_XX", "de_DE", "is_IS")]
+    names += [
+        f"layers.0.attention.self.{word}.weight" for word in ("query", "key", "value")
+    ]  # more than a chain
     matrix = {"shape": [8, 8], "dtype": "F32"}
     root = describe({"tensors": dict.fromkeys(names, matrix)}).root
     found = {block.home[-1]: block.indices for block in root.blocks() if isinstance(block.indices, Numbered)}

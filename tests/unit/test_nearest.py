@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,8 @@ from mapper.architecture import Architecture, Question
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import HintError
 from mapper.inference import infer
+from mapper.inference.misfits import UNKNOWN, Misfit
+from mapper.inference.nearest import Near, Open
 from mapper.report import Report
 from mapper.rulebook.rulebook import rulebook_of
 from tests.schema import violations
@@ -45,12 +48,10 @@ def renamed(**words: str) -> dict[str, tuple[int, ...]]:
     ("layer", "role", "says"),
     [
         (
-            renamed(self_attn="mix", o_proj="wo_xyzzy"),
+            renamed(self_attn="mix", v_proj="wv_xyzzy", o_proj="plugh"),
             "attention",
-            "lacks output: only 'wo_xyzzy' has no role",
+            "lacks value and output: only 'plugh' and 'wv_xyzzy' have no role",
         ),
-        (renamed(k_proj="xyzzy"), "attention", "lacks key: only 'xyzzy' has no role"),
-        (renamed(down_proj="xyzzy"), "feed_forward", "lacks down: only 'xyzzy' has no role"),
     ],
 )
 def test_a_role_that_one_module_may_have_is_said_with_it(
@@ -66,9 +67,9 @@ def test_a_role_that_one_module_may_have_is_said_with_it(
 
 
 def test_the_nearest_is_short_of_the_fewest_roles() -> None:
-    architecture = read(renamed(o_proj="xyzzy"), num_attention_heads=4)
+    architecture = read(renamed(v_proj="xyzzy", o_proj="plugh"), num_attention_heads=4)
     (unfit,) = [unfit for unfit in architecture.unfit if unfit.role == "attention"]
-    assert all("lacks output: " in text for text in unfit.nearest)
+    assert all("lacks value and output: " in text for text in unfit.nearest)
 
 
 def test_equal_blocks_without_a_flow_are_one_line() -> None:
@@ -158,3 +159,20 @@ def test_a_question_is_what_why_answers_with() -> None:
 def test_the_public_report_has_the_questions(tmp_path: Any) -> None:
     (tmp_path / "a.json").write_text('{"tensors": {"a.weight": {"shape": [4, 4], "dtype": "F32"}}}')
     assert mapper.inspect(tmp_path / "a.json").architecture.questions == []
+
+
+def test_which_of_two_maps_side_by_side_is_the_gate_is_asked() -> None:
+    layer = {name: shape for name, shape in LAYER.items() if not name.startswith("mlp")}
+    maps = {"mlp.xyzzy_a": (48, 32), "mlp.xyzzy_b": (48, 32), "mlp.xyzzy_c": (32, 48)}
+    architecture = read({**layer, **maps}, num_attention_heads=4)
+    (question,) = [one for one in architecture.questions if one.fact == "feed_forward.gate_last"]
+    assert set(question.candidates) == {True, False}
+
+
+def test_a_flag_that_one_flow_would_do_with_is_asked_with_its_other_value() -> None:
+    facts = SimpleNamespace(types={"joined": "flag", "words": "text"}, doubt=lambda scope, name: None)
+    opened = Open(cast(Any, facts), (), cast(Any, None))
+    rule, scope = cast(Any, SimpleNamespace()), cast(Any, None)
+    flag, word = Misfit(UNKNOWN, "joined", (True,)), Misfit(UNKNOWN, "words", ("plain",))
+    assert opened._confirming(scope, [Near(rule, (flag,), 1)]) == {"joined": [True, False]}
+    assert opened._confirming(scope, [Near(rule, (flag, word), 1)]) == {}

@@ -8,6 +8,7 @@ from mapper.operations.positions import (
     axis_positions,
     crop_positions,
     cut_positions,
+    image_sinusoids,
     resize_positions,
     stretch_positions,
 )
@@ -37,3 +38,12 @@ def test_a_place_has_the_vector_of_its_column_and_of_its_row():
     rows, columns = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[4.0], [5.0], [6.0]])
     got = axis_positions(torch.zeros(1, 7, 2, 3), rows, columns)
     assert got.tolist() == [[[4, 5, 6], [4, 5, 6]], [[1, 1, 1], [2, 2, 2]]]
+
+
+def test_sinusoids_of_an_image_reach_the_longest_wavelength_where_they_are_to():
+    x = torch.zeros(1, 6, 8)
+    plain, reaching = (image_sinusoids(x, 2, 3, reaches_last)[0] for reaches_last in (False, True))
+    index = torch.tensor([0.0, 1.0, 2.0, 0.0, 1.0, 2.0])
+    torch.testing.assert_close(plain[:, 1], (index / 100).sin())
+    torch.testing.assert_close(reaching[:, 1], (index / 10000).sin())
+    torch.testing.assert_close(plain[:, 0], reaching[:, 0])

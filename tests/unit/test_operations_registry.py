@@ -7,12 +7,13 @@ import builtins
 import math
 import subprocess
 import sys
+from statistics import NormalDist
 
 import pytest
 
 from mapper import operations
 
-GIVEN = {"torch", "F", "nn", "Tensor", "math"}  # what a generated file imports
+GIVEN = {"torch", "F", "nn", "Tensor", "math", "NormalDist"}  # what a generated file imports
 
 
 def test_reading_operations_imports_no_torch():
@@ -63,7 +64,7 @@ def test_an_operation_runs_on_what_a_generated_file_imports(name):
     import torch.nn.functional as F
     from torch import Tensor, nn
 
-    space = {"torch": torch, "F": F, "nn": nn, "Tensor": Tensor, "math": math}
+    space = {"torch": torch, "F": F, "nn": nn, "Tensor": Tensor, "math": math, "NormalDist": NormalDist}
     text = "\n\n".join(operations.operation_source(n) for n in operations.operations_needed([name]))
     exec(compile("from __future__ import annotations\n" + text, name, "exec"), space)
     tree = ast.parse(text)

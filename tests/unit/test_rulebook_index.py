@@ -15,7 +15,7 @@ from mapper.rulebook.index import Flows
 from mapper.rulebook.rulebook import Rulebook
 
 LAZY = Rulebook()
-EXAMPLES = [family.examples[0] for family in LAZY.families if family.examples][::16]
+EXAMPLES = [family.examples[0] for family in LAZY.families if family.examples][::24]
 
 
 FAMILIES = LAZY.families

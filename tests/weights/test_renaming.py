@@ -13,10 +13,16 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     CLIPConfig,
     CLIPModel,
+    GemmaConfig,
+    GemmaForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     ViTConfig,
     ViTForImageClassification,
     WhisperConfig,
@@ -26,6 +32,7 @@ from transformers import (
 import mapper
 from mapper.cli.app import main
 from mapper.errors import MapperError
+from tests.gguf_files import gguf_bytes
 
 IDS = torch.arange(13)[None] * 5 % 99
 
@@ -111,6 +118,19 @@ def vit() -> tuple[Any, dict[str, torch.Tensor]]:
     return ViTForImageClassification(config), {"pixel_values": torch.randn(1, 3, 16, 16)}
 
 
+def decoder(config_class: Any, model_class: Any, **said: Any) -> Any:
+    """What makes a tiny decoder with these settings."""
+    sizes = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "max_position_embeddings": 64}  # fmt: skip
+    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    return lambda: (model_class(config_class(**{**sizes, **ids, **said})), {"input_ids": IDS})
+
+
+neox = decoder(GPTNeoXConfig, GPTNeoXForCausalLM, rotary_pct=0.5)
+gemma = decoder(GemmaConfig, GemmaForCausalLM, num_key_value_heads=1, head_dim=16)
+qwen2 = decoder(Qwen2Config, Qwen2ForCausalLM, num_key_value_heads=2)
+
+
 @pytest.mark.parametrize(
     ("made", "to", "file"),
     [
@@ -119,6 +139,10 @@ def vit() -> tuple[Any, dict[str, torch.Tensor]]:
         (clip, "openai", "clip.pt"),
         (clip, "open_clip", ""),
         (vit, "timm", ""),
+        (neox, "litgpt", "lit_model.pth"),
+        (gemma, "litgpt", "lit_model.pth"),
+        (gemma, "torchtune", ""),
+        (qwen2, "torchtune", ""),
     ],
 )
 def test_other_architectures_come_back_the_same(made: Any, to: str, file: str, tmp_path: Path) -> None:
@@ -131,7 +155,8 @@ def test_other_architectures_come_back_the_same(made: Any, to: str, file: str, t
     model.save_pretrained(tmp_path / "first")
     (tmp_path / "there").mkdir()
     done = mapper.rename(tmp_path / "first", to, tmp_path / "there" / file)
-    mapper.rename(tmp_path / "there" / file, "hf", tmp_path / "back", hints=answers(done.notes))
+    back = f"hf/{model.config.model_type}"
+    mapper.rename(tmp_path / "there" / file, back, tmp_path / "back", hints=answers(done.notes))
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "back"))
     assert before.keys() == after.keys() and all(after[name].equal(before[name]) for name in before)
     config = model.config.__class__.from_pretrained(tmp_path / "back")
@@ -251,6 +276,38 @@ def test_the_maps_of_a_gguf_file_are_packed_and_its_vectors_are_not(tmp_path: Pa
     assert (ours - first).abs().max() <= first.abs().max() / 127  # half a step of a block, twice
 
 
+def with_words(source: Path, out: Path) -> dict[str, Any]:
+    """A GGUF file again, with a tokenizer of 99 words; what its metadata says of it."""
+    gguf = pytest.importorskip("gguf")
+    read = gguf.GGUFReader(source)
+    said = {name: one.contents() for name, one in read.fields.items() if not name.startswith("GGUF.")}
+    words = {
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": [chr(33 + at) for at in range(94)] + ["ab", "cd", "ef", "gh", "<end>"],
+        "tokenizer.ggml.token_type": [1] * 98 + [3], "tokenizer.ggml.merges": ["a b", "c d", "e f", "g h"],
+        "tokenizer.ggml.eos_token_id": 98,
+    }  # fmt: skip
+    tensors = {one.name: one.data.reshape(one.shape[::-1]) for one in read.tensors}
+    out.write_bytes(gguf_bytes(said | words, tensors))
+    return words
+
+
+def test_the_tokenizer_of_a_gguf_file_comes_along_and_its_programs_load_it(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    llama(tmp_path / "first", intermediate_size=64)
+    mapper.rename(tmp_path / "first", "gguf", tmp_path / "a.gguf")
+    words = with_words(tmp_path / "a.gguf", tmp_path / "b.gguf")
+    done = mapper.rename(tmp_path / "b.gguf", "gguf", tmp_path / "c.gguf", quantised="Q8_0")
+    assert done.notes == []
+    fields = gguf.GGUFReader(tmp_path / "c.gguf").fields
+    assert {name: fields[name].contents() for name in words} == words
+    llama_cpp = pytest.importorskip("xllamacpp")
+    params = llama_cpp.CommonParams()
+    params.model.path, params.n_ctx, params.warmup = str(tmp_path / "c.gguf"), 64, False
+    said = llama_cpp.Server(params).handle_completions({"prompt": "abcd", "max_tokens": 2, "temperature": 0})
+    assert said["choices"][0]["finish_reason"] in ("length", "stop")
+
+
 @pytest.mark.parametrize(
     ("out", "said", "why"),
     [
@@ -265,3 +322,13 @@ def test_what_no_gguf_file_can_be_is_refused(
     pytest.importorskip("gguf")
     with pytest.raises(MapperError, match=why):
         mapper.rename(tmp_path / "nothing", "gguf", tmp_path / out, **said)
+
+
+def test_a_bias_that_a_library_has_beside_others_is_zeros(tmp_path: Path) -> None:
+    model = qwen2()[0].eval()
+    model.save_pretrained(tmp_path / "first")
+    done = mapper.rename(tmp_path / "first", "hf/llama", tmp_path / "out")
+    assert "2 vectors of zeros added as biases, which hf/llama always has" in done.notes
+    again, report = LlamaForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(report.values())
+    torch.testing.assert_close(again.eval()(IDS).logits, model(IDS).logits, atol=0, rtol=0)

@@ -5,6 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+NAMES = (
+    "a circle", "a ring", "a square", "the outline of a square", "a diamond", "a vertical line", "a horizontal line",
+    "a plus sign",
+)  # fmt: skip
+"""What the images show, in turn."""
+
 
 def drawn_images(count: int, side: int) -> NDArray[np.float32]:
     """So many images [count, 3, side, side] between -1 and 1, always the same."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mapper.evidence.behaviour.trying import Trial, Tried
+from mapper.evidence.behaviour.settling import Trial
+from mapper.evidence.behaviour.trying import Tried
 from mapper.report.chain import value_text
 from mapper.report.wording import printable
 

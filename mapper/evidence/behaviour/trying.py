@@ -1,15 +1,17 @@
 """Which answers to the questions of a reading make the model speak best: fact by fact, until no other answer is better.
 
 All questions have some answer while one is asked; an answer that is better takes its place at once. At the end a fact is
-settled only if every other value that could be tried is worse beyond doubt; all else stays a question.
+settled only if every other value that could be tried is worse beyond doubt; where values do the same, the first is taken
+as a default that says so; all else stays a question.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations, islice
 from typing import Any
 
 import torch
@@ -19,37 +21,25 @@ from mapper.architecture import Architecture, Question
 from mapper.emission import emit
 from mapper.errors import ArchitectureError, HintError, MapperError, SourceError
 from mapper.evidence.behaviour.passage import PASSAGE
+from mapper.evidence.behaviour.settling import LIKELY, Trial, by_default, in_common, is_better, settled
 from mapper.evidence.behaviour.voices import Voice, hear, voice_of
 from mapper.evidence.found import Found
+from mapper.inference.computed import sources
 from mapper.inference.infer import infer
-from mapper.rulebook.values import shown
 
 SECONDS = 100.0  # for all candidates together
 BYTES = 8e9  # of a model in 32-bit floats, at most
-SURE = 4.0  # standard deviations between the parts of two candidates
 STEP = 0.005  # by which a mean must be lower for an answer to take the other's place
 LONG_STEP = 0.2  # of a number, which is not settled: all else would be tried again
 ROUNDS = 8  # answers may raise questions
+STARTS, CHANGES, OTHERS = (
+    40,
+    2,
+    3,
+)  # sets of answers to begin with; in each, answers that are not the first; of so many
 OPEN = ("number", "positive", "amount", "share")  # facts of these types could have any other value
 
 Answers = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What came of one value of one fact, all other answers as they were at the end."""
-
-    fact: str
-    value: Any
-    parts: torch.Tensor | None = field(default=None, repr=False)  # None: it could not be tried
-    why: str = ""  # it could not
-    is_impossible: bool = False  # the checkpoint contradicts it
-    is_asking: bool = False  # it raises a question without candidates
-
-    @property
-    def score(self) -> float | None:
-        """The mean of all parts."""
-        return None if self.parts is None else float(self.parts.mean())
 
 
 @dataclass
@@ -106,9 +96,8 @@ class _Search:
 
     def run(self) -> Tried:
         """Every question with all of its candidates, until a whole round changes nothing."""
-        try:
-            answers = self.complete({})
-        except (_Unknown, MapperError):
+        answers = self.possible()
+        if answers is None:
             return Tried()
         answers, is_whole = self.improved(answers)
         if self.voice is None:
@@ -123,10 +112,27 @@ class _Search:
             < self.voice.most
         )
         found = {
-            name: self.settled(rows, questions[name]) if is_sense else None for name, rows in trials.items()
+            name: self.result(rows, questions[name]) if is_sense else None for name, rows in trials.items()
         }
         sure = {name: item for name, item in found.items() if item}
         return Tried(self.voice.what, trials, sure, is_whole)
+
+    def possible(self) -> Answers | None:
+        """Answers that go together: the first of each question, or with as few others as can be; None where none do."""
+        others = [
+            (question.name, value)
+            for question in self.first.questions
+            for value in self.values(question)[1:OTHERS]
+        ]
+        changes = (dict(some) for count in range(CHANGES + 1) for some in combinations(others, count))
+        for answers in islice(changes, STARTS):
+            try:
+                return self.complete(answers)
+            except _Unknown:  # another answer to this question leads no further
+                return None
+            except MapperError:
+                continue
+        return None
 
     def improved(self, answers: Answers) -> tuple[Answers, bool]:
         """The answers of which none can be bettered alone, and whether there was time to see that."""
@@ -144,8 +150,17 @@ class _Search:
             best = rows[0]
             unchanged += 1
             step = LONG_STEP if self.is_open(self.questions[name]) else STEP
-            if best.score is not None and (own.score is None or best.score < own.score - step):
+            if self.is_worth(best, own, step):
                 answers, unchanged = self.complete({**answers, name: best.value}), 0
+
+    def is_worth(self, best: Trial, own: Trial, step: float) -> bool:
+        """Whether an answer takes the other's place: likely better, or better at all while the model makes no sense yet."""
+        assert self.voice is not None
+        if best.score is None or own.score is None:
+            return best.score is not None
+        if best.score > self.voice.most:
+            return best.score < own.score - step
+        return is_better(best, own, step, LIKELY)
 
     def is_late(self) -> bool:
         return time.monotonic() - self.start > self.seconds
@@ -161,7 +176,7 @@ class _Search:
     ) -> list[Trial]:
         """All values of a fact, the best first, then those that could not be tried."""
         rows = [self.trial(name, value, answers, only_heard) for value in self.values(question)]
-        return sorted(_in_common(rows), key=lambda row: float("inf") if row.score is None else row.score)
+        return sorted(in_common(rows), key=lambda row: float("inf") if row.score is None else row.score)
 
     def trial(self, name: str, value: Any, answers: Answers, only_heard: bool) -> Trial:
         """One value of a fact, heard once for the same other answers."""
@@ -169,25 +184,39 @@ class _Search:
         key = json.dumps(said, sort_keys=True)
         if key not in self.heard:
             if only_heard or self.is_late():
-                return Trial(name, value, why="no time was left")
+                return Trial(name, value, why="no time was left", is_late=True)
             self.tell(name, (time.monotonic() - self.start) / self.seconds)
             self.heard[key] = self.first_heard(name, value, said)
         return replace(self.heard[key], fact=name, value=value)
 
     def first_heard(self, name: str, value: Any, said: Answers) -> Trial:
-        """With the other answers; where these do not go with the value, with others that do: all that follow, or a flag turned."""
+        """With the other answers; where these do not go with the value, with others that do.
+
+        Those are all that follow, and what is near.
+        """
         first = self.listen(name, value, said, self.questions)
         if first.parts is not None or first.is_asking or self.voice is None:
             return first
-        flags = [
-            other
-            for other, answer in said.items()
-            if isinstance(answer, bool) and other != name and _last(other) == _last(name)
-        ]
         turned: list[tuple[Answers, Mapping[str, Question]]] = [(said, {})]
-        turned += [({**said, other: not said[other]}, self.questions) for other in flags]
+        turned += [({**said, other: answer}, self.questions) for other, answer in self.near(name, said)]
         others = (self.listen(name, value, answers, questions) for answers, questions in turned)
         return next((trial for trial in others if trial.parts is not None), first)
+
+    def near(self, name: str, said: Answers) -> Iterator[tuple[str, Any]]:
+        """Other answers to what goes with a fact: a flag of its name turned, and facts that one is calculated from the other."""
+        for other, answer in said.items():
+            if other == name or other not in self.questions:
+                continue
+            if isinstance(answer, bool) and _last(other) == _last(name):
+                yield other, not answer
+            elif self.is_calculated(name, other) or self.is_calculated(other, name):
+                values = self.values(self.questions[other])
+                yield from ((other, value) for value in values if value != answer)
+
+    def is_calculated(self, name: str, other: str) -> bool:
+        """Whether a fact may be calculated from another."""
+        rules = self.first.rulebook.config_vocabulary.facts.get(_fact(name), ())
+        return any(_fact(other) in sources(rule) for rule in rules)
 
     def listen(self, name: str, value: Any, said: Answers, questions: Mapping[str, Question]) -> Trial:
         """Build the model of these answers and hear it."""
@@ -266,49 +295,26 @@ class _Search:
         rules = self.first.rulebook.config_vocabulary.facts.get(question.fact, ())
         return any(rule.type in OPEN or rule.untold for rule in rules)
 
-    def settled(self, rows: list[Trial], question: Question) -> Found | None:
-        """The best value, if all others that could be are worse beyond doubt, and all could be tried."""
+    def is_untold(self, question: Question) -> bool:
+        """Whether it is none that behaviour tells."""
+        rules = self.first.rulebook.config_vocabulary.facts.get(question.fact, ())
+        return any(rule.untold for rule in rules)
+
+    def result(self, rows: list[Trial], question: Question) -> Found | None:
+        """A value that is right beyond doubt, or one by default, where nothing tells it from others."""
         assert self.voice is not None
-        others = [row for row in rows[1:] if not row.is_impossible]
-        best = rows[0]
-        if (
-            self.is_open(question)
-            or best.parts is None
-            or not others
-            or any(row.parts is None for row in others)
-        ):
-            return None
-        if not all(_is_better(best, row, self.voice.least) for row in others):
-            return None
-        next_best = others[0]
-        return Found(
-            best.value,
-            "behaviour",
-            f"{self.voice.what} {best.score:.3g} against {next_best.score:.3g} for {shown(next_best.value)}",
-        )
+        sure = None if self.is_open(question) else settled(rows, self.voice)
+        return sure or by_default(rows, self.values(question), self.voice, self.is_untold(question))
+
+
+def _fact(name: str) -> str:
+    """What a fact is called everywhere."""
+    return name.rpartition(":")[2]
 
 
 def _last(name: str) -> str:
     """What a fact is called without its block: `rotary` of a tower is that of its attention, too."""
     return name.rpartition(".")[2].rpartition(":")[2]
-
-
-def _in_common(rows: list[Trial]) -> list[Trial]:
-    """The trials with those parts alone that all that were heard have been asked."""
-    heard = [row.parts for row in rows if row.parts is not None]
-    if not heard:
-        return rows
-    common = torch.stack(heard).isfinite().all(0)
-    return [row if row.parts is None else replace(row, parts=row.parts[common]) for row in rows]
-
-
-def _is_better(best: Trial, other: Trial, least: float) -> bool:
-    """Whether a trial is better than another beyond doubt: by so much in the mean, and part by part."""
-    if best.parts is None or other.parts is None:
-        return other.parts is None and best.parts is not None
-    apart = other.parts - best.parts
-    mean, error = float(apart.mean()), float(apart.std()) / len(apart) ** 0.5
-    return mean >= least and mean >= SURE * error
 
 
 def _kept(read: Any) -> Callable[[Iterable[str]], dict[str, torch.Tensor]]:

@@ -6,22 +6,24 @@ The parts are the same for every candidate, so that two are compared part by par
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isqrt
+from math import isqrt, log
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from mapper.architecture import Architecture
-from mapper.evidence.behaviour.drawn import drawn_images
-from mapper.evidence.behaviour.words import Words, words_of
+from mapper.evidence.behaviour.drawn import NAMES, drawn_images
+from mapper.evidence.behaviour.words import BY_BYTE, Words, words_of
 
 ROWS, LENGTH = 4, 48  # of a text: rows and ids of each
+BYTE_ROWS, BYTE_LENGTH = 8, 96  # of a text in bytes, of which each says less
 SENSE = 0.2  # nats by which a model of language must be better than how often words are
 LOOK = 8  # ids by which it is seen whether later words are shown
 CUTS = 12  # of a text that is shown word by word: beginnings that are shown
 HIDDEN = 6  # of so many words one is hidden from a model that fills in words
 IMAGES = 24
+SMALL = 32  # side of an image that is to be restored
 _SIDE = 224  # of an image where nothing says it
 _WORST = 30.0  # of one part: what is no number at all
 
@@ -48,7 +50,10 @@ def voice_of(architecture: Architecture, text: str) -> Voice | None:
     if "input_ids" in inputs and needed <= {"input_ids"}:
         return _of_language(architecture, text)
     if "pixel_values" in inputs and needed <= {"pixel_values"}:
-        return _of_images(architecture)
+        facts = {fact.name: fact.value for fact in architecture.facts}
+        return _of_restored() if facts.get("task") == _RESTORED else _of_images(facts)
+    if needed == {"input_ids", "pixel_values"}:
+        return _of_pairs(architecture)
     return None
 
 
@@ -58,11 +63,17 @@ def hear(voice: Voice, model: nn.Module) -> torch.Tensor:
         return voice.judge(lambda inputs: _scores(model(**inputs), voice.head).float()).clamp(max=_WORST)
 
 
+_GIVEN = ("logits", "logits_per_image", "reconstruction")  # of outputs: what is judged
+_RESTORED = "super_resolution"  # the task whose answer is close to what was given
+
+
 def _scores(outputs: Any, head: torch.Tensor | None) -> torch.Tensor:
     """Scores of words or classes; of a model without a head, states by the token embeddings, as most heads are tied."""
-    logits, states = getattr(outputs, "logits", None), getattr(outputs, "last_hidden_state", None)
-    if isinstance(logits, torch.Tensor):
-        return logits
+    for name in _GIVEN:
+        given = getattr(outputs, name, None)
+        if isinstance(given, torch.Tensor):
+            return given
+    states = getattr(outputs, "last_hidden_state", None)
     if not isinstance(states, torch.Tensor) or head is None or head.shape[1] != states.shape[-1]:
         raise ValueError("it gives no scores of words or classes")
     return states @ head.T
@@ -83,8 +94,9 @@ def _of_language(architecture: Architecture, text: str) -> Voice | None:
     words = words_of(architecture.checkpoint, int(facts.get("vocab_size") or 0))
     if words is None:
         return None
-    ids = torch.tensor(words.encode(text)[: ROWS * LENGTH])
-    ids = ids[: len(ids) // ROWS * ROWS].view(ROWS, -1)
+    rows, length = (BYTE_ROWS, BYTE_LENGTH) if words.what == BY_BYTE else (ROWS, LENGTH)
+    ids = torch.tensor(words.encode(text)[: rows * length])
+    ids = ids[: len(ids) // rows * rows].view(rows, -1)
     if ids.shape[1] < HIDDEN * 2:
         return None
     if facts.get("task") == "masked_lm":
@@ -148,9 +160,41 @@ def _losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return losses.nan_to_num(_WORST, _WORST, _WORST)
 
 
-def _of_images(architecture: Architecture) -> Voice:
-    """How far the answers to drawn images tell them apart, though they are mirrored or moved by a pixel."""
+def _of_restored() -> Voice:
+    """How far restored images, made as small as those that were given, lie from these: in parts of the range of a pixel."""
+    pixels = (torch.from_numpy(drawn_images(len(NAMES), SMALL)) + 1) / 2
+
+    def judge(scores: Scores) -> torch.Tensor:
+        restored = scores({"pixel_values": pixels})
+        if restored.ndim != 4 or restored.shape[:2] != pixels.shape[:2] or restored.shape[-1] % SMALL:
+            raise ValueError("it gives no images of those that it is given")
+        small = nn.functional.avg_pool2d(restored, restored.shape[-1] // SMALL)
+        return (small - pixels).abs().flatten(1).mean(1).nan_to_num(_WORST, _WORST, _WORST)
+
+    return Voice("distance of restored images from drawn ones", judge, least=0.01, most=0.1)
+
+
+def _of_pairs(architecture: Architecture) -> Voice | None:
+    """The loss of what each drawn image is called, of the names of all: the diagonal of the pairs."""
     facts = {fact.name: fact.value for fact in architecture.facts}
+    words = words_of(architecture.checkpoint, int(facts.get("vocab_size") or 0))
+    if words is None:
+        return None
+    pixels = torch.from_numpy(drawn_images(IMAGES, _side(facts)))
+    names = [torch.tensor([words.marked(f"a photo of {name}")]) for name in NAMES]
+    right = torch.arange(IMAGES) % len(NAMES)
+
+    def judge(scores: Scores) -> torch.Tensor:
+        columns = [scores({"input_ids": ids, "pixel_values": pixels}) for ids in names]
+        if any(column.shape != (IMAGES, 1) for column in columns):
+            raise ValueError("it gives no scores of pairs")
+        return _losses(torch.cat(columns, 1), right)
+
+    return Voice(f"loss on names of drawn images ({words.what})", judge, 0.05, log(len(NAMES)) - SENSE)
+
+
+def _of_images(facts: Mapping[str, Any]) -> Voice:
+    """How far the answers to drawn images tell them apart, though they are mirrored or moved by a pixel."""
     pixels = torch.from_numpy(drawn_images(IMAGES, _side(facts)))
     views = torch.cat([pixels, pixels.flip(-1), pixels.roll((1, 1), (-2, -1))])
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mapper.checkpoint import Checkpoint
-from mapper.errors import MapperError
-from mapper.sources.files import open_regular
-from mapper.sources.gguf import CONTAINER, MAGIC, read_words
+from mapper.sources.gguf import tokenizer_of
 
 FILE = "tokenizer.json"
 BYTES = range(256, 261)  # sizes of a vocabulary of bytes, with a few ids of other meaning
+BY_BYTE = "bytes"
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
 _SPACE = "\u0120"  # a space, in words that are made of bytes
 
@@ -23,12 +22,13 @@ class Words(NamedTuple):
     encode: Callable[[str], list[int]]
     mask: int | None  # the id that stands for a hidden word
     what: str  # "tokenizer.json", as a report names it
+    marked: Callable[[str], list[int]]  # with the ids that stand before and behind a text
 
 
 def words_of(checkpoint: Checkpoint, size: int) -> Words | None:
     """The tokenizer of a checkpoint with `size` ids; None where there is none to be had."""
     if size in BYTES:
-        return Words(lambda text: list(text.encode()), 0, "bytes")
+        return Words(lambda text: list(text.encode()), 0, BY_BYTE, lambda text: list(text.encode()))
     try:
         import tokenizers
     except ImportError:
@@ -39,7 +39,12 @@ def words_of(checkpoint: Checkpoint, size: int) -> Words | None:
     tokenizer, what = made
     masks = [tokenizer.token_to_id(word) for word in _MASKS]
     mask = next((number for number in masks if number is not None), None)
-    return Words(lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids), mask, what)
+    return Words(
+        lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids),
+        mask,
+        what,
+        lambda text: list(tokenizer.encode(text).ids),
+    )
 
 
 def _from_file(checkpoint: Checkpoint, tokenizers: Any) -> tuple[Any, str] | None:
@@ -55,15 +60,7 @@ def _from_file(checkpoint: Checkpoint, tokenizers: Any) -> tuple[Any, str] | Non
 
 def _from_gguf(checkpoint: Checkpoint, tokenizers: Any) -> tuple[Any, str] | None:
     """By the words and merges in the file itself; other kinds of tokenizer are not read."""
-    path = checkpoint.weights[0] if checkpoint.weights else None
-    if path is None or checkpoint.container != CONTAINER:
-        return None
-    try:
-        file, size = open_regular(path)
-        with file:
-            said = read_words(file, size, Path(path).name) if file.read(len(MAGIC)) == MAGIC else {}
-    except MapperError:
-        return None
+    said = tokenizer_of(checkpoint)
     tokens, merges = said.get("tokenizer.ggml.tokens"), said.get("tokenizer.ggml.merges")
     if not isinstance(tokens, list) or not isinstance(merges, list):
         return None

@@ -41,17 +41,20 @@ class Answers:
     ) -> str | None:
         """The value of a fact at a layer, as text; None if it is asked for.
 
-        What is said of a layer wins over what names and shapes show there (`shown`), or what is usual of such a layer (`usual`),
-        and that over what is said of all, and that over a `default`.
+        What is said of a layer wins over what its own code, names and shapes show there (`shown`), or what is usual of such a layer
+        (`usual`), and that over what is said of all, and that over a `default`.
         """
         scope = leaf_scope(self.root, leaf)
         told = [
             item for item in self.facts.given if item.name == fact and (not item.at or scope.matches(item.at))
         ]
         own = next((item for item in told if item.at), None)
-        said = own or (None if shown or usual else next(iter(told), None))
+        seen = next(self.facts.from_graph(scope, fact), None)
+        said = own or (None if shown or usual or seen else next(iter(told), None))
         if said is not None:
             return self._use(scope, fact, Known(_text(said.value), "given", said.source), said.source)
+        if seen:
+            return self._use(scope, fact, Known(_text(seen.value), seen.evidence, seen.source))
         if shown:
             return self._use(scope, fact, Known(shown[0], "name", shown[1]))
         if usual or default:
@@ -64,6 +67,11 @@ class Answers:
         self.asked.setdefault(fact, {}).update(dict.fromkeys(candidates))
         self.lacking.setdefault(fact, {})[leaf.place.first()] = None
         return None
+
+    def ask(self, leaf: Leaf, fact: str) -> None:
+        """Ask for a fact of a layer that nothing says."""
+        if self.facts.get(leaf_scope(self.root, leaf), fact) is None:
+            self.find(leaf, fact)
 
     def told(self, fact: str) -> str:
         """What was said of a fact of the whole; "" for nothing."""

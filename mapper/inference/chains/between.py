@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from mapper.architecture import Fact
 from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.branch import through_branch
 from mapper.inference.chains.convolutions import setting
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
 from mapper.inference.chains.extents import Window, inputs_for, numbers, through, written
 from mapper.inference.chains.gaps import gaps_of
-from mapper.inference.chains.order import MAPS, ROWS, START, Link
-from mapper.inference.chains.residuals import ADDED, spans_of
+from mapper.inference.chains.order import MAPS, ROWS, START, Link, has_frames
+from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
 from mapper.inference.leaf_shapes import weight_shape
-from mapper.inference.scopes import leaf_scope
 
 if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
@@ -53,6 +53,7 @@ class Between:
         answers: Answers,
         activations: dict[str, ActivationRule],
         heads: Sequence[Link] = (),
+        branches: Sequence[Span] = (),
     ):
         self.links, self.roles, self.answers, self.activations = links, roles, answers, activations
         self.heads = heads  # those that all read what the last of the links gives
@@ -63,9 +64,10 @@ class Between:
         first = links[0].element
         self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
-        self.has_frames = _has_frames(links)
+        self.has_frames = has_frames(links)
         self.is_sampled = False  # whether the input has no axis of channels
-        self.spans = spans_of(links)
+        self.spans = spans_of(links, branches)
+        self.beside = [link for span in branches for link in span.branch]
         self.joined: dict[int, str] = {}  # the last layer of a residual block -> one of ADDED
 
     def run(self) -> Written:
@@ -89,13 +91,14 @@ class Between:
         span = next((span for span in self.spans if span.first == at), None)
         if span is None:
             return
-        leaf, among = link.element.leaf, ("none", *ADDED)
+        leaf = link.element.leaf
+        among: tuple[str, ...] = ADDED if span.branch else ("none", *ADDED)
         default = None if span.is_block else ("none", "a layer that stands alone")
         value = self.answers.find(leaf, "chain.residual", usual=default, among=among)
         if value not in (None, *among):
             raise self.answers.refuse(leaf, "chain.residual", str(value), f"allowed: {', '.join(among)}")
         if value in ADDED:
-            self.add(f"residual = {self.name}")
+            self.add(f"residual = {through_branch(self, span)}")
             self.joined[span.last] = str(value)
 
     def join(self, at: int, where: str) -> None:
@@ -117,7 +120,8 @@ class Between:
         asked = [fact for fact in self.answers.trail if fact in _OF_LAYERS]
         self.answers.trail.clear()
         names = {
-            role: link.element.name for role, link in zip(self.roles, (*self.links, *self.heads), strict=True)
+            role: link.element.name
+            for role, link in zip(self.roles, (*self.links, *self.heads, *self.beside), strict=True)
         }
         shown = re.sub(r"\b[a-z]+_\d+(?=\()", lambda found: names.get(found[0], found[0]), line)
         self.written.forward.append(shown + (f"  # {', '.join(asked)}?" if asked else ""))
@@ -170,7 +174,7 @@ class Between:
         element, axes = link.element, link.before.axes
         side = isqrt(link.places)
         is_square = axes == 1 or side**2 == link.places
-        among = ["mean", "max", "flatten", *(["positions"] if axes == 1 else [])]
+        among = ["mean", "max", "flatten", *(["positions", "last", "first"] if axes == 1 else [])]
         if link.places > 1:
             words = ("flatten", "adaptive") if is_square else ("flatten",)
             among = [word for word in self.tables["reduction"] if word.startswith(words)]
@@ -245,8 +249,7 @@ class Between:
     def norm(self, at: int, link: Link) -> None:
         role, leaf, before = self.roles[at], link.element.leaf, link.before
         axes = before.axes if before.form == MAPS else 0
-        if self.answers.facts.get(leaf_scope(self.answers.root, leaf), "norm.eps") is None:
-            self.answers.find(leaf, "norm.eps")
+        self.answers.ask(leaf, "norm.eps")
         if before.form == START and at + 1 < len(self.links):
             axes = len(self.links[at + 1].element.kernel)
         if leaf.kind == "BatchNorm":
@@ -296,11 +299,15 @@ class Between:
         self.join(at, "before_activation")
         if following is None:
             self.join(at, "after_activation")
+            self.join(at, BETWEEN)
             return
         activation = "none" if element.group == SLOPES else self.activation(at)
         if activation not in (None, "none"):
             self.say(self.activated(str(activation)))
         self.join(at, "after_activation")
+        self.join(at, BETWEEN)
+        if self.joined.get(at) == BETWEEN and activation not in (None, "none"):
+            self.say(self.activated(str(activation)))
         if link.after.form == MAPS and following.group not in (NORM, SLOPES):
             self.pool(at, activation, element.group == SLOPES)
 
@@ -485,13 +492,6 @@ def _word(head: Link) -> str:
     """What an output is called: the last word of its head's path."""
     word = head.element.name.rpartition(".")[2]
     return word if word.isidentifier() and word.islower() else "output"
-
-
-def _has_frames(links: Sequence[Link]) -> bool:
-    """Whether a recurrent layer reads one vector for each of the maps that convolutions make: there are several in a row."""
-    flat = (at for at, link in enumerate(links) if link.before.form == MAPS and link.element.group == LINEAR)
-    first = next(flat, len(links))
-    return any(link.element.group == RECURRENT for link in links[first:])
 
 
 def _of(expression: str, name: str) -> str:

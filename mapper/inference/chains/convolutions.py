@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.elements import Element
+from mapper.inference.chains.answers import Answers, Evidence
+from mapper.inference.chains.elements import CONVOLUTION, Element
 from mapper.inference.chains.extents import Window, numbers, written
 from mapper.inference.chains.order import Link
 
@@ -22,11 +23,22 @@ class Setting:
     padded: str = ""  # as torch pads: the last axis first
     windows: list[Window] = field(default_factory=list)  # empty where something is asked for
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Its stride along each axis; none where something is asked for."""
+        return tuple(window.stride for window in self.windows)
 
-def setting(link: Link, answers: Answers) -> Setting:
-    """The setting of one convolution. Raises HintError for an answer that it cannot have."""
+
+def setting(link: Link, answers: Answers, steps: str = "") -> Setting:
+    """The setting of one convolution. Raises HintError for an answer that it cannot have.
+
+    `steps` is the stride that it has for others to add up, where it is beside them.
+    """
     element = link.element
-    found = _transposed(element, answers) if element.is_transposed else _forward(element, answers)
+    if element.group != CONVOLUTION:
+        return Setting()
+    usual = (steps, "the stride of what it is added to") if steps else None
+    found = _transposed(element, answers) if element.is_transposed else _forward(element, answers, usual)
     if link.groups > 1:
         found.arguments["groups"] = str(link.groups)
     return found
@@ -39,10 +51,18 @@ def _sizes(answers: Answers, element: Element, fact: str, text: str) -> tuple[in
     return found
 
 
-def _forward(element: Element, answers: Answers) -> Setting:
+def along(steps: Sequence[tuple[int, ...]], axes: int) -> str:
+    """The stride of convolutions one after the other, those without one left out."""
+    whole = [1] * axes
+    for each in steps:
+        whole = [one * other for one, other in zip(whole, each, strict=False)] if each else whole
+    return "x".join(map(str, whole))
+
+
+def _forward(element: Element, answers: Answers, usual: Evidence | None = None) -> Setting:
     is_point = set(element.kernel) == {1}
     leaf = element.leaf
-    stride_text = answers.find(leaf, "chain.stride", usual=_POINT if is_point else None)
+    stride_text = answers.find(leaf, "chain.stride", usual=usual or (_POINT if is_point else None))
     padding_text = answers.find(leaf, "chain.padding", usual=_NONE if is_point else None)
     dilation = _sizes(
         answers, element, "chain.dilation", answers.find(leaf, "chain.dilation", default=_PLAIN) or "1"

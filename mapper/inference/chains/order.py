@@ -17,6 +17,7 @@ LAYERS = 400  # of a chain
 _TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
 _TRIED_AGAIN = 5_000  # the same for a second order, which is only told of
 _HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
+_DECODER = 3  # of the words for what comes after the middle
 _UNRANKED = 2  # of a word that says nothing about where it stands: in the middle
 
 
@@ -185,15 +186,17 @@ class Budget:
 
 def _in_order(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> Order | None:
     names = [element.name for element in elements]
-    natural = sorted(elements, key=lambda element: _natural(element.name))
-    if names != sorted(names) and names != [element.name for element in natural]:
+    by_names = sorted(elements, key=lambda element: natural(element.name))
+    if names != sorted(names) and names != [element.name for element in by_names]:
         links = _linked(elements) if _stand_apart(elements) else None
         if links:
             return Order(tuple(links))
-        found = _searched(elements, {}, budget)  # norms may be defined after all that they stand between
+        found = _searched(
+            elements, {}, budget, ranks
+        )  # norms may be defined after all that they stand between
         if found:
             return found
-    return _searched(natural, ranks, budget)
+    return _searched(by_names, ranks, budget, ranks)
 
 
 def _stand_apart(elements: Sequence[Element]) -> bool:
@@ -201,15 +204,32 @@ def _stand_apart(elements: Sequence[Element]) -> bool:
     return all(one.is_main or other.is_main or one.group != other.group for one, other in pairwise(elements))
 
 
-def _searched(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> Order | None:
-    """An order found by sizes; that convolutions have groups is believed where nothing else fits."""
+def _searched(
+    elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget, known: Mapping[str, int]
+) -> Order | None:
+    """An order found by sizes; that convolutions have groups is believed where nothing else fits.
+
+    `ranks` of words are what is tried first, against `known` ranks there is none.
+    """
     for is_grouped in (False, True) if elements else ():
-        found = _Search(elements, ranks, budget, is_grouped).run()
+        search = _Search(elements, ranks, budget, is_grouped)
+        found = (links for links in search.run() if not _is_backwards(links, known))
         first = next(found, None)
         if first:
             budget.left = min(budget.left, _TRIED_AGAIN)
             return Order(first, is_by_names=next(found, None) is not None)
     return None
+
+
+def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
+    """Whether what is called a decoder stands before what is called an encoder: the sizes of a U-Net allow that alone."""
+    late = False
+    for link in links:
+        rank = ranked(link.element, ranks)
+        if late and rank < _UNRANKED:
+            return True
+        late = late or rank == _DECODER
+    return False
 
 
 def _linked(elements: Sequence[Element]) -> list[Link] | None:
@@ -233,7 +253,7 @@ class _Search:
         self.given = {element.outputs for element in elements}
         self.before = _numbered_before(elements)
         self.natural = {id(element): at for at, element in enumerate(elements)}
-        self.rank = {id(element): self.ranked(element) for element in elements}
+        self.rank = {id(element): ranked(element, ranks) for element in elements}
         self.number = {id(element): _number(element.name) for element in elements}
         self.numbers = {_number(element.name) for element in elements if element.is_main}
 
@@ -285,9 +305,11 @@ class _Search:
             self.natural[id(element)],
         )
 
-    def ranked(self, element: Element) -> int:
-        words = (word for part in element.leaf.place if isinstance(part, str) for word in parts(part))
-        return min((self.ranks[word] for word in words if word in self.ranks), default=_UNRANKED)
+
+def ranked(element: Element, ranks: Mapping[str, int]) -> int:
+    """Where the words of a name stand in a network."""
+    words = (word for part in element.leaf.place if isinstance(part, str) for word in parts(part))
+    return min((ranks[word] for word in words if word in ranks), default=_UNRANKED)
 
 
 def _numbered_before(elements: Sequence[Element]) -> dict[int, int]:
@@ -302,7 +324,14 @@ def _numbered_before(elements: Sequence[Element]) -> dict[int, int]:
     return found
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def has_frames(links: Sequence[Link]) -> bool:
+    """Whether a recurrent layer reads one vector for each of the maps that convolutions make: there are several in a row."""
+    flat = (at for at, link in enumerate(links) if link.before.form == MAPS and link.element.group == LINEAR)
+    first = next(flat, len(links))
+    return any(link.element.group == RECURRENT for link in links[first:])
+
+
+def natural(name: str) -> list[tuple[int, str]]:
     """Names with their numbers by value."""
     pieces = re.split(r"(\d+)", name)
     return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in pieces]

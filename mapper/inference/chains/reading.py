@@ -12,6 +12,7 @@ from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.between import INPUT, Between, Written
 from mapper.inference.chains.elements import EMBEDDING, Element, element_of, unfolded
 from mapper.inference.chains.order import LAYERS, MAPS, Link, Order, in_order
+from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
@@ -42,11 +43,13 @@ class Chain:
 
     order: Order
     rest: tuple[Leaf, ...]  # bare tensors that stand beside them
+    branches: tuple[Span, ...] = ()  # blocks whose input goes through layers of its own
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Its layers, the heads behind the others."""
-        return (*self.order.links, *self.order.heads)
+        """Its layers, behind the others the heads, and last what blocks have beside them."""
+        beside = (link for span in self.branches for link in span.branch)
+        return (*self.order.links, *self.order.heads, *beside)
 
     def leaves(self) -> list[Leaf]:
         """Every leaf, those of the chain with their roles."""
@@ -81,15 +84,21 @@ def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in Leaf.keys(element.leaf)))
-    found = in_order(elements, rulebook.chain_words.order)
-    return Chain(found, tuple(rest)) if found else None
+    words = rulebook.chain_words
+    if any(is_of(part, words.apart) for element in elements for part in element.leaf.place):
+        return None
+    main, beside = apart(elements, words.shortcut)
+    found = in_order(main, words.order)
+    branches = branches_of(found.links, beside) if found else None
+    return Chain(found, tuple(rest), tuple(branches)) if found and branches is not None else None
 
 
 def _is_other(block: Block) -> bool:
-    """Whether a block computes more than its layers one after the other; one of convolutions may be residual."""
+    """Whether a block computes more than its layers one after the other; one of these may be residual."""
     if block.kind == "layer":
         return not all(
-            leaf.kind.startswith("Conv") or leaf.kind in ("BatchNorm", "GroupNorm", "PReLU")
+            leaf.kind.startswith("Conv")
+            or leaf.kind in ("BatchNorm", "GroupNorm", "PReLU", "Linear", "LayerNorm")
             for leaf in block.leaves()
         )
     return block.kind in _OTHER
@@ -128,13 +137,14 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         for link, leaf in zip(chain.links, leaves, strict=False)
     ]
     roles, count = chain.roles(), len(chain.order.links)
-    heads = links[count:]
+    end = count + len(chain.order.heads)
+    heads, spans = links[count:end], with_links(chain.branches, links[end:])
 
     def trial(assumed: dict[str, str]) -> Written:
         tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)
-        return Between(links[:count], roles, tried, rulebook.activations, heads).run()
+        return Between(links[:count], roles, tried, rulebook.activations, heads, spans).run()
 
-    between = Between(links[:count], roles, answers, rulebook.activations, heads)
+    between = Between(links[:count], roles, answers, rulebook.activations, heads, spans)
     written = between.run()
     if answers.told("chain.input_size"):
         answers.narrow(fitting(trial, answers.asked))

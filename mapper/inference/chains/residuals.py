@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
-from mapper.inference.chains.order import START, Link
+from mapper.inference.chains.order import MAPS, START, Data, Link, follow, natural
+from mapper.naming.words import parts
 
-ADDED = ("before_activation", "after_activation")
+BETWEEN = "between_activations"  # after one, and before another of the same kind
+ADDED = ("before_activation", "after_activation", BETWEEN)
 
 
 @dataclass(frozen=True)
@@ -19,14 +21,77 @@ class Span:
     first: int
     last: int
     is_block: bool  # a numbered folder with several layers; else one layer alone
+    branch: tuple[Link, ...] = ()  # what its input goes through before it is added
 
 
-def spans_of(links: Sequence[Link]) -> list[Span]:
-    """The blocks of a chain that could be residual, and the layers that could be by themselves."""
+Home = tuple[str | tuple[int, ...], ...]  # the folder of a block
+
+
+def apart(
+    elements: Sequence[Element], words: Container[str]
+) -> tuple[list[Element], dict[Home, list[Element]]]:
+    """The layers of a chain, and those that stand beside it in a block, by its folder."""
+    main: list[Element] = []
+    beside: dict[Home, list[Element]] = {}
+    for element in elements:
+        place = element.leaf.place
+        at = next((at for at, part in enumerate(place) if is_of(part, words)), 0)
+        if at:
+            beside.setdefault(tuple(place[:at]), []).append(element)
+        else:
+            main.append(element)
+    return main, beside
+
+
+def is_of(part: str | tuple[int, ...], words: Container[str]) -> bool:
+    """Whether a part of a path has one of these words in it."""
+    return isinstance(part, str) and any(word in words for word in parts(part))
+
+
+def branches_of(links: Sequence[Link], beside: Mapping[Home, Sequence[Element]]) -> list[Span] | None:
+    """The blocks whose input goes through layers of its own; None where some do not fit around the others."""
     found: list[Span] = []
+    for home, elements in beside.items():
+        numbers = [at for at, link in enumerate(links) if tuple(link.element.leaf.place[: len(home)]) == home]
+        if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
+            return None
+        before, after = links[numbers[0]].before, links[numbers[-1]].after
+        in_names = sorted(elements, key=lambda element: natural(element.name))
+        tried = [in_names, sorted(in_names, key=lambda element: not element.is_main)]
+        branch = next(filter(None, (_branch(before, after, one) for one in tried)), None)
+        if branch is None:
+            return None
+        found.append(Span(numbers[0], numbers[-1], True, branch))
+    return found
+
+
+def _branch(before: Data, after: Data, elements: Sequence[Element]) -> tuple[Link, ...] | None:
+    """Layers one after the other from what a block reads to what it gives, all of them maps."""
+    links: list[Link] = []
+    for element in elements:
+        link = follow(links[-1].after if links else before, element, is_grouped=False)
+        if link is None or link.after.form != MAPS:
+            return None
+        links.append(link)
+    fits = links[-1].after.width == after.width and links[-1].after.form == after.form
+    return tuple(links) if fits and before.form in (MAPS, START) else None
+
+
+def with_links(spans: Sequence[Span], links: Sequence[Link]) -> list[Span]:
+    """The spans with these links for those of their branches, one after the other."""
+    left = iter(links)
+    return [replace(span, branch=tuple(next(left) for _ in span.branch)) for span in spans]
+
+
+def spans_of(links: Sequence[Link], known: Sequence[Span] = ()) -> list[Span]:
+    """The blocks of a chain that could be residual, and the layers that could be by themselves, beside those that are known."""
+    found: list[Span] = list(known)
+    taken = {at for span in known for at in range(span.first, span.last + 1)}
     for folder, group in groupby(enumerate(links), key=lambda item: block_of(item[1].element)):
         numbers = [at for at, _ in group]
         mains = [at for at in numbers if links[at].element.is_main]
+        if taken.intersection(numbers):
+            continue
         if folder and len(mains) > 1:
             found += [Span(numbers[0], numbers[-1], True)] * _is_even(links[numbers[0]], links[numbers[-1]])
         else:

@@ -12,10 +12,19 @@ from torch import nn
 
 from mapper._build import Made, light
 from mapper.checkpoint import Checkpoint
-from mapper.emission.origin import Told, apart_from_versions, is_origin_there, is_unedited, told_by
+from mapper.emission.origin import (
+    Told,
+    apart_from_versions,
+    is_of_graph,
+    is_origin_there,
+    is_unedited,
+    told_by,
+)
 from mapper.errors import MapperError, shorten
 from mapper.rulebook.examples import expand
 from mapper.weights.built.sameness import new_model, why_edited
+
+OF_GRAPH = "it was written from an ONNX graph, which is not stored; mapper.build of that file makes the model"
 
 
 def reading_of(model: nn.Module) -> Made | str:
@@ -27,6 +36,8 @@ def reading_of(model: nn.Module) -> Made | str:
         return f"{shorten(file)} was edited since mapper wrote it" if edited else ""
     if changed := why_edited(model, text):
         return f"the model was changed: {changed}"
+    if is_of_graph(text):
+        return OF_GRAPH
     return _read_again(model, told, text) or (
         f"the rules have changed since {shorten(file)} was written; generate it again"
     )

@@ -37,7 +37,7 @@ class Entry(dict[str, Any]):
 class Diff:
     """Where two sources differ; paths stand in natural order, so exchanging the sides exchanges nothing else.
 
-    `print` shows it as `mapper diff` does, `as_dict()` is its JSON. `architecture` lists what the two readings and
+    `print` shows it as `mapper diff` does, `as_dict()` is its JSON, `to_html()` its page, which a notebook shows by itself. `architecture` lists what the two readings and
     configs say differently, and reads both sides when first asked for.
     """
 
@@ -123,6 +123,24 @@ class Diff:
         from mapper.report.difference import as_text
 
         return as_text(self)
+
+    def to_html(self) -> str:
+        """One page for a browser, as `mapper diff --html` writes it: both pictures, what differs marked."""
+        from mapper.picture.compared import compared
+
+        return compared(self)
+
+    def _repr_html_(self) -> str | None:
+        """The page, small, for a notebook; None where neither side can be drawn."""
+        from mapper.picture import in_notebook
+
+        readings = [reading for reading in self.readings if reading is not None and not reading.parts]
+        return in_notebook(self.to_html()) if readings else None
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: the page, and where it shows none, the text."""
+        page = self._repr_html_()
+        return {"text/plain": str(self)} | ({"text/html": page} if page else {})
 
     def __repr__(self) -> str:
         counts = f"only_a={len(self.only_a)}, only_b={len(self.only_b)}, changed={len(self.changed)}"

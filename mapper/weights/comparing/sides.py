@@ -158,7 +158,7 @@ def _opened(source: Any, values: bool, follow_links: bool) -> Side:
             follow_links=follow_links,
         )
         document = checkpoint.document or {}
-        return Side(str(name), checkpoint, document.get("tied", {}), lambda: _saved(document))
+        return Side(str(name), checkpoint, document.get("tied", checkpoint.tied), lambda: _saved(document))
     if isinstance(source, Mapping) and _is_manifest(source):
         checkpoint = open_source(source, purpose="headers")
         return Side(checkpoint.source, checkpoint)

@@ -66,7 +66,7 @@ def first_that_fits(candidates: Iterable[LibraryNaming], architecture: Architect
     refuse_what_is_not_known(architecture)
     parts = parts_of(architecture)
     said = (architecture.checkpoint.config or {}).get(TYPE)
-    ordered = sorted(candidates, key=lambda naming: type_of(naming) != said)
+    ordered = sorted(candidates, key=lambda naming: said not in (type_of(naming), naming.of))
     failed: list[MapperError] = []
     for naming in ordered:
         try:
@@ -95,6 +95,7 @@ def _renamed(naming: LibraryNaming, parts: Mapping[Where, Part], architecture: A
         architecture,
         free=free_facts(naming, architecture),
         asks=not naming.settings,
+        rotary=naming.rotary,
     )
     return Renamed(naming, table, settings, hints)
 

@@ -14,6 +14,7 @@ from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import MapperError, joined, shorten
 from mapper.report.wording import counted
 from mapper.rulebook.libraries import library_namings
+from mapper.sources.gguf import tokenizer_of
 from mapper.weights.converting.gguf_files import QUANTISED, SUFFIX, check_package, kind_of, write_gguf
 from mapper.weights.converting.streaming import Conversion, check_room
 from mapper.weights.renaming.containers import Packed, pack, types_of
@@ -61,7 +62,8 @@ def rename_into(
     tensors = _tensors(packed, checkpoint)
     sizes = (info.size * (kind := kind_of(name, info.shape, info.dtype, quantised)).bytes // kind.block
              for name, (info, _) in tensors.items())  # fmt: skip
-    notes = [_NO_TOKENIZER]
+    words = tokenizer_of(architecture.checkpoint)
+    notes = [] if words else [_NO_TOKENIZER]
     if packed.rounded:
         notes.append(
             f"{counted(len(packed.rounded), 'tensor')} of other numbers there (1 + w, say) come back rounded"
@@ -70,7 +72,7 @@ def rename_into(
     check_room(place, done.size)
     progress = Transfer(f"writing {os.path.basename(place)}", done.size)
     with showing(progress.line), whole_file(place, overwrite=overwrite) as partial_file:
-        write_gguf(partial_file, packed.metadata, tensors, quantised, progress.add)
+        write_gguf(partial_file, packed.metadata | words, tensors, quantised, progress.add)
     return done
 
 

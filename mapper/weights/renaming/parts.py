@@ -97,8 +97,11 @@ def parts_of(architecture: Architecture) -> dict[Where, Part]:
     found = spots(architecture, {})
     _refuse_unknown(architecture, {spot.path for spot in found.values()})
     same = {role: other for naming in library_namings() for role, other in naming.same.items()}
+    unused = dict(architecture.unused)
     parts: dict[Where, Part] = {}
     for spot in found.values():
+        if spot.path in unused:
+            continue
         for role, piece in _pieces(spot, tensors[spot.path], architecture):
             where = Where(".".join(_words(spot, role)), spot.tensor)
             other = same.get(where.role)

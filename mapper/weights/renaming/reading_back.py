@@ -13,7 +13,10 @@ from mapper.inference import infer
 from mapper.weights.renaming.settings import OtherModel, facts_by_role
 
 # Facts of how something is stored, which renaming itself changes, and those that are seen in what is stored.
-_OF_STORAGE = ("attention.fused", "rotary.style", "head.tied", "norm.kind", "norm.offset")
+OFFSET = "norm.offset"
+_STYLE = "rotary.style"
+_OF_STORAGE = ("attention.fused", _STYLE, "head.tied", "norm.kind", OFFSET)
+_OFFSET_FORM = "offset"  # of a norm that scales by 1 + weight
 
 _RULES = (
     "rule",
@@ -32,14 +35,16 @@ def read_back(
     *,
     free: Collection[str] = (),
     asks: bool = False,
+    rotary: str = "",
 ) -> dict[str, Any]:
     """Facts that are left to whoever reads it, where the library `asks`: it keeps no settings. Raises OtherModel.
 
-    `label` is what to call the library, `free` are facts that may be others there.
+    `label` is what to call the library, `free` are facts that may be others there, `rotary` is how the rows of queries
+    and keys were laid for it.
     """
     checkpoint = Checkpoint(label, "renamed", tensors, config)
     found = _read(checkpoint, source, {}, label)
-    known = _values(source)
+    known = _values(source) | _offsets(source)
     hints: dict[str, Any] = {}
     for _ in range(_ROUNDS):
         asked = {question.name: _answer(question, known, label) for question in found.questions}
@@ -53,6 +58,11 @@ def read_back(
         why = [*found.missing, *found.findings, "it is a skeleton"][0]
         raise OtherModel(f"{label} would not be read as this model: {why}")
     _compare(label, source, found, {*free, *_OF_STORAGE})
+    styles = {value for (_, name), values in _values(found).items() if name == _STYLE for value in values}
+    if rotary and not styles <= {json.dumps(rotary), "null"}:
+        raise OtherModel(
+            f"{label} would be read with rotary pairs as {_shown(styles)}, not {rotary}", fact=_STYLE
+        )
     return hints
 
 
@@ -85,6 +95,15 @@ def _values(architecture: Architecture) -> Values:
     for role, name, value in facts_by_role(architecture):
         found.setdefault((role, name), set()).add(json.dumps(value, sort_keys=True))
     return found
+
+
+def _offsets(architecture: Architecture) -> Values:
+    """Whether each norm scales by 1 + weight: the form of what is stored shows it, where no fact does."""
+    return {
+        ((*(word for word, _ in leaf.block), leaf.role), OFFSET): {json.dumps(leaf.form == _OFFSET_FORM)}
+        for leaf in architecture.leaves
+        if leaf.role and leaf.kind.endswith("Norm")
+    }
 
 
 def _compare(label: str, source: Architecture, found: Architecture, free: Collection[str]) -> None:

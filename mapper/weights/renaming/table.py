@@ -178,15 +178,21 @@ class _Maker:
                 f"{shorten(self.parts[where].path)} is equal to {entry.drops} and not stored twice"
             )
             return
-        if entry.tied and not self._is_equal(where, entry.stores):
+        other = entry.stores or entry.drops
+        if entry.tied and not self._is_equal(where, other):
             raise NoPlace(
-                f"{self.naming.label} has one tensor for {where.role} and {entry.stores}, which differ here"
+                f"{self.naming.label} has one tensor for {where.role} and {other}, which differ here"
             )
         self._make(name, entry, where)
         bias = entry.tensors.get(BIAS)
-        if entry.zeros and where.tensor != BIAS and bias and self._bias_of(entry, where) is None:
+        if self._needs_bias(entry, where) and bias and self._bias_of(entry, where) is None:
             self.added.append(bias)
             self._make(_numbered(bias, where.indices), entry, where._replace(tensor=BIAS))
+
+    def _needs_bias(self, entry: Entry, where: Where) -> bool:
+        """Whether the library has a bias beside a weight, also where the model has none."""
+        beside = entry.zeros_beside and _sibling(entry.zeros_beside, where, BIAS)
+        return where.tensor != BIAS and (entry.zeros or (bool(beside) and beside in self.parts))
 
     def _bias_of(self, entry: Entry, where: Where) -> Where | None:
         biases = (_sibling(role, where, BIAS) for role in entry.roles)

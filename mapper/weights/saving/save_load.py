@@ -310,6 +310,8 @@ def _instead(checkpoint: Checkpoint) -> str:
     return (
         f"the tensors of a save, whose folder is {beside[0]}"
         if beside
+        else "an ONNX model, of which mapper.build makes the module: tensors that mapper did not save"
+        if checkpoint.container == "onnx"
         else "tensors that mapper did not save"
     )
 

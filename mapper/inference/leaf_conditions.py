@@ -1,0 +1,42 @@
+"""What a rule about a fact asks of the leaves of a checkpoint: their roles, their kinds, their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from mapper.flows.references import has_role
+from mapper.inference.evidence import Known
+from mapper.inference.leaf_shapes import weight_shape
+from mapper.inference.scopes import Scope, leaves_at
+
+if TYPE_CHECKING:
+    from mapper.rulebook.facts import FactRule
+
+
+def tower_fits(wanted: Mapping[str, bool], scope: Scope) -> bool:
+    """Whether the tower around a block, or the only one below it, has the roles that it should and lacks the others."""
+    tower = _tower_around(scope)
+    return tower is not None and all(has_role(tower.block, path) == there for path, there in wanted.items())
+
+
+def _tower_around(scope: Scope) -> Scope | None:
+    return scope.tower or next((outer.only_tower for outer in scope.up() if outer.only_tower), None)
+
+
+def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
+    """How many rows the weight of a role has in a block, else in the tower around it, or in the only one below it."""
+    places = [scope, *([tower] if (tower := _tower_around(scope)) else [])]
+    leaves = next((leaves for place in places if (leaves := leaves_at(place.block, rule.rows))), [])
+    counts = {weight_shape(leaf)[:1] for leaf in leaves}
+    if len(counts) == 1 and (count := counts.pop()):
+        yield Known(count[0], "shape", f"rows of {leaves[0].place}", rule=rule.place, by=rule)
+
+
+def holds(scope: Scope, path: str, kind: str) -> bool:
+    """Whether the leaf with a role, in the block or the closest one around it that has the role, is of a kind."""
+    for outer in scope.up():
+        leaves = leaves_at(outer.block, path)
+        if leaves:
+            return all(leaf.kind == kind for leaf in leaves)
+    return False

@@ -1,0 +1,200 @@
+"""Blocks that no word names and no flow reads: what stands together in a folder shows what it is.
+
+Only what a skeleton says of itself comes from here: nothing is computed by these blocks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from mapper.architecture import Architecture, Block, Leaf, Place
+from mapper.naming.blocks import common_folder
+
+_CONVOLUTION, _LAYER, _ATTENTION, _FEED_FORWARD = "convolution", "layer", "attention", "feed_forward"
+_SUB_LAYERS = {_CONVOLUTION, _ATTENTION, _FEED_FORWARD}
+_UNIT = 3  # convolutions whose names are numbers and that are one block; of more the folder is a network
+_LEAST = 2  # of what makes a block
+_BARE = ("Parameter", "Buffer")
+
+Folders = dict[Place, list[Leaf]]
+Kinds = dict[Place, str]
+
+
+def show_blocks(architecture: Architecture) -> Architecture:
+    """The skeleton, with a block for each folder that shows what it is by what it holds."""
+    for block in architecture.root.blocks():
+        block.home = _narrowed(block)
+    known = {block.home: block.kind for block in architecture.root.blocks()}
+    folders = _by_folder(architecture.leaves)
+    shown: Kinds = dict.fromkeys(_convolutions(folders), _CONVOLUTION)
+    shown |= dict.fromkeys(_lone_convolutions(folders, shown), _CONVOLUTION)
+    shown |= dict.fromkeys(_attentions(folders), _ATTENTION)
+    shown |= dict.fromkeys(_feed_forwards(folders), _FEED_FORWARD)
+    shown = {
+        folder: kind for folder, kind in shown.items() if known.get(folder) not in (*_SUB_LAYERS, _LAYER)
+    }
+    for folder, is_whole in _layers(architecture.leaves, {**known, **shown}):
+        is_inner = any(known.get(place) == _LAYER for place in _around(folder))
+        shown[folder] = _CONVOLUTION if is_inner and not is_whole else _LAYER
+    shown = {folder: kind for folder, kind in shown.items() if known.get(folder) != kind}
+    for leaf in architecture.leaves if shown else ():
+        if leaf.role is None or any(place in shown for place in _around(leaf.place)):
+            _insert(architecture.root, leaf, shown)
+    return architecture
+
+
+def _narrowed(block: Block) -> Place:
+    """The home of an attention around which only a norm stands, or a feed-forward network: that of its own maps."""
+    own = [item for value in block.roles.values() for item in (value if isinstance(value, list) else [value])]
+    maps = [item.place for item in own if isinstance(item, Leaf) and not item.kind.endswith("Norm")]
+    inner = {item.kind for item in own if isinstance(item, Block)}
+    if block.kind not in (_ATTENTION, _FEED_FORWARD) or len(maps) < _LEAST or inner - {_FEED_FORWARD}:
+        return block.home
+    home = common_folder(maps)
+    return home if len(home) > len(block.home) else block.home
+
+
+def _by_folder(leaves: Iterable[Leaf]) -> Folders:
+    folders: Folders = defaultdict(list)
+    for leaf in leaves:
+        if len(leaf.place) > 1:
+            folders[Place(leaf.place[:-1])].append(leaf)
+    return folders
+
+
+def _convolutions(folders: Folders) -> Iterator[Place]:
+    """The folders that hold convolutions and what goes with them, and nothing else."""
+    for folder, inside in folders.items():
+        count = sum(leaf.place.instances // folder.instances for leaf in inside if _is_convolution(leaf))
+        is_list = any(isinstance(leaf.place[-1], tuple) for leaf in inside)
+        is_one = count and len(inside) >= _LEAST and all(map(_goes_with_convolutions, inside))
+        if is_one and (count <= _UNIT or not is_list):
+            yield folder
+
+
+def _lone_convolutions(folders: Folders, shown: Kinds) -> Iterator[Place]:
+    """The folders of a convolution without a norm, beside those of others with one."""
+    beside = {place[:-1] for place in shown}
+    for folder, inside in folders.items():
+        is_alone = len(inside) == 1 and _is_convolution(inside[0]) and inside[0].role is None
+        if is_alone and folder[:-1] in beside:
+            yield folder
+
+
+def _is_convolution(leaf: Leaf) -> bool:
+    return leaf.kind.startswith("Conv")
+
+
+def _goes_with_convolutions(leaf: Leaf) -> bool:
+    return _is_convolution(leaf) or leaf.kind.endswith("Norm") or leaf.kind in ("PReLU", *_BARE)
+
+
+def _maps(folders: Folders) -> Iterator[tuple[Place, list[tuple[int, ...]]]]:
+    """The folders in which two maps stand, and norms and bare tensors at most; the larger weight first."""
+    for folder, inside in folders.items():
+        maps = [leaf for leaf in inside if leaf.kind == "Linear" and "weight" in leaf.tensors]
+        count = sum(leaf.place.instances for leaf in maps)
+        rest = (leaf for leaf in inside if leaf.kind != "Linear")
+        if count == 2 * folder.instances and all(
+            leaf.kind in _BARE or leaf.kind.endswith("Norm") for leaf in rest
+        ):
+            shapes = sorted((leaf.tensors["weight"].shape for leaf in maps), reverse=True)
+            if len(shapes) == 2 and all(len(shape) == 2 for shape in shapes):
+                yield folder, shapes
+
+
+def _attentions(folders: Folders) -> Iterator[Place]:
+    """The folders with one map to queries, keys and values together, and one back."""
+    for folder, ((rows, width), back) in _maps(folders):
+        if rows == 3 * width and back == (width, width):
+            yield folder
+
+
+def _feed_forwards(folders: Folders) -> Iterator[Place]:
+    """The folders with one map up and one down."""
+    for folder, ((rows, width), back) in _maps(folders):
+        if rows > width and back == (width, rows):
+            yield folder
+
+
+def _layers(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> Iterator[tuple[Place, bool]]:
+    """The innermost folders with several sub-layers or convolutions that are one of several, or hold nothing deeper.
+
+    With each whether it has an attention and a feed-forward network, which make a layer wherever they stand.
+    """
+    units = _units(leaves, blocks)
+    siblings: dict[tuple[object, ...], set[object]] = defaultdict(set)
+    for folder in units:
+        siblings[_stem(folder)].add(folder[-1])
+    whole = {
+        folder
+        for folder, inside in units.items()
+        if {blocks.get(unit) for unit in inside} >= {_ATTENTION, _FEED_FORWARD}
+    }
+    found = whole | {
+        folder
+        for folder, inside in units.items()
+        if sum(unit.instances for unit in inside) >= _LEAST * folder.instances
+        and (
+            isinstance(folder[-1], tuple)
+            or len(siblings[_stem(folder)]) >= _LEAST
+            or all(len(unit) == len(folder) + 1 and isinstance(unit[-1], str) for unit in inside)
+        )
+    }
+    layers = {place for place, kind in blocks.items() if kind == _LAYER}
+    for folder in found:
+        if not any(other != folder and other.within(folder) for other in (*found, *layers)):
+            yield folder, folder in whole
+
+
+def _units(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> dict[Place, set[Place]]:
+    """For each folder the innermost sub-layers below it, and the convolutions that stand in none."""
+    units: dict[Place, set[Place]] = defaultdict(set)
+    for leaf in leaves:
+        unit = next((place for place in _around(leaf.place) if blocks.get(place) in _SUB_LAYERS), None)
+        if unit or _is_convolution(leaf):
+            for folder in _around(Place((unit or leaf.place)[:-1])):
+                units[folder].add(unit or leaf.place)
+    return units
+
+
+def _around(place: Place) -> Iterator[Place]:
+    """The place and the folders around it, the innermost first."""
+    return (Place(place[:length]) for length in range(len(place), 0, -1))
+
+
+def _stem(folder: Place) -> tuple[object, ...]:
+    """What folders share that differ in the number at their end: `block1` and `block2`."""
+    last = folder[-1]
+    return (*folder[:-1], last.rstrip("0123456789") if isinstance(last, str) else ())
+
+
+def _insert(root: Block, leaf: Leaf, shown: Mapping[Place, str]) -> None:
+    """A block for each of the folders around a leaf that is one, the outermost first."""
+    block = root
+    for step in leaf.block:
+        block = next((inner for inner in _at(block, step[0]) if inner.indices == step[1]), block)
+    for folder in reversed(list(_around(leaf.place))):
+        if folder in shown:
+            block = _inner(block, folder, shown[folder])
+    if leaf.role is None and block.home in shown:
+        block.roles[str(Place(leaf.place[len(block.home) :]))] = replace(leaf, block=())
+
+
+def _at(block: Block, role: str) -> list[Block]:
+    held = block.roles.get(role)
+    return [item for item in (held if isinstance(held, list) else [held]) if isinstance(item, Block)]
+
+
+def _inner(block: Block, folder: Place, kind: str) -> Block:
+    """The block at a folder inside of another."""
+    held = [value for value in block.roles.values() if isinstance(value, Block)]
+    for inner in held:
+        if inner.home == folder and inner.kind == kind:
+            return inner
+    count = sum(role.rstrip("_0123456789") == kind for role in block.roles) + 1
+    role = f"{kind}_{count}" if count > 1 else kind
+    made = block.roles[role] = Block(kind, role, folder)
+    return made

@@ -1,0 +1,54 @@
+"""Leaves by the block that they stand in, and what their shapes are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from mapper.architecture import Leaf
+
+BlockPath = tuple[tuple[str, "tuple[int, ...] | None"], ...]
+Shown = Iterator[tuple[Leaf, Leaf]]  # a leaf, and what it is made
+
+NORMS = ("LayerNorm", "RMSNorm")
+
+
+def with_role(leaf: Leaf, block: BlockPath, role: str, why: str) -> Leaf:
+    """The number that a map has as its name is no element of a list: `ffn.0`."""
+    last = len(leaf.place) - 1
+    numbers = (last,) if isinstance(leaf.place[last], tuple) else ()
+    return replace(leaf, block=block, role=role, why=why, fixed=numbers)
+
+
+def grouped(leaves: Iterable[Leaf], key: Callable[[Leaf], BlockPath]) -> Iterator[list[Leaf]]:
+    """The leaves with the same key together; those without one are nowhere."""
+    groups: dict[BlockPath, list[Leaf]] = defaultdict(list)
+    for leaf in leaves:
+        if of := key(leaf):
+            groups[of].append(leaf)
+    yield from groups.values()
+
+
+def in_block(leaf: Leaf, role: str) -> BlockPath:
+    return leaf.block if leaf.block and leaf.block[-1][0].startswith(role) else ()
+
+
+def layer_of(leaf: Leaf) -> BlockPath:
+    """The innermost layer that a leaf stands in."""
+    at = [at for at, (role, indices) in enumerate(leaf.block) if role == "layers" and indices is not None]
+    return leaf.block[: at[-1] + 1] if at else ()
+
+
+def is_outside(leaf: Leaf) -> bool:
+    return all(indices is None for _, indices in leaf.block)
+
+
+def weight_of(leaf: Leaf) -> tuple[int, ...]:
+    return leaf.tensors["weight"].shape if "weight" in leaf.tensors else ()
+
+
+def sides_of(leaf: Leaf) -> tuple[int, ...]:
+    """What a map gives and takes: the shape of its weight, turned where it is stored so."""
+    shape = weight_of(leaf)
+    return shape[::-1] if leaf.is_transposed else shape

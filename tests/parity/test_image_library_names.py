@@ -1,0 +1,106 @@
+"""Vision transformers under the names of image libraries, without a config, against the reference's own outputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+import mapper
+from tests.parity.harness import TOLERANCE, reference
+from tests.parity.test_library_names import State, joined, renamed
+
+IMAGE = torch.randn((2, 3, 32, 32), generator=torch.Generator().manual_seed(1))
+SWIN = {
+    "image_size": 32, "patch_size": 4, "embed_dim": 8, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4, "num_labels": 5,
+}  # fmt: skip
+VIT = {
+    "image_size": 32, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 48, "layer_norm_eps": 1e-6, "num_labels": 5,
+}  # fmt: skip
+PARTS = [f"{part}_proj." for part in "qkv"]
+LAYER = (
+    (r"attention\.relative_position_bias\.", "attn."),
+    (r"attention\.o_proj", "attn.proj"),
+    (r"attention\.", "attn."),
+    (r"layernorm_before", "norm1"),
+    (r"layernorm_after", "norm2"),
+    (r"^swin\.layernorm\.", "norm."),
+)
+
+
+def shifted(state: State, name: Callable[[int], str]) -> State:
+    """What halves a map, under the name of the stage behind it."""
+    pattern = r"^swin\.encoder\.layers\.(\d+)\.downsample\."
+    return {re.sub(pattern, lambda match: name(int(match[1])), key): value for key, value in state.items()}
+
+
+def timm_swin(state: Mapping[str, Tensor]) -> State:
+    found = joined(renamed(state, *LAYER), PARTS, "qkv.")
+    return renamed(
+        shifted(found, lambda at: f"layers.{at + 1}.downsample."),
+        (r"^swin\.encoder\.layers", "layers"),
+        (r"^swin\.embeddings\.patch_embeddings\.projection", "patch_embed.proj"),
+        (r"^swin\.embeddings\.norm", "patch_embed.norm"),
+        (r"^classifier", "head.fc"),
+    )
+
+
+def torchvision_swin(state: Mapping[str, Tensor]) -> State:
+    found = joined(renamed(state, *LAYER), PARTS, "qkv.")
+    return renamed(
+        shifted(found, lambda at: f"features.{2 * at + 2}."),
+        (r"^swin\.encoder\.layers\.0\.blocks", "features.1"),
+        (r"^swin\.encoder\.layers\.1\.blocks", "features.3"),
+        (r"mlp\.fc1", "mlp.0"),
+        (r"mlp\.fc2", "mlp.3"),
+        (r"^swin\.embeddings\.patch_embeddings\.projection", "features.0.0"),
+        (r"^swin\.embeddings\.norm", "features.0.2"),
+        (r"^classifier", "head"),
+    )
+
+
+def torchvision_vit(state: Mapping[str, Tensor]) -> State:
+    found = renamed(
+        state,
+        (r"^vit\.embeddings\.cls_token", "class_token"),
+        (r"^vit\.embeddings\.position_embeddings", "encoder.pos_embedding"),
+        (r"^vit\.embeddings\.patch_embeddings\.projection", "conv_proj"),
+        (r"^vit\.layers\.(\d+)\.", r"encoder.layers.encoder_layer_\1."),
+        (r"attention\.o_proj", "self_attention.out_proj"),
+        (r"attention\.([qkv]_proj)\.", r"self_attention.\1."),
+        (r"layernorm_before", "ln_1"),
+        (r"layernorm_after", "ln_2"),
+        (r"mlp\.fc1", "mlp.0"),
+        (r"mlp\.fc2", "mlp.3"),
+        (r"^vit\.layernorm", "encoder.ln"),
+        (r"^classifier", "heads.head"),
+    )
+    return joined(found, PARTS, "in_proj_")
+
+
+CASES: dict[str, tuple[str, dict[str, Any], Callable[[Mapping[str, Tensor]], State], dict[str, Any]]] = {
+    "timm_swin": ("Swin", SWIN, timm_swin, {}),
+    "torchvision_swin": ("Swin", SWIN, torchvision_swin, {}),
+    "torchvision_vit": ("ViT", VIT, torchvision_vit, {"attention.heads": 4}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_image_model_that_names_alone_tell(name: str, tmp_path: Path) -> None:
+    kind, config, names, hints = CASES[name]
+    model = reference(f"{kind}ForImageClassification", getattr(transformers, f"{kind}Config")(**config))
+    torch.save(names(model.state_dict()), tmp_path / "model.pth")
+    read = mapper.inspect(tmp_path, hints=hints).architecture
+    assert (read.family, read.reading) == (name, "unverified"), (read.findings, read.missing)
+    assert not read.unmapped + read.findings
+    with torch.no_grad():
+        wanted = model(pixel_values=IMAGE).logits
+        found = mapper.build(tmp_path, hints=hints)(pixel_values=IMAGE).logits
+    assert float((found - wanted).abs().max() / wanted.std()) <= TOLERANCE
