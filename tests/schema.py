@@ -9,7 +9,14 @@ from typing import Any
 import mapper
 
 SCHEMA = json.loads((Path(mapper.__file__).parent / "report" / "schema.json").read_text("utf-8"))
-_TYPES = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
+_TYPES = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "null": type(None),
+}
 _KNOWN = {
     "$schema",
     "title",

@@ -1,4 +1,4 @@
-"""The README's Python blocks run and print what it says."""
+"""The Python blocks of the README and of the documentation run and print what they say."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from mapper.cli import main
 from mapper.cli.app import app
 from tests.cli.test_list import SMALL, put
 from tests.hub import Hub
+from tests.pages import assert_shown, page
 from tests.parity.harness import quiet, reference, transformers
 
 ROOT = Path(__file__).resolve().parent.parent
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+TEXT = "\n".join(
+    path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+)
 BLOCKS = re.findall(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", TEXT, flags=re.DOTALL)
 
 
@@ -49,6 +52,12 @@ def test_the_example_on_real_weights_prints_what_the_readme_shows(tmp_path: Path
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+    (shown,) = re.findall(r"```\n(package:.*?)```", page("README.md"), flags=re.DOTALL)
+    assert_shown(
+        done.stdout,
+        shown.replace("wrote minilm", f"wrote {tmp_path / 'minilm'}").splitlines()[:-2],
+        "mapper build",
+    )
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "minilm", capture_output=True, text=True, timeout=120
     )

@@ -1,4 +1,4 @@
-"""The page about rules: its commands print what it shows, and its tables are the fields that the readers accept."""
+"""The pages about rules: their commands print what they show, and the tables are the fields that the readers accept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -24,24 +24,12 @@ from mapper.rulebook.pages import read_page
 from mapper.rulebook.strict import Document, parse_yaml
 from mapper.rulebook.values import TYPES
 from mapper.rulebook.vocabulary import SCOPES, SECTIONS, Entry, read_entry, read_vocabulary
+from tests.pages import assert_shown, blocks, page, steps
 
 ROOT = Path(__file__).resolve().parent.parent
-TEXT = (ROOT / "rules" / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+) ?([\w.]*)\n(.*?)^```$", TEXT, flags=re.DOTALL | re.MULTILINE)
+TEXT = page("rules/README.md")
+FAMILY, FLOW = page("docs/write-a-family.md"), page("docs/write-a-flow.md")
 UNKNOWN = "xyzzy"  # no field of anything
-
-Step = tuple[str, list[str]]  # a command, the lines that it prints
-
-
-def steps() -> Iterator[Step]:
-    """The files to write (as `cat > NAME` with the lines of the file) and the commands, in the order of the page."""
-    for language, name, body in BLOCKS:
-        if name:
-            yield f"cat > {name}", body.splitlines()
-        elif language == "console":
-            for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-                command, *printed = part.splitlines()
-                yield command, printed
 
 
 def _mapper(command: str, folder: Path) -> str:
@@ -57,34 +45,27 @@ def _mapper(command: str, folder: Path) -> str:
     return done.stdout
 
 
-def _assert_shown(printed: str, shown: list[str], command: str) -> None:
-    """Every line shown is printed, in this order; `...` stands for the rest of a line or for any lines."""
-    rest = iter(" ".join(line.split()) for line in printed.splitlines())
-    for line in shown:
-        start, elided, _ = " ".join(line.split()).partition("...")
-        assert any(row.startswith(start) if elided else row == start for row in rest) or line == "...", (
-            f"{command}: {line!r} is not printed: {printed}"
-        )
-
-
-def test_the_page_is_tried_from_an_empty_folder(tmp_path: Path) -> None:
-    seen = list(steps())
+@pytest.mark.parametrize("text", [FAMILY, FLOW], ids=["family", "flow"])
+def test_the_pages_are_tried_from_an_empty_folder(text: str, tmp_path: Path) -> None:
+    seen = list(steps(text))
     for command, shown in seen:
         if command.startswith("cat > "):
-            (tmp_path / command.removeprefix("cat > ")).write_text("\n".join(shown) + "\n")
+            file = tmp_path / command.removeprefix("cat > ")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("\n".join(shown) + "\n")
         elif command.startswith("mapper "):
-            _assert_shown(_mapper(command, tmp_path), shown, command)
+            assert_shown(_mapper(command, tmp_path), shown, command)
         else:
             subprocess.run(command, shell=True, check=True, cwd=tmp_path)
-    assert sum(command.startswith("mapper ") for command, _ in seen) >= 8
+    assert sum(command.startswith("mapper ") for command, _ in seen) >= 4
     assert (tmp_path / "model.py").read_text().count("class ") > 3
 
 
 def test_its_parity_test_passes(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    (code,) = (body for language, _, body in BLOCKS if language == "python")
+    (code,) = (body for language, _, body in blocks(FAMILY) if language == "python")
     names: dict[str, Any] = {}
-    exec(compile(code, "rules/README.md", "exec"), names)
+    exec(compile(code, "docs/write-a-family.md", "exec"), names)
     (test,) = (value for name, value in names.items() if name.startswith("test_"))
     test(tmp_path)
 

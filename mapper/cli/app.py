@@ -13,11 +13,12 @@ import click
 import mapper
 from mapper.cli.options import COMPLETE, Group
 from mapper.cli.output import columns, error_line
-from mapper.errors import MapperError
+from mapper.errors import DifferenceError, MapperError
 from mapper.report.wrapping import fitted
 
 BUG = 1
 USER = 2  # what a user or a file caused
+DIFFERS = 3  # a comparison that was asked for found a difference
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 PIPE_CLOSED = 141  # 128 + SIGPIPE: the reader had enough, which is nobody's error
 COMMANDS = {
@@ -25,6 +26,8 @@ COMMANDS = {
     "infer": "inferring:infer",
     "build": "building:build",
     "generate": "commands:generate",
+    "run": "running:run",
+    "export": "exporting:export",
     "verify": "commands:verify",
     "diff": "differing:diff",
     "convert": "converting:convert",
@@ -38,12 +41,14 @@ COMMANDS = {
 @click.group(
     cls=Group,
     later=COMMANDS,
-    differs="different: a comparison that was asked for (verify, diff --exit-code)",
+    differs="different: a comparison that was asked for (verify, export, diff --exit-code)",
     examples="""
     mapper inspect  distilbert-base-uncased
     mapper infer    model.safetensors --try
     mapper build    distilbert-base-uncased --out distilbert
     mapper generate distilbert-base-uncased -o model.py
+    mapper run      distilbert-base-uncased "The capital of France is [MASK]."
+    mapper export   distilbert-base-uncased -o model.onnx
     mapper verify   distilbert-base-uncased
     mapper diff     distilbert-base-uncased ./fine-tuned
     mapper convert  model.gguf model.safetensors
@@ -75,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except click.ClickException as error:
         return _failed(_usage(error))
+    except DifferenceError as error:
+        _failed(error.in_command())
+        return DIFFERS
     except MapperError as error:
         return _failed(error.in_command())
     except (KeyboardInterrupt, click.Abort):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _OF_THE_MODEL = (
     "dtype", "device", "hints", "adapter", "merge", "train", "rules", "revision", "follow_links",
 )  # fmt: skip
+TENSORS = "model.safetensors"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -139,6 +140,12 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn
         try:
             outputs = model(**inputs)
         except Exception as error:  # whatever stops a model that a file describes, the file is at fault
+            if architecture.reading == "graph":  # no rule says which sizes it takes
+                why = printable(f"{type(error).__name__}: {error}", limit=200)
+                return model, [
+                    *lines,
+                    f"not run: made-up inputs of the sizes that the graph leaves open do not fit ({why})",
+                ]
             raise ArchitectureError(
                 f"{architecture.checkpoint.source}: the forward fails on made-up inputs ({type(error).__name__}: {error}); "
                 f"{_advice(architecture)}"
@@ -183,8 +190,21 @@ def _keep(
         f"wrote {out}: {sizes}",
         *([f"carried along: {', '.join(written.carried)}"] if written.carried else []),
         *(printable(note, limit=400) for note in written.notes),
-        f"load it: import mapper; model, _ = mapper.load({out!r})",
-        *(['or in that folder: from model import load; model = load(".")'] if place.is_dir() else []),
+        *(
+            []
+            if architecture.graph is not None
+            else [f"load it: import mapper; model, _ = mapper.load({out!r})"]
+        ),
+        *(
+            ['or in that folder: from model import load; model = load(".")']
+            if place.is_dir() and architecture.graph is None
+            else []
+        ),
+        *(
+            [f"load it in that folder: from model import load; model = load({TENSORS!r})"]
+            if place.is_dir() and architecture.graph is not None
+            else []
+        ),
     ]
 
 

@@ -9,8 +9,10 @@ import click
 
 import mapper
 from mapper.cli import options
+from mapper.cli.drawing import check_places, write_pictures
 from mapper.cli.options import Command
 from mapper.cli.output import columns, paint, say, screen, working
+from mapper.cli.valuing import measured, show_values, with_values
 from mapper.errors import ArchitectureError
 from mapper.report.heading import first_line
 from mapper.report.text import as_text
@@ -18,6 +20,7 @@ from mapper.report.wording import in_bytes, printable
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
+    from mapper.values.result import Values
 
 DIFFERS = 3  # exit code: a comparison that was asked for found a difference
 
@@ -28,12 +31,17 @@ DIFFERS = 3  # exit code: a comparison that was asked for found a difference
     mapper inspect distilbert-base-uncased
     mapper inspect ./checkpoint --json > report.json
     mapper inspect ./checkpoint --why attention.heads
+    mapper inspect ./checkpoint --values
     mapper inspect model.safetensors --set attention.heads=12
     mapper inspect llava-hf/llava-1.5-7b-hf --depth 3
+    mapper inspect distilbert-base-uncased --html model.html
     """,
 )
 @options.source
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+@options.html
+@click.option("--svg", metavar="FILE", help="Write the picture alone there.")
+@options.overwrite("FILE")
 @click.option(
     "--depth",
     type=click.IntRange(1),
@@ -41,6 +49,11 @@ DIFFERS = 3  # exit code: a comparison that was asked for found a difference
     help="Show so many levels of folders; when left out, as many as fit on a screen.",
 )
 @click.option("--why", metavar="FACT", help="Print the evidence for one fact, such as attention.heads.")
+@click.option(
+    "--values",
+    is_flag=True,
+    help="Read the weights too: what their numbers are, and what is wrong with them.",
+)
 @options.facts
 @options.rule_folders
 @options.without
@@ -52,14 +65,23 @@ def inspect(
     as_json: bool,
     depth: int | None,
     why: str | None,
+    values: bool,
     hints: dict[str, str],
     rules: tuple[str, ...],
     without: tuple[str, ...],
     revision: str | None,
     follow_links: bool,
     quiet: bool,
+    html: str | None,
+    svg: str | None,
+    overwrite: bool,
 ) -> None:
-    """Say what a checkpoint is and how that is known. Reads headers only."""
+    """Say what a checkpoint is and how that is known. Reads headers only, unless --values asks for the weights.
+
+    --html writes a page for a browser: the blocks and the data between them, and of each block its tensors, its facts
+    with their evidence, and its generated source.
+    """
+    check_places((html, svg), overwrite=overwrite)
     with working("reading"):
         try:
             report = mapper.inspect(
@@ -69,19 +91,32 @@ def inspect(
                 rules=rules,
                 families=not without,
                 follow_links=follow_links,
+                values=values,
             )
         except ArchitectureError as error:
-            if not (as_json or quiet or why) and error.so_far:
+            if not (as_json or quiet or why or html or svg) and error.so_far:
                 _show(error.so_far(), depth)
             raise
-    if why:
+    found = measured(report.architecture) if values and not why else {}
+    if html or svg:
+        _draw(report, found.get(""), html, svg, overwrite=overwrite)
+    elif why:
         say(report.why(why))
     elif as_json:
-        click.echo(report.to_json(), nl=False)
+        click.echo(with_values(report.to_json(), found) if found else report.to_json(), nl=False)
     elif quiet:
         say(first_line(report.architecture, paint()))
     else:
         _show(report.architecture, depth)
+    if found and not as_json:
+        show_values(found, short=quiet or bool(html or svg))
+
+
+def _draw(
+    report: mapper.Report, values: Values | None, html: str | None, svg: str | None, *, overwrite: bool
+) -> None:
+    heading = first_line(report.architecture, paint())
+    write_pictures({html: lambda: report.to_html(values), svg: report.to_svg}, heading, overwrite=overwrite)
 
 
 def _show(architecture: Architecture, depth: int | None) -> None:
@@ -155,14 +190,15 @@ def generate(
     mapper verify ./checkpoint --against transformers
     mapper verify distilbert/model.py
     mapper verify model.py --weights ./checkpoint --against original.py
+    mapper verify model.onnx --against onnxruntime
     """,
 )
 @click.argument("source", metavar="SRC|FILE.py", shell_complete=options.complete_files)
 @click.option(
     "--against",
-    metavar="transformers|FILE.py",
+    metavar="transformers|onnxruntime|FILE.py|FILE.onnx",
     shell_complete=options.complete_files,
-    help="The reference; transformers where it is installed when left out.",
+    help="The reference; onnxruntime runs SRC itself. Transformers where it is installed when left out.",
 )
 @click.option("--weights", metavar="SRC", help="Where a FILE's tensors are; its folder when left out.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")

@@ -112,6 +112,12 @@ def revision(function: Function) -> Function:
     return click.option("--revision", metavar="REV", help="Branch, tag or commit of a hub id.")(function)
 
 
+def html(function: Function) -> Function:
+    return click.option(
+        "--html", metavar="FILE", help="Write a page with the picture there, for any browser."
+    )(function)
+
+
 def train(function: Function) -> Function:
     return click.option(
         "--train", is_flag=True, help="Write dropout where the config has it; only model.train() turns it on."

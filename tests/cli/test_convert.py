@@ -81,11 +81,11 @@ def test_what_is_there_is_replaced_when_allowed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a.safetensors", "b.safetensors"]
 
 
-def test_it_prints_what_the_readme_shows(
+def test_it_prints_what_the_documentation_shows(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    command, printed = readme.partition("$ mapper convert")[2].partition("```")[0].split("\n", 1)
+    page = (Path(__file__).parents[2] / "docs" / "converting.md").read_text(encoding="utf-8")
+    command, printed = page.partition("$ mapper convert")[2].partition("```")[0].split("\n", 1)
     write_bert(tmp_path / "bert")
     monkeypatch.chdir(tmp_path)
     assert main(["convert", *command.split()]) == 0

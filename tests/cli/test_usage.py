@@ -42,7 +42,7 @@ def test_every_command_has_a_help_page_with_examples(path: tuple[str, ...], caps
     page = capsys.readouterr().out
     assert "Examples:" in page
     assert re.search(r"Exit codes:\n +0 +done\n +1 +a bug.*\n +2 +refused", page)
-    assert ("\n  3 " in page) == (path[0] in ("verify", "diff"))
+    assert ("\n  3 " in page) == (path[0] in ("verify", "diff", "export"))
     assert f"mapper {path[0]}" in page
 
 
