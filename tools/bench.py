@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from bench_convert import converting
+from bench_export import exporting
+from bench_picture import pages
+from bench_run import running
 from bench_weights import comparing, weights
 from timing import ROOT, Line, alone, in_turns, markdown, memory, rewritten, row, run_python, seconds
 
@@ -92,6 +95,12 @@ def planning(folder: Path, repeat: int) -> Iterator[Line]:
     yield alone("`mapper inspect --json` of 100,000 tensors", document)
 
 
+def picture(folder: Path, repeat: int) -> Iterator[Line]:
+    """The page with the picture."""
+    minilm = bert_checkpoint(folder / "minilm", **MINILM)
+    yield from pages(minilm, catalogue_header(folder / "qwen.json", "Qwen/Qwen3-30B-A3B"), folder, repeat)
+
+
 RULES = """
 import sys, time
 from mapper.inference import infer
@@ -118,6 +127,36 @@ parsed, parse = {}, registry._parse
 registry._parse = lambda topics: parsed.update(parse(topics)) or parsed
 infer(open_source(sys.argv[1], purpose="headers"), Rulebook())
 print(len(parsed), len(registry._operations()._made), file=open(sys.argv[2], "w"))
+"""
+
+
+def values(folder: Path, repeat: int) -> Iterator[Line]:
+    """A whole `inspect --values` beside a process that reads each tensor and asks torch for the same moments."""
+    for name, case in (
+        ("MiniLM", bert_checkpoint(folder / "minilm", **MINILM)),
+        ("2.2 GB Llama", llama_checkpoint(folder / "llama")),
+    ):
+        peer = lambda case=case: run_python("-c", _MOMENTS, str(case))  # noqa: E731
+        own = lambda case=case: run_python("-m", "mapper", "inspect", str(case), "--values")  # noqa: E731
+        ours, theirs = in_turns(repeat, own, peer)
+        yield seconds(
+            f"`mapper inspect --values` of {name}; torch's mean, std, min and max of each tensor",
+            ours,
+            theirs,
+            None,
+        )
+
+
+_MOMENTS = """
+import sys
+from pathlib import Path
+import torch
+from safetensors import safe_open
+for file in sorted(Path(sys.argv[1]).glob("*.safetensors")):
+    with safe_open(file, "pt") as tensors:
+        for name in tensors.keys():
+            x = tensors.get_tensor(name).float()
+            print(name, float(x.mean()), float(x.std()), float(x.min()), float(x.max()))
 """
 
 
@@ -365,6 +404,8 @@ def catalogue_header(path: Path, name: str) -> Path:
 
 BENCHMARKS = {
     "inspect": inspect,
+    "picture": picture,
+    "values": values,
     "rules": rules,
     "planning": planning,
     "build": build,
@@ -373,6 +414,8 @@ BENCHMARKS = {
     "weights": weights,
     "comparing": comparing,
     "converting": converting,
+    "running": running,
+    "exporting": exporting,
 }
 
 

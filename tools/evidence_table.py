@@ -6,6 +6,7 @@
         --markdown                                        # the table of docs/evidence.md
 
 The truth is what the reading with the config says. A fact counts where the reading without it asks: right, wrong, or silent.
+A default is no answer that is sure: what it says is counted apart.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.evidence.behaviour.trying import attempt  # noqa: E402
 from mapper.evidence.weights import with_weights  # noqa: E402
 from mapper.inference import infer  # noqa: E402
+from mapper.inference.hints import DEFAULT  # noqa: E402
 from mapper.rulebook.rulebook import rulebook_of  # noqa: E402
 from mapper.sources import open_source  # noqa: E402
 
@@ -49,7 +51,7 @@ def answers(source: Checkpoint, seconds: float) -> Iterator[tuple[str, str, str,
     by_weights = with_weights(bare)
     found = {name: ("weights", hint["value"]) for name, hint in by_weights.origin.hints.items()}
     tried = attempt(by_weights, seconds=seconds)
-    found |= {name: ("behaviour", item.value) for name, item in tried.found.items()}
+    found |= {name: (item.evidence, item.value) for name, item in tried.found.items()}
     asked = {question.name for question in bare.questions} | {*tried.trials} | {*found}
     for name in sorted(asked):
         fact = name.rpartition(":")[2]
@@ -64,22 +66,25 @@ def _same(said: Any, true: Any) -> bool:
 
 
 def table(counted: Counter[tuple[str, str, str]]) -> list[str]:
-    """A row for each fact: right by weights, right by behaviour, silent, wrong."""
+    """A row for each fact: right by weights, by behaviour, by a default that nothing tells from others, silent, wrong."""
     facts = sorted(
         {fact for fact, _, _ in counted},
         key=lambda fact: -sum(n for key, n in counted.items() if key[0] == fact),
     )
     rows = [
-        "| fact | asked | right by weights | right by behaviour | silent | wrong |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| fact | asked | right by weights | right by behaviour | default, right | default, another | silent | wrong |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for fact in facts:
         own = {key[1:]: number for key, number in counted.items() if key[0] == fact}
-        wrong = sum(number for (_, outcome), number in own.items() if outcome == "wrong")
+        sure = ("weights", "behaviour")
+        wrong = sum(number for (by, outcome), number in own.items() if outcome == "wrong" and by in sure)
         cells = (
             sum(own.values()),
             own.get(("weights", "right"), 0),
             own.get(("behaviour", "right"), 0),
+            own.get((DEFAULT, "right"), 0),
+            own.get((DEFAULT, "wrong"), 0),
             own.get(("", "silent"), 0),
             wrong,
         )

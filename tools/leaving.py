@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from renamed import Truth, truth_of
 from striking import Struck
 from usage import FACT, FIELD, ROW, Key, Recorder, fields_of
 
@@ -15,6 +16,7 @@ from mapper._api import _read as read_checkpoint
 from mapper.architecture import Architecture, Question
 from mapper.errors import MapperError
 from mapper.inference import infer
+from mapper.rulebook.declared import FLOW
 from mapper.rulebook.rulebook import Rulebook
 from mapper.sources import open_source
 
@@ -28,8 +30,10 @@ EQUAL, WRONG, ASKED, SKELETON, REFUSED = OUTCOMES = (
     "refused",
 )
 _WORST_FIRST = (WRONG, REFUSED, SKELETON, ASKED, EQUAL)
+Listed = tuple[Architecture, Truth]  # a complete reading with its row, and its facts
 _ROUNDS = 6  # of questions and answers: what is answered may raise others
 OFFSET = "norm.offset"  # a fact that a listed reading has as the form of its norms
+GATE_LAST = "feed_forward.gate_last"  # a fact that a listed reading has as the roles of two maps
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def leave_one_out(
 
 
 def _fared(
-    path: Path, model_type: str, score: Callable[..., Any], rules: Rulebook, known: Architecture | None
+    path: Path, model_type: str, score: Callable[..., Any], rules: Rulebook, known: Listed | None
 ) -> Fared:
     """A checkpoint as these rules read it, and where that asks, as they read it with the answers that are known."""
     first = score(path, model_type, lambda path: read(path, rules))
@@ -132,7 +136,7 @@ def _fared(
     return Fared(first, answers, told)
 
 
-def _answers(path: Path, rules: Rulebook, known: Architecture) -> Hints:
+def _answers(path: Path, rules: Rulebook, known: Listed) -> Hints:
     """What a listed reading says to all that is asked, one round after another; {} where it has no answer."""
     answers: Hints = {}
     try:
@@ -140,7 +144,9 @@ def _answers(path: Path, rules: Rulebook, known: Architecture) -> Hints:
             questions = read(path, rules, answers).questions
             if not questions:
                 return answers
-            more = {question.name: answer(known, question) for question in questions}
+            more: Hints = {}
+            for question in questions:
+                more |= _said(known, question)
             if more.keys() <= answers.keys():
                 return {}
             answers |= more
@@ -149,24 +155,49 @@ def _answers(path: Path, rules: Rulebook, known: Architecture) -> Hints:
     return {}
 
 
+def _said(known: Listed, question: Question) -> Hints:
+    """The answer to a question: from what the listed reading says, or would say of what it had no need to read. Raises LookupError."""
+    architecture, truth = known
+    try:
+        return {question.name: answer(architecture, question)}
+    except LookupError:
+        found = truth.answers(question)
+        if not found:
+            raise
+        return found
+
+
 def answer(known: Architecture, question: Question) -> Any:
     """What a reading says of a fact where it is asked for. Raises LookupError."""
     facts = [fact for fact in known.facts if fact.name == question.fact]
     there = [fact.value for fact in facts if fact.at == question.at] or [fact.value for fact in facts]
     if not there and question.fact == OFFSET:
         there = [any(leaf.form == "offset" for leaf in known.leaves)]
+    if question.fact == FLOW:
+        there = [one.flow for one in known.root.blocks() if one.flow in question.candidates]
+    if question.fact == GATE_LAST and (gates := _roles_in_order(known)):
+        there = [order == ["up", "gate"] for order in gates]
     if not there or any(value != there[0] for value in there):
         raise LookupError(question.name)
     return there[0]
+
+
+def _roles_in_order(known: Architecture) -> list[list[str]]:
+    """Of each feed-forward network with a gate beside `up`: these roles, as the maps stand in the checkpoint."""
+    orders: dict[Any, list[str]] = defaultdict(list)
+    for leaf in known.leaves:
+        if leaf.role in ("gate", "up") and leaf.block:
+            orders[leaf.block].append(leaf.role)
+    return [order for order in orders.values() if len(order) == 2]
 
 
 def read(path: Path, rulebook: Rulebook, hints: Hints | None = None) -> Architecture:
     return read_checkpoint(open_source(str(path), purpose="weights"), hints or None, rulebook, True)
 
 
-def recorded(cases: Sequence[Case], rulebook: Rulebook) -> tuple[Recorder, dict[Path, Architecture]]:
+def recorded(cases: Sequence[Case], rulebook: Rulebook) -> tuple[Recorder, dict[Path, Listed]]:
     """What the readings of all cases take from the rules, and would take of what is for unlisted types; the complete ones."""
-    known: dict[Path, Architecture] = {}
+    known: dict[Path, Listed] = {}
     recorder = Recorder(rulebook)
     conventions = _conventions(rulebook)
     rowless: dict[str, Struck] = {}
@@ -174,12 +205,12 @@ def recorded(cases: Sequence[Case], rulebook: Rulebook) -> tuple[Recorder, dict[
         checkpoint = open_source(str(path), purpose="headers")
         try:
             with recorder.reading() as taken:
-                architecture = infer(checkpoint, rulebook)
+                architecture, truth = truth_of(checkpoint, rulebook)
         except MapperError:
             continue
         if architecture.reading != "skeleton":
             recorder.note(model_type, architecture, taken)
-            known[path] = architecture
+            known[path] = architecture, truth
         struck = rowless.setdefault(model_type, Struck(rulebook, {(ROW, model_type)}))
         try:
             with struck.in_force(), recorder.reading() as taken:

@@ -22,13 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import mapper  # noqa: E402
-from mapper.architecture import Architecture, Question  # noqa: E402
+from mapper.architecture import Architecture, Place, Question  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
 from mapper.inference import outline  # noqa: E402
 from mapper.inference.case import Case  # noqa: E402
 from mapper.inference.facts import Facts  # noqa: E402
 from mapper.inference.infer import infer  # noqa: E402
-from mapper.inference.scopes import Scope, every_place, list_totals, starred  # noqa: E402
+from mapper.inference.scopes import Scope, every_place  # noqa: E402
 from mapper.inference.twins import KIND, OFFSET  # noqa: E402
 from mapper.naming.vocabulary import Vocabulary  # noqa: E402
 from mapper.rulebook.rulebook import Rulebook  # noqa: E402
@@ -47,7 +47,6 @@ class Truth:
 
     def answers(self, question: Question) -> dict[str, Any]:
         """What `hints` say to a question; one for each place where the values differ, none where nobody knows."""
-        totals = list_totals(self.root)
         name = question.fact
         used = [scope for scope, fact, _ in self.facts.used.values() if fact == name]
         inside = [scope for scope in used if _is_in(scope, question.part)]
@@ -56,21 +55,18 @@ class Truth:
         ]
         if name in (OFFSET, KIND):
             return self._leaves(question)
-        at = [scope for scope in inside if starred(scope.block.home, totals) == question.at] or inside
-        found = [(scope, self.facts.get(scope, name)) for scope in at]
+        found = [(scope, self.facts.get(scope, name)) for scope in inside]
         values = {repr(known.value): known.value for _, known in found if known and not known.problem}
-        if not values and at is not inside:
-            found = [(scope, self.facts.get(scope, name)) for scope in inside]
-            values = {repr(known.value): known.value for _, known in found if known and not known.problem}
         if not values and None in question.candidates:
             values = {"": None}
         if len(values) == 1:
             return {question.name: next(iter(values.values()))}
-        return {
-            f"{scope.block.home}:{name}": known.value
+        said = {
+            scope.block.home: known.value
             for scope, known in found
             if known and not known.problem and scope.block.home
         }
+        return {f"{home}:{name}": value for home, value in said.items() if not _is_said_above(home, said)}
 
     def _leaves(self, question: Question) -> dict[str, Any]:
         """Whether norms scale by 1 + weight, or which norms they are."""
@@ -78,6 +74,11 @@ class Truth:
         leaves = [leaf for scope in inside for leaf in scope.block.leaves() if leaf.kind in SCALED]
         said = {leaf.kind if question.fact == KIND else leaf.form == "offset" for leaf in leaves}
         return {question.name: said.pop()} if len(said) == 1 else {}
+
+
+def _is_said_above(home: Place, said: dict[Place, Any]) -> bool:
+    """Whether a place around this one has the same value."""
+    return any(home != other and home.within(other) and said[home] == said[other] for other in said)
 
 
 def _is_in(scope: Scope, part: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -60,8 +60,9 @@ class _Left(FactRules):
     def types(self, name: str) -> set[str]:
         return self._table.types(name)
 
+    @cached_property
     def apart(self) -> dict[str, str]:
-        return {name: rule.over for name in self._table.apart() for rule in self[name] if rule.apart}
+        return {name: rule.over for name in self._table.apart for rule in self[name] if rule.apart}
 
 
 class _Entry(FamilyEntry):

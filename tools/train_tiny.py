@@ -2,10 +2,11 @@
 
     python tools/train_tiny.py OUT                       # all of tools/train_tiny.yaml
     python tools/train_tiny.py OUT --only llama vit --seconds 60
+    python tools/train_tiny.py OUT --steps 300           # however long they take: the same weights on every run
 
 Language models read the bytes of Python's own documentation, byte 0 standing for what is masked; models of images tell
 drawn shapes apart. Each case is OUT/NAME/model.safetensors, its config beside it as truth.json: no reader takes that for
-settings. Needs the reference library; deterministic but for the number of steps, which the seconds decide.
+settings. Needs the reference library; deterministic but for the number of steps where the seconds decide it.
 """
 
 from __future__ import annotations
@@ -105,14 +106,14 @@ def made(row: dict[str, Any], common: dict[str, Any]) -> nn.Module:
     return model(model.config_class(**known, attn_implementation="eager"))
 
 
-def train(model: nn.Module, batch: Batch, seconds: float) -> tuple[int, float]:
-    """Train for so long; the steps, and the mean loss of the last fifty."""
+def train(model: nn.Module, batch: Batch, seconds: float, steps: int | None) -> tuple[int, float]:
+    """Train for so many steps or, without a number, for so long; the steps, and the mean loss of the last fifty."""
     random = torch.Generator().manual_seed(0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.05)
     losses: list[float] = []
     start = time.monotonic()
     model.train()
-    while (passed := (time.monotonic() - start) / seconds) < 1:
+    while (passed := len(losses) / steps if steps else (time.monotonic() - start) / seconds) < 1:
         for group in optimiser.param_groups:
             group["lr"] = (
                 RATE * min((len(losses) + 1) / WARM_UP, 1) * (0.05 + 0.95 * math.cos(passed * math.pi / 2))
@@ -141,6 +142,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", nargs="+", help="these cases")
     parser.add_argument("--seconds", type=float, default=90, help="for each")
+    parser.add_argument("--steps", type=int, help="for each, instead of seconds")
     options = parser.parse_args()
     table = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
     common, data = table.pop("common"), text()
@@ -154,7 +156,7 @@ def main() -> None:
             batch = (
                 images(row["image_size"]) if is_image else {"causal": causal, "masked": masked}[task](data)
             )
-            steps, loss = train(model, batch, options.seconds)
+            steps, loss = train(model, batch, options.seconds, options.steps)
             keep(model.eval(), options.out / name)
             print(json.dumps({"case": name, "steps": steps, "loss": round(loss, 3)}), flush=True)
 

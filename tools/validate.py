@@ -251,6 +251,9 @@ def index(rows: list[dict[str, Any]], files: dict[str, str], record: dict[str, A
         "with random weights as `mapper` builds them and as the reference implementation does: with padding on either side, odd",
         f"lengths, one row. Compared with {used}; `parity.json` has every figure of every model type.",
         "",
+        "As pictures: [distilbert](../docs/pictures/distilbert.svg), [a llama](../docs/pictures/llama.svg), [CLIP](../docs/pictures/clip.svg),",
+        "[T5](../docs/pictures/t5.svg), [a mixture of experts](../docs/pictures/experts.svg); `mapper inspect MODEL --html FILE` draws any of these.",
+        "",
         "| model | source | family | reading | tensors mapped | rests on a default | lines | largest difference | config | export, compile, train, subclass |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
