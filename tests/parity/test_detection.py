@@ -262,12 +262,12 @@ def test_grounding_dino(prefix: str, name: str, masked: str, tmp_path: Path) -> 
     words[:, 4], words[0, 6], words[1, 8] = 102, 101, 102
     mask = torch.ones_like(words)
     mask[1, 6:] = 0
-    pixels = torch.ones(2, 64, 48, dtype=torch.long)
-    pixels[0, 40:] = 0
+    pixels = torch.ones(2, 160, 96, dtype=torch.long)  # the coarsest map has 3 x 2 places for its group norms
+    pixels[0, 100:] = 0
     given = {
         "input_ids": words,
         "attention_mask": mask,
-        "pixel_values": torch.randn(2, 3, 64, 48),
+        "pixel_values": torch.randn(2, 3, 160, 96),
         "pixel_mask": pixels,
     }
     with torch.no_grad():
@@ -275,10 +275,10 @@ def test_grounding_dino(prefix: str, name: str, masked: str, tmp_path: Path) -> 
     worst = 0.0
     for key, value in outputs(wanted):
         largest = value[value.isfinite()].abs().max().clamp(min=1)
-        # the coarsest map is one place: its group norms divide by next to nothing, and with that what rounding left
-        torch.testing.assert_close(output(got, key) / largest, value / largest, atol=5e-5, rtol=0)
+        torch.testing.assert_close(output(got, key) / largest, value / largest, atol=1e-5, rtol=0)
         apart = (output(got, key) - value)[value.isfinite()] / largest
         worst = max(worst, float(apart.abs().max()))
+    print("WORST", worst)
     record_line("grounding_dino", config.model_type, type(model).__name__, worst)
 
 
