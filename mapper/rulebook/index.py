@@ -152,11 +152,19 @@ def index_dropout(documents: Sequence[Document]) -> dict[str, int]:
     return dict(reversed(rows))
 
 
+def index_settings(documents: Sequence[Document]) -> list[Any]:
+    """What the files on settings of other libraries say."""
+    from mapper.rulebook.settings import settings_rows
+
+    return settings_rows(documents)
+
+
 INDEXES: Mapping[str, Callable[[Sequence[Document]], Any]] = {
     "vocabulary": index_vocabulary,
     "families": index_families,
     "flows": index_flows,
     "dropout": index_dropout,
+    "namings/settings": index_settings,
 }
 
 
