@@ -12,7 +12,6 @@ from mapper.flows.program import link, unused_leaves
 from mapper.flows.results import check_results
 from mapper.inference.assign import Filler
 from mapper.inference.case import Case, Doubts
-from mapper.inference.chains.reading import lay
 from mapper.inference.chosen import (
     Chosen,
     choose_flows,
@@ -70,6 +69,8 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     asked: list[Question] = []
     forward: list[str] = []
     if case.chain:
+        from mapper.inference.chains.reading import lay
+
         laid = lay(case.chain, outline.leaves, outline.facts, outline.root, case.rulebook)
         case, asked, forward = replace(case, rulebook=laid.rulebook), laid.questions, laid.forward
         doubts.missing += laid.problems

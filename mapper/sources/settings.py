@@ -14,7 +14,6 @@ from mapper.errors import FormatError
 from mapper.rulebook.settings import every_settings
 from mapper.sources.documents import check_config, parse, read_config
 from mapper.sources.files import base_name, open_regular, reading
-from mapper.sources.pickles import Opaque
 from mapper.sources.sharded import refuse_escape
 
 YAML = (".yaml", ".yml")
@@ -152,14 +151,16 @@ class _Plain:
 
     def __init__(self, held: tuple[str, ...] = (), unset: tuple[str, ...] = ()) -> None:
         self.left = limits.SETTINGS_VALUES
-        self.held, self.unset = held, unset
+        from mapper.sources.pickles import Opaque
+
+        self.held, self.unset, self.opaque = held, unset, Opaque
 
     def of(self, item: Any, depth: int = limits.CONFIG_DEPTH) -> Any:
         """The value, or UNSET where it is none that JSON has."""
         self.left -= 1
         if self.left < 0 or depth < 0:
             return UNSET
-        if isinstance(item, Opaque):
+        if isinstance(item, self.opaque):
             for word in self.held:
                 if word in item.attributes:
                     return self._held(item.attributes[word], depth - 1)
