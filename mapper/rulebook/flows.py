@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -126,6 +126,33 @@ def read_rule(fields: Fields, name: str, is_step: bool = False) -> FlowRule:
     fields.done()
     if rule.extends is None:
         _check_roles(fields, rule, ("leaves",) if is_step else ("shapes", "leaves"))
+    return rule
+
+
+_TUPLES = ("takes", "needs", "options", "calls", "reads_elsewhere", "prefer_if", "without", "beside", "also_for")
+_TABLES_OF_TUPLES = ("when", "shapes", "values")
+_TABLES = (*_TABLES_OF_TUPLES, "leaves", "ties", "ignored", "inputs", "outputs")
+
+
+def plain_rule(rule: FlowRule) -> dict[str, Any]:
+    """What a rule says that is not usual, as JSON has it: all but the file's name."""
+    said = {field.name: getattr(rule, field.name) for field in fields(rule) if field.name != "file"}
+    return {name: value for name, value in said.items() if value not in ((), {}, None, False)}
+
+
+def rule_of(said: Mapping[str, Any], file: str) -> FlowRule:
+    """The rule that was written as plain data. There are hundreds on the pages of a model: none is checked again."""
+    rule = object.__new__(FlowRule)
+    held: dict[str, Any] = {**dict.fromkeys(_TUPLES, ()), **said, "file": file}
+    for name in _TUPLES:
+        if name in said:
+            held[name] = tuple(said[name])
+    for name in _TABLES:
+        if name not in said:
+            held[name] = {}
+        elif name in _TABLES_OF_TUPLES:
+            held[name] = {key: tuple(values) for key, values in said[name].items()}
+    rule.__dict__.update(held)
     return rule
 
 

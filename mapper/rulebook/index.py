@@ -114,7 +114,7 @@ def index_families(documents: Sequence[Document]) -> dict[str, Any]:
 
 def index_flows(documents: Sequence[Document]) -> dict[str, dict[str, list[Any]]]:
     """Each flow that is written out by name with what a `FlowEntry` has; the spines of each topic with what a `SpineEntry` has."""
-    from mapper.rulebook.pages import page_of, read_flows, whole
+    from mapper.rulebook.pages import page_of, plain_page, read_flows, whole
 
     pages = [page_of(document) for document in documents]
     rules = read_flows(pages)
@@ -126,6 +126,8 @@ def index_flows(documents: Sequence[Document]) -> dict[str, dict[str, list[Any]]
             joined = whole([page, *(pages[other] for other in others)])
             for topic in (page.topic, *page.also_for):
                 spines.setdefault(topic, []).append([[at, *others], joined.facts()])
+    for document, page in zip(documents, pages, strict=True):
+        document.made = plain_page(page)
     return {"spines": spines, "flows": _flow_rows(rules, number)}
 
 
@@ -210,13 +212,13 @@ class _FamilyFiles(Mapping[str, "Family"]):
 def flow_table(index: Mapping[str, Any], document: Callable[[int], Document]) -> FlowTable:
     """The flows of an index, read from its documents."""
     from mapper.rulebook.flows import continued
-    from mapper.rulebook.pages import page_of, whole
+    from mapper.rulebook.pages import joined, page_of
 
     page = cache(lambda at: page_of(document(at)))
-    joined = cache(lambda *files: whole([page(at) for at in files]))
+    spine = cache(lambda *files: joined([page(at) for at in files]))
     entries = {name: FlowEntry(*row) for name, row in index.get("flows", {}).items()}
     spines = {
-        topic: [SpineEntry(facts, partial(joined, *files)) for files, facts in rows]
+        topic: [SpineEntry(facts, partial(spine, *files)) for files, facts in rows]
         for topic, rows in index.get("spines", {}).items()
     }
     files = FlowTable(entries, lambda name: page(entries[name].at).flow(name))

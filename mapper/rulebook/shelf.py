@@ -130,8 +130,8 @@ class Shelf:
             for at, document in own
         ]
         made = [document.made for document in self.documents]
-        records = [[item.data, item.marks, item.lacks, of] for item, of in zip(bare, made, strict=True)]
-        return keep(records, self._digests, self._text, self._cache.readers_digest, index)
+        records = [[item.data, item.marks, item.lacks] for item in bare]
+        return keep(records, made, self._digests, self._text, self._cache.readers_digest, index)
 
     # what follows is needed only where nothing was kept
     @cached_property
