@@ -76,10 +76,11 @@ def index_vocabulary(documents: Sequence[Document]) -> list[str]:
     from mapper.rulebook.chain import SECTION, read_chain_words
     from mapper.rulebook.composites import read_composites
     from mapper.rulebook.facts import read_activations, read_config_vocabulary, read_inputs
-    from mapper.rulebook.vocabulary import read_vocabulary
+    from mapper.rulebook.vocabulary import plain_vocabulary, read_vocabulary
 
     for document in documents:
-        read_vocabulary(document)
+        read = read_vocabulary(document)
+        document.made = read and plain_vocabulary(read)
     config = read_config_vocabulary(documents)
     _ = [*config.facts.values(), *config.unlisted.values()]
     _ = read_inputs(documents), read_activations(documents), read_composites(documents)
