@@ -129,30 +129,38 @@ def read_rule(fields: Fields, name: str, is_step: bool = False) -> FlowRule:
     return rule
 
 
-_TUPLES = ("takes", "needs", "options", "calls", "reads_elsewhere", "prefer_if", "without", "beside", "also_for")
+_TUPLES = (
+    "takes", "needs", "options", "calls", "reads_elsewhere", "prefer_if", "without", "beside", "also_for",
+)  # fmt: skip
 _TABLES_OF_TUPLES = ("when", "shapes", "values")
-_TABLES = (*_TABLES_OF_TUPLES, "leaves", "ties", "ignored", "inputs", "outputs")
+_NONE = dict.fromkeys(_TUPLES, ())
+
+Plain = list[dict[str, Any]]
 
 
-def plain_rule(rule: FlowRule) -> dict[str, Any]:
-    """What a rule says that is not usual, as JSON has it: all but the file's name."""
-    said = {field.name: getattr(rule, field.name) for field in fields(rule) if field.name != "file"}
-    return {name: value for name, value in said.items() if value not in ((), {}, None, False)}
+def plain_rule(rule: FlowRule) -> Plain:
+    """What a rule says that is not usual, as JSON has it: words, tables of words, and the rest but for the file's name."""
+    said = {name: value for name, value in vars(rule).items() if value not in ((), {}, None, False)}
+    plain = [
+        name
+        for name in (field.name for field in fields(rule))
+        if name in said and name not in (*_TUPLES, *_TABLES_OF_TUPLES, "file")
+    ]
+    return [{name: said[name] for name in names if name in said} for names in (_TUPLES, _TABLES_OF_TUPLES, plain)]
 
 
-def rule_of(said: Mapping[str, Any], file: str) -> FlowRule:
+def rule_of(said: Plain, file: str) -> FlowRule:
     """The rule that was written as plain data. There are hundreds on the pages of a model: none is checked again."""
+    words, tables, plain = said
     rule = object.__new__(FlowRule)
-    held: dict[str, Any] = {**dict.fromkeys(_TUPLES, ()), **said, "file": file}
-    for name in _TUPLES:
-        if name in said:
-            held[name] = tuple(said[name])
-    for name in _TABLES:
-        if name not in said:
-            held[name] = {}
-        elif name in _TABLES_OF_TUPLES:
-            held[name] = {key: tuple(values) for key, values in said[name].items()}
-    rule.__dict__.update(held)
+    held = rule.__dict__
+    held.update(_NONE)
+    held.update(when={}, shapes={}, values={}, leaves={}, ties={}, ignored={}, inputs={}, outputs={}, file=file)
+    held.update(plain)
+    for name, value in words.items():
+        held[name] = tuple(value)
+    for name, table in tables.items():
+        held[name] = {key: tuple(values) for key, values in table.items()}
     return rule
 
 

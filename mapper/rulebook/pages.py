@@ -17,6 +17,7 @@ from mapper.rulebook.fields import Fields, Lines
 from mapper.rulebook.flows import (
     TOPICS_WITHOUT_INPUT,
     FlowRule,
+    Plain,
     continued,
     plain_rule,
     read_flow,
@@ -230,7 +231,7 @@ def _page(made: Sequence[Any], file: str) -> Page:
     """The page that `plain_page` wrote down."""
     topic, flows, slots, base, more, outputs = made
 
-    def rules(rows: Iterable[Mapping[str, Any]]) -> tuple[FlowRule, ...]:
+    def rules(rows: Iterable[Plain]) -> tuple[FlowRule, ...]:
         return tuple([rule_of(said, file) for said in rows])
 
     def of(group: Iterable[Sequence[Any]]) -> tuple[Slot, ...]:
