@@ -57,9 +57,7 @@ def describe(
     if not parts:
         read = partial(_read, hints=hints, rulebook=rulebook, families=families)
         read = partial(read, by_weights=purpose == "weights")
-        architecture = (
-            _with_graph(checkpoint, read) if checkpoint.container == ONNX else read(checkpoint)
-        )
+        architecture = _with_graph(checkpoint, read) if checkpoint.container == ONNX else read(checkpoint)
         if adapter is not None:
             beside = open_source(adapter, purpose=purpose, follow_links=follow_links)
             return _with_adapter(architecture, beside, merge)

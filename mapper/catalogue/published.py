@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.catalogue.records import read_record
 from mapper.sources.documents import parse
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial as partial_call
 
+from mapper._dataclass import dataclass
 from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin, Question
 from mapper.errors import ArchitectureError, FlowError, MapperError, listed
 from mapper.flows.program import link, unused_leaves

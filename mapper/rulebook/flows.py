@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import RuleError
 from mapper.rulebook.fields import Fields, Lines
 
@@ -146,7 +147,9 @@ def plain_rule(rule: FlowRule) -> Plain:
         for name in (field.name for field in fields(rule))
         if name in said and name not in (*_TUPLES, *_TABLES_OF_TUPLES, "file")
     ]
-    return [{name: said[name] for name in names if name in said} for names in (_TUPLES, _TABLES_OF_TUPLES, plain)]
+    return [
+        {name: said[name] for name in names if name in said} for names in (_TUPLES, _TABLES_OF_TUPLES, plain)
+    ]
 
 
 def rule_of(said: Plain, file: str) -> FlowRule:
@@ -155,7 +158,9 @@ def rule_of(said: Plain, file: str) -> FlowRule:
     rule = object.__new__(FlowRule)
     held = rule.__dict__
     held.update(_NONE)
-    held.update(when={}, shapes={}, values={}, leaves={}, ties={}, ignored={}, inputs={}, outputs={}, file=file)
+    held.update(
+        when={}, shapes={}, values={}, leaves={}, ties={}, ignored={}, inputs={}, outputs={}, file=file
+    )
     held.update(plain)
     for name, value in words.items():
         held[name] = tuple(value)

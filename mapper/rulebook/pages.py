@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import RuleError
 from mapper.rulebook.fields import Fields, Lines
 from mapper.rulebook.flows import (
@@ -223,7 +224,9 @@ def plain_page(page: Page) -> list[Any]:
     def rows(rules: Iterable[FlowRule]) -> list[Any]:
         return [plain_rule(rule) for rule in rules]
 
-    slots, more = ([[one.name, one.around, rows(one.steps)] for one in group] for group in (page.slots, page.more))
+    slots, more = (
+        [[one.name, one.around, rows(one.steps)] for one in group] for group in (page.slots, page.more)
+    )
     return [page.topic, rows(page.flows), slots, rows([page.base] if page.base else []), more, page.outputs]
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import shorten
 from mapper.rulebook.fields import Fields
-from mapper.rulebook.rulebook import rule_folders
-from mapper.rulebook.shelf import Shelf
 from mapper.rulebook.strict import Document
 
 SETTINGS = "settings"
@@ -59,19 +57,15 @@ class Settings:
         return any(fnmatchcase(field, pattern) for pattern in self.left)
 
 
-@lru_cache(maxsize=1)
-def every_settings() -> tuple[Settings, ...]:
-    """All files of this kind: the user's own, then the shipped ones."""
-    return tuple(map(_of_row, Shelf(FOLDER, rule_folders()).index))
-
-
 def settings_rows(documents: Sequence[Document]) -> list[list[Any]]:
     """What each file says: all that is known of it without its examples, which are checked alone."""
     return [list(astuple(replace(read_settings(document), examples=()))) for document in documents]
 
 
-def _of_row(row: Sequence[Any]) -> Settings:
-    return Settings(*(tuple(value) if isinstance(value, list) else value for value in row))
+def settings_of(row: Sequence[Any]) -> Settings:
+    """What a file says, by its row."""
+    values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in row]
+    return Settings(*values)
 
 
 def read_settings(document: Document) -> Settings:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper._parsed import Kept, SourceFile
 from mapper.errors import RuleError, shorten
 from mapper.limits import RULE_FILE_BYTES

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import BLOCK_KINDS, LEAF_KINDS
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document, KeyPath
