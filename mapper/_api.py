@@ -47,7 +47,7 @@ def describe(
     """
     from mapper.rulebook.rulebook import rulebook_of
     from mapper.sources import open_source
-    from mapper.sources.onnx import CONTAINER
+    from mapper.sources.directory import ONNX
     from mapper.sources.parts import parts_of, refuse_whole
 
     rules = [rules] if isinstance(rules, (str, Path)) else rules
@@ -57,9 +57,7 @@ def describe(
     if not parts:
         read = partial(_read, hints=hints, rulebook=rulebook, families=families)
         read = partial(read, by_weights=purpose == "weights")
-        architecture = (
-            _with_graph(checkpoint, read) if checkpoint.container == CONTAINER else read(checkpoint)
-        )
+        architecture = _with_graph(checkpoint, read) if checkpoint.container == ONNX else read(checkpoint)
         if adapter is not None:
             beside = open_source(adapter, purpose=purpose, follow_links=follow_links)
             return _with_adapter(architecture, beside, merge)

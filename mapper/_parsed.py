@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_MAGIC = b"mapper kept 5\n"  # raised when the layout changes
+_MAGIC = b"mapper kept 6\n"  # raised when the layout changes
 _SIZES = struct.Struct("<QQI")  # length of the stamps, length of the head, checksum of both
 _KEPT = 8  # files of a kind side by side: those of a checkout, of a wheel, of a user's folders
 _SHIPPED = Path(__file__).resolve().parent / "_compiled"  # what a wheel brings along
@@ -73,6 +73,10 @@ class Kept:
             raise LookupError(at)
         return json.loads(part)
 
+    def made(self, at: int) -> Any:
+        """What was made of file number `at`, where that was kept too; LookupError where it is damaged."""
+        return self.record(at + len(self._spans) // 2)
+
     def numbers(self) -> dict[str, int]:
         """The digest of each file's text -> its number; empty where that is damaged."""
         try:
@@ -86,12 +90,15 @@ class Kept:
         return b"".join((_MAGIC, sizes, stamps, self.head, self.body))
 
 
-def keep(records: Sequence[Any], sources: Sequence[str], text: str, readers: str, index: Any) -> Kept:
+def keep(
+    records: Sequence[Any], made: Sequence[Any], sources: Sequence[str], text: str, readers: str, index: Any
+) -> Kept:
     """What is to be kept: the same for the same files, whenever and wherever it is made.
 
-    `sources` are the digests of the texts that gave the records; the other words are those of `Kept`.
+    Each file has a record, and something that was `made` of it; `sources` are the digests of their texts, the other words
+    those of `Kept`.
     """
-    parts = [json.dumps(record, separators=(",", ":")).encode() for record in (*records, sources)]
+    parts = [json.dumps(record, separators=(",", ":")).encode() for record in (*records, *made, sources)]
     spans, start = [], 0
     for part in parts:
         spans.append([start, len(part), zlib.crc32(part)])

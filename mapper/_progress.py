@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import threading
 import time
@@ -22,6 +21,12 @@ _BAR = 24
 
 _shown: list[Callable[[], str]] = []  # work within work: the innermost is shown
 _lock = threading.RLock()
+
+
+def terminal_size() -> os.terminal_size:
+    import shutil  # here, because what goes to a file is written without it
+
+    return shutil.get_terminal_size()
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -95,7 +100,7 @@ def _show(done: threading.Event) -> None:
     while not done.wait(_REFRESH):
         with _lock:
             text = _one_line(_shown[-1]()) if _shown else ""
-            sys.stderr.write(f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K")
+            sys.stderr.write(f"\r{text[: terminal_size().columns - 1]}\x1b[K")
             sys.stderr.flush()
     with _lock:
         _wipe()

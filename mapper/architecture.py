@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.checkpoint import Checkpoint, TensorInfo
 
 LEAF_KINDS = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zipfile
 from functools import lru_cache
 from pathlib import Path
 
+from mapper.catalogue.records import read_record
 from mapper.checkpoint import Checkpoint
 from mapper.sources.documents import parse
 from mapper.sources.manifest import from_document
@@ -17,7 +17,9 @@ SUFFIX = ".json"
 @lru_cache(maxsize=1)
 def names() -> tuple[str, ...]:
     """The hub ids in the catalogue, sorted."""
-    with zipfile.ZipFile(HEADERS) as archive:
+    from zipfile import ZipFile  # here, because the table of config fields is read without it
+
+    with ZipFile(HEADERS) as archive:
         return tuple(record.removesuffix(SUFFIX) for record in archive.namelist())
 
 
@@ -30,8 +32,7 @@ def find(name: str) -> Checkpoint | None:
     repo = _resolve(name.lower())
     if repo is None:
         return None
-    with zipfile.ZipFile(HEADERS) as archive:
-        document = parse(archive.read(repo + SUFFIX), f"{repo} in the catalogue")
+    document = parse(read_record(HEADERS.read_bytes(), repo + SUFFIX) or b"", f"{repo} in the catalogue")
     checkpoint = from_document(document, repo)
     made = document["evidence"]
     checkpoint.notes = [f"header from the bundled catalogue ({made}), not from the hub"]

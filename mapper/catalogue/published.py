@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from mapper._dataclass import dataclass
+from mapper.catalogue.records import read_record
 from mapper.sources.documents import parse
 
 FIELDS = Path(__file__).with_name("config_fields.zip")
@@ -64,18 +64,17 @@ class Row:
 
 
 @cache
-def _table() -> zipfile.ZipFile:
-    """The table, with its list of rows read once."""
-    return zipfile.ZipFile(io.BytesIO(FIELDS.read_bytes()))
+def _table() -> bytes:
+    return FIELDS.read_bytes()
 
 
 @lru_cache(maxsize=1024)
 def find(key: str) -> Row | None:
     """The row of a model type, or of a class that only parts of configs have; None where the table has none."""
-    archive = _table()
-    if not key or f"{key}.json" not in archive.NameToInfo:
+    found = read_record(_table(), f"{key}.json") if key else None
+    if found is None:
         return None
-    said = parse(archive.read(f"{key}.json"), f"{key} in the table of config fields")
+    said = parse(found, f"{key} in the table of config fields")
     fields, aliases, parts = said.get("fields", {}), said.get("aliases", {}), said.get("parts", {})
     names = (*fields, *said.get("undefaulted", ()), *aliases, *said.get("asked", ()), *parts)
     return Row(

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import click
 
-from mapper._files import write_text
-from mapper._written import check_place
 from mapper.cli.output import say
 from mapper.report.wording import in_bytes
 
@@ -16,13 +14,18 @@ Drawn = Callable[[], str]
 
 def check_places(places: tuple[str | None, ...], *, overwrite: bool) -> None:
     """Raise OverwriteError before anything is read, where a file stands already."""
-    for place in places:
-        if place not in (None, "-"):
-            check_place(str(place), None, overwrite=overwrite)
+    files = [str(place) for place in places if place not in (None, "-")]
+    if files:
+        from mapper._written import check_place  # only now: nothing else of `inspect` writes
+
+        for file in files:
+            check_place(file, None, overwrite=overwrite)
 
 
 def write_pictures(wanted: dict[str | None, Drawn], heading: str, *, overwrite: bool) -> None:
     """Write each to its place, "-" being standard output, and say so."""
+    from mapper._files import write_text
+
     for place, drawn in wanted.items():
         if place is None:
             continue

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TextIO
 
 import click
 
-from mapper._progress import is_terminal
+from mapper._progress import is_terminal, terminal_size
 from mapper._progress import working as working
 from mapper.report.style import Paint, coloured, plain
 from mapper.report.text import SCREEN
@@ -26,14 +25,14 @@ def error_line(message: str) -> str:
 
 def columns(stream: TextIO | None = None) -> int | None:
     """How wide the terminal is that text goes to; None for a file or a pipe, whose lines stay whole."""
-    return shutil.get_terminal_size().columns if is_terminal(stream or sys.stdout) else None
+    return terminal_size().columns if is_terminal(stream or sys.stdout) else None
 
 
 def screen() -> int:
     """How many lines a report may take."""
     if not is_terminal(sys.stdout):
         return SCREEN
-    return max(shutil.get_terminal_size().lines - 2, _LOWEST)
+    return max(terminal_size().lines - 2, _LOWEST)
 
 
 def say(text: str) -> None:

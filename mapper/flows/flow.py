@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mapper._dataclass import dataclass
 from mapper.flows.language import (
     MODULES,
     SPECIAL,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.flows.language import dotted, is_fact, is_has, is_option
 
 ROLE, OPTION, FACT = "role", "option", "fact"

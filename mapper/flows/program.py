@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Architecture, Block, Leaf
 from mapper.errors import FlowError
 from mapper.flows.cached import MADE, SLOTS, keep_caches

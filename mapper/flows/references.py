@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Block, Leaf
 
 Item = Block | Leaf

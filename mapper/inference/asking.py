@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Place, Question
 from mapper.inference.computed import sources
 from mapper.inference.scopes import Scope, list_totals, starred

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Place
 from mapper.errors import ArchitectureError
 from mapper.inference.completeness import tensors_of

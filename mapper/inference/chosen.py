@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Block, Unfit
 from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow, parse_flow

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.catalogue import published
 from mapper.catalogue.published import Part, Row
 

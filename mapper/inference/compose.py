@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Filled
 from mapper.errors import listed
 from mapper.flows.references import has_role

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
+from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
 from mapper.naming.words import parts

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import EVIDENCE, Fact
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from mapper._dataclass import dataclass
 from mapper.errors import listed, shorten
 from mapper.inference.config import Config
 from mapper.inference.matching import FamilyMatch, is_recognised

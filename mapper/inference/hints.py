@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import HintError, shorten
 from mapper.inference.scopes import Scope, every_place
 from mapper.rulebook.declared import FLOW, declared, is_nullable

@@ -12,7 +12,6 @@ from mapper.architecture import CONTRADICTION, Architecture
 from mapper.errors import ArchitectureError, HintError
 from mapper.inference.called import called_by
 from mapper.inference.case import Case
-from mapper.inference.chains.reading import Chain, chain_of
 from mapper.inference.completeness import (
     lacking_recognition,
 )
@@ -33,6 +32,7 @@ from mapper.naming.tree import grow
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
+    from mapper.inference.chains.reading import Chain
     from mapper.rulebook.rulebook import Rulebook
 
 
@@ -148,6 +148,8 @@ def _infer(
     architecture = _first_fit(attempt, match, findings, model_type is None)
     is_nameless = match is None and model_type is None and not (what or is_of_another_library(config))
     if is_nameless and architecture.reading == "skeleton":
+        from mapper.inference.chains.reading import chain_of
+
         chain = chain_of(architecture, rulebook)
         return attempt(None, chain=chain) if chain else architecture
     return architecture

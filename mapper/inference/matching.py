@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from mapper._dataclass import dataclass
 from mapper.errors import ArchitectureError, listed, shorten
 from mapper.inference.names import Names
 from mapper.inference.part import Home, home_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Block, Leaf, Place, Unfit
 from mapper.errors import cut, joined, shorten
 from mapper.inference.asking import Asked

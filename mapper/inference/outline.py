@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Leaf
 from mapper.inference.asking import Asked
 from mapper.inference.case import Case, Doubts

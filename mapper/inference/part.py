@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mapper._dataclass import dataclass
 from mapper.inference.names import Folder, Names, words_of
 
 if TYPE_CHECKING:

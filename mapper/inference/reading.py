@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial as partial_call
 
+from mapper._dataclass import dataclass
 from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin, Question
 from mapper.errors import ArchitectureError, FlowError, MapperError, listed
 from mapper.flows.program import link, unused_leaves
 from mapper.flows.results import check_results
 from mapper.inference.assign import Filler
 from mapper.inference.case import Case, Doubts
-from mapper.inference.chains.reading import lay
 from mapper.inference.chosen import (
     Chosen,
     choose_flows,
@@ -70,6 +70,8 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     asked: list[Question] = []
     forward: list[str] = []
     if case.chain:
+        from mapper.inference.chains.reading import lay
+
         laid = lay(case.chain, outline.leaves, outline.facts, outline.root, case.rulebook)
         case, asked, forward = replace(case, rulebook=laid.rulebook), laid.questions, laid.forward
         doubts.missing += laid.problems

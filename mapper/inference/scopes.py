@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Block, Leaf, Place
 from mapper.inference.evidence import Known
 from mapper.limits import LAYERS

@@ -6,9 +6,9 @@ import ast
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Leaf
 from mapper.errors import ArchitectureError, HintError
 from mapper.flows import arithmetic

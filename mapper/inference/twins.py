@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mapper._dataclass import dataclass
 from mapper.catalogue import published
 from mapper.errors import listed
 from mapper.inference.completeness import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Place
 from mapper.checkpoint import TensorInfo
 from mapper.naming.members import DOWN, UP, UPDATED

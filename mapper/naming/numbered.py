@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mapper._dataclass import dataclass
 from mapper.architecture import Numbered
 from mapper.naming.tree import Node
 from mapper.naming.vocabulary import Spot

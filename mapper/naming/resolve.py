@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Leaf, Numbered, Place
 from mapper.limits import NAME_DEPTH
 from mapper.naming.kinds import Found, find_leaves

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node
 from mapper.naming.words import normal, parts, unnumbered

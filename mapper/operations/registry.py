@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper._parsed import Cache, Kept, SourceFile, digest, keep
 
 _HERE = Path(__file__).resolve().parent
@@ -127,7 +128,9 @@ def kept_operations() -> Kept:
     kept = next((other for other in cache.others() if other.text == text), None)
     if kept is None:
         found = _parse([file.label for file in files])
-        kept = keep([], [], text, cache.readers_digest, {name: _kept(item) for name, item in found.items()})
+        kept = keep(
+            [], [], [], text, cache.readers_digest, {name: _kept(item) for name, item in found.items()}
+        )
     cache.write(kept)
     return kept
 

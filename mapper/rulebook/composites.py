@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from mapper._dataclass import dataclass
 from mapper.rulebook.facts import fields_of
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import RuleError, shorten
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.ignored import Ignored, read_ignored

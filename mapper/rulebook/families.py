@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import RuleError
 from mapper.rulebook.complete import Made, made_of
 from mapper.rulebook.facts import FactRules, FirstOf

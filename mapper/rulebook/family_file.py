@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, product
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.rulebook.complete import EITHER
 from mapper.rulebook.facts import ROWS, FactTable, fields_of, read_rows, types_of
 from mapper.rulebook.families import Family, inherited

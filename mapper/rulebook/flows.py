@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import RuleError
 from mapper.rulebook.fields import Fields, Lines
 
@@ -126,6 +127,45 @@ def read_rule(fields: Fields, name: str, is_step: bool = False) -> FlowRule:
     fields.done()
     if rule.extends is None:
         _check_roles(fields, rule, ("leaves",) if is_step else ("shapes", "leaves"))
+    return rule
+
+
+_TUPLES = (
+    "takes", "needs", "options", "calls", "reads_elsewhere", "prefer_if", "without", "beside", "also_for",
+)  # fmt: skip
+_TABLES_OF_TUPLES = ("when", "shapes", "values")
+_NONE = dict.fromkeys(_TUPLES, ())
+
+Plain = list[dict[str, Any]]
+
+
+def plain_rule(rule: FlowRule) -> Plain:
+    """What a rule says that is not usual, as JSON has it: words, tables of words, and the rest but for the file's name."""
+    said = {name: value for name, value in vars(rule).items() if value not in ((), {}, None, False)}
+    plain = [
+        name
+        for name in (field.name for field in fields(rule))
+        if name in said and name not in (*_TUPLES, *_TABLES_OF_TUPLES, "file")
+    ]
+    return [
+        {name: said[name] for name in names if name in said} for names in (_TUPLES, _TABLES_OF_TUPLES, plain)
+    ]
+
+
+def rule_of(said: Plain, file: str) -> FlowRule:
+    """The rule that was written as plain data. There are hundreds on the pages of a model: none is checked again."""
+    words, tables, plain = said
+    rule = object.__new__(FlowRule)
+    held = rule.__dict__
+    held.update(_NONE)
+    held.update(
+        when={}, shapes={}, values={}, leaves={}, ties={}, ignored={}, inputs={}, outputs={}, file=file
+    )
+    held.update(plain)
+    for name, value in words.items():
+        held[name] = tuple(value)
+    for name, table in tables.items():
+        held[name] = {key: tuple(values) for key, values in table.items()}
     return rule
 
 

@@ -76,10 +76,11 @@ def index_vocabulary(documents: Sequence[Document]) -> list[str]:
     from mapper.rulebook.chain import SECTION, read_chain_words
     from mapper.rulebook.composites import read_composites
     from mapper.rulebook.facts import read_activations, read_config_vocabulary, read_inputs
-    from mapper.rulebook.vocabulary import read_vocabulary
+    from mapper.rulebook.vocabulary import plain_vocabulary, read_vocabulary
 
     for document in documents:
-        read_vocabulary(document)
+        read = read_vocabulary(document)
+        document.made = read and plain_vocabulary(read)
     config = read_config_vocabulary(documents)
     _ = [*config.facts.values(), *config.unlisted.values()]
     _ = read_inputs(documents), read_activations(documents), read_composites(documents)
@@ -114,7 +115,7 @@ def index_families(documents: Sequence[Document]) -> dict[str, Any]:
 
 def index_flows(documents: Sequence[Document]) -> dict[str, dict[str, list[Any]]]:
     """Each flow that is written out by name with what a `FlowEntry` has; the spines of each topic with what a `SpineEntry` has."""
-    from mapper.rulebook.pages import page_of, read_flows, whole
+    from mapper.rulebook.pages import page_of, plain_page, read_flows, whole
 
     pages = [page_of(document) for document in documents]
     rules = read_flows(pages)
@@ -126,6 +127,8 @@ def index_flows(documents: Sequence[Document]) -> dict[str, dict[str, list[Any]]
             joined = whole([page, *(pages[other] for other in others)])
             for topic in (page.topic, *page.also_for):
                 spines.setdefault(topic, []).append([[at, *others], joined.facts()])
+    for document, page in zip(documents, pages, strict=True):
+        document.made = plain_page(page)
     return {"spines": spines, "flows": _flow_rows(rules, number)}
 
 
@@ -152,11 +155,19 @@ def index_dropout(documents: Sequence[Document]) -> dict[str, int]:
     return dict(reversed(rows))
 
 
+def index_settings(documents: Sequence[Document]) -> list[Any]:
+    """What the files on settings of other libraries say."""
+    from mapper.rulebook.settings import settings_rows
+
+    return settings_rows(documents)
+
+
 INDEXES: Mapping[str, Callable[[Sequence[Document]], Any]] = {
     "vocabulary": index_vocabulary,
     "families": index_families,
     "flows": index_flows,
     "dropout": index_dropout,
+    "namings/settings": index_settings,
 }
 
 
@@ -202,13 +213,13 @@ class _FamilyFiles(Mapping[str, "Family"]):
 def flow_table(index: Mapping[str, Any], document: Callable[[int], Document]) -> FlowTable:
     """The flows of an index, read from its documents."""
     from mapper.rulebook.flows import continued
-    from mapper.rulebook.pages import page_of, whole
+    from mapper.rulebook.pages import joined, page_of
 
     page = cache(lambda at: page_of(document(at)))
-    joined = cache(lambda *files: whole([page(at) for at in files]))
+    spine = cache(lambda *files: joined([page(at) for at in files]))
     entries = {name: FlowEntry(*row) for name, row in index.get("flows", {}).items()}
     spines = {
-        topic: [SpineEntry(facts, partial(joined, *files)) for files, facts in rows]
+        topic: [SpineEntry(facts, partial(spine, *files)) for files, facts in rows]
         for topic, rows in index.get("spines", {}).items()
     }
     files = FlowTable(entries, lambda name: page(entries[name].at).flow(name))

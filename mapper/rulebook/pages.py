@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import RuleError
 from mapper.rulebook.fields import Fields, Lines
 from mapper.rulebook.flows import (
     TOPICS_WITHOUT_INPUT,
     FlowRule,
+    Plain,
     continued,
+    plain_rule,
     read_flow,
     read_rule,
     read_shapes,
+    rule_of,
     with_words,
 )
 
@@ -209,7 +213,34 @@ def _merged(key: str, rules: Iterable[FlowRule]) -> dict[str, Any]:
 
 def page_of(document: Document) -> Page:
     """What a rule file says."""
+    if document.made is not None:
+        return _page(document.made, document.label)
     return read_page(document.data, document.label, lambda keys: document.line(*keys))
+
+
+def plain_page(page: Page) -> list[Any]:
+    """All of a page as JSON has it, but for the file's name."""
+
+    def rows(rules: Iterable[FlowRule]) -> list[Any]:
+        return [plain_rule(rule) for rule in rules]
+
+    slots, more = (
+        [[one.name, one.around, rows(one.steps)] for one in group] for group in (page.slots, page.more)
+    )
+    return [page.topic, rows(page.flows), slots, rows([page.base] if page.base else []), more, page.outputs]
+
+
+def _page(made: Sequence[Any], file: str) -> Page:
+    """The page that `plain_page` wrote down."""
+    topic, flows, slots, base, more, outputs = made
+
+    def rules(rows: Iterable[Plain]) -> tuple[FlowRule, ...]:
+        return tuple([rule_of(said, file) for said in rows])
+
+    def of(group: Iterable[Sequence[Any]]) -> tuple[Slot, ...]:
+        return tuple([Slot(name, rules(steps), around) for name, around, steps in group])
+
+    return Page(topic, rules(flows), of(slots), next(iter(rules(base)), None), of(more), tuple(outputs))
 
 
 def read_flows(pages: Sequence[Page]) -> dict[str, FlowRule]:
@@ -244,15 +275,21 @@ def whole(pages: Sequence[Page]) -> Page:
         if slot.name not in [known.name for known in page.slots]:
             step = slot.steps[0]
             raise RuleError(f"{step.file}:{step.line}: the spine of {page.topic!r} has no slot {slot.name!r}")
-    filled = tuple(
-        replace(slot, steps=sum((other.steps for other in more if other.name == slot.name), slot.steps))
-        for slot in page.slots
-    )
-    made = replace(page, slots=filled)
+    made = joined(pages)
     _check_names(made)
     _check_shapes(made)
     _check_end(made)
     return made
+
+
+def joined(pages: Sequence[Page]) -> Page:
+    """The same of pages that were seen to fit."""
+    page, more = pages[0], [slot for other in pages[1:] for slot in other.more]
+    filled = (
+        replace(slot, steps=sum((other.steps for other in more if other.name == slot.name), slot.steps))
+        for slot in page.slots
+    )
+    return replace(page, slots=tuple(filled)) if more else page
 
 
 def read_page(data: Any, file: str, lines: Lines) -> Page:

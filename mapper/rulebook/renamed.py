@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.rulebook.strict import Document, load_yaml
 
 FACTS = {  # what a fact was called -> what it is called

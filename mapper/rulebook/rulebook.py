@@ -106,9 +106,9 @@ class Rulebook:
 
     @cached_property
     def vocabulary(self) -> list[VocabularyFile]:
-        from mapper.rulebook.vocabulary import read_vocabulary
+        from mapper.rulebook.vocabulary import vocabulary_of
 
-        return [read for document in self._called() if (read := read_vocabulary(document))]
+        return [vocabulary_of(document) for document in self._called()]
 
     @cached_property
     def config_vocabulary(self) -> ConfigVocabulary:

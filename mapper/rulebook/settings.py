@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.errors import shorten
 from mapper.rulebook.fields import Fields
-from mapper.rulebook.namings import KIND
-from mapper.rulebook.rulebook import rule_files
-from mapper.rulebook.strict import Document, load_yaml
+from mapper.rulebook.strict import Document
 
 SETTINGS = "settings"
-FOLDER = "settings"  # of the namings: no other file of theirs is read for it
+FOLDER = "namings/settings"  # no other file of the namings is read for it
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,15 @@ class Settings:
         return any(fnmatchcase(field, pattern) for pattern in self.left)
 
 
-@lru_cache(maxsize=1)
-def every_settings() -> tuple[Settings, ...]:
-    """All files of this kind: the user's own, then the shipped ones."""
-    paths = [path for path in rule_files(KIND) if path.parent.name == FOLDER]
-    return tuple(read_settings(load_yaml(path)) for path in paths)
+def settings_rows(documents: Sequence[Document]) -> list[list[Any]]:
+    """What each file says: all that is known of it without its examples, which are checked alone."""
+    return [list(astuple(replace(read_settings(document), examples=()))) for document in documents]
+
+
+def settings_of(row: Sequence[Any]) -> Settings:
+    """What a file says, by its row."""
+    values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in row]
+    return Settings(*values)
 
 
 def read_settings(document: Document) -> Settings:

@@ -60,8 +60,9 @@ class Shelf:
 
     def __init__(self, kind: str, folders: Sequence[Path]):
         self.kind, self.files = kind, found(kind, folders)
+        self.name = kind.replace("/", "-")  # of what is kept
         beside = found(_EXAMPLES, folders) if kind == _FAMILIES else []
-        self._cache = Cache(kind, os.pathsep.join(map(str, folders)), [*self.files, *beside], readers())
+        self._cache = Cache(self.name, os.pathsep.join(map(str, folders)), [*self.files, *beside], readers())
         self._kept = self._cache.read()
         self._read: dict[int, Document] = {}  # by number
         self._added: list[Document] = []
@@ -77,7 +78,7 @@ class Shelf:
             return self.documents[at]
         if at not in self._read:
             read = KeptDocument(self.files[at], self._kept, at) if self._kept else self._parsed(at)
-            self._read[at] = read if self._is_shipped(at) else renamed_document(read)
+            self._read[at] = renamed_document(read) if self._may_have_old_names(at) else read
         return self._read[at]
 
     @property
@@ -86,8 +87,9 @@ class Shelf:
         read = [*self._added, *self._read.values()]
         return [note for document in read if isinstance(document, Renamed) for note in document.notes]
 
-    def _is_shipped(self, at: int) -> bool:
-        return self.files[at].label.startswith(f"{self.kind}/")
+    def _may_have_old_names(self, at: int) -> bool:
+        """A user's file may; what is in a folder of the namings are other libraries' words."""
+        return "/" not in self.kind and not self.files[at].label.startswith(f"{self.kind}/")
 
     def add(self, document: Document) -> None:
         """Put a file from elsewhere before the others."""
@@ -128,8 +130,8 @@ class Shelf:
             for at, document in own
         ]
         made = [document.made for document in self.documents]
-        records = [[item.data, item.marks, item.lacks, of] for item, of in zip(bare, made, strict=True)]
-        return keep(records, self._digests, self._text, self._cache.readers_digest, index)
+        records = [[item.data, item.marks, item.lacks] for item in bare]
+        return keep(records, made, self._digests, self._text, self._cache.readers_digest, index)
 
     # what follows is needed only where nothing was kept
     @cached_property

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper._parsed import Kept, SourceFile
 from mapper.errors import RuleError, shorten
 from mapper.limits import RULE_FILE_BYTES
@@ -46,7 +47,7 @@ class Document:
 
     made: Any = field(
         default_factory=lambda: None, repr=False
-    )  # what was made of it and of the file beside it, for those who never read these
+    )  # plain data that was made of it and of the file beside it, for those who never read these
 
     def whole(self) -> Document:
         """With the field that was left out."""
@@ -90,12 +91,17 @@ class KeptDocument(Document):
         """What is not there yet. Where the copy is damaged, the file itself is parsed."""
         if name == "path":
             self.path = Path(self.file.path)
-        elif name in ("data", "marks", "lacks", "made"):
+        elif name == "made":
             try:
-                self.data, self.marks, self.lacks, self.made = self._kept.record(self._at)
+                self.made = self._kept.made(self._at)
+            except LookupError:
+                self.made = None
+        elif name in ("data", "marks", "lacks"):
+            try:
+                self.data, self.marks, self.lacks = self._kept.record(self._at)
             except LookupError:
                 read = load_yaml(self.path, self.label)
-                self.data, self.marks, self.lacks, self.made = read.data, read.marks, None, None
+                self.data, self.marks, self.lacks = read.data, read.marks, None
         else:
             raise AttributeError(name)
         return self.__dict__[name]

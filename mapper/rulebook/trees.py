@@ -33,6 +33,11 @@ class Tree:
     left: dict[str, str]  # last words of what no model has -> why
     examples: tuple[dict[str, Any], ...]
 
+    @property
+    def is_nested(self) -> bool:
+        """Whether every word stands between slashes."""
+        return self.separator == SLASH
+
 
 @lru_cache(maxsize=1)
 def trees() -> tuple[Tree, ...]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from mapper._dataclass import dataclass
 from mapper.architecture import BLOCK_KINDS, LEAF_KINDS
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document, KeyPath
@@ -73,6 +73,7 @@ class Entry:
     origin: str = ""  # who says so, where it is no vocabulary file
     document: Document | None = None
     keys: KeyPath = ()
+    line: int = 0  # where it stands, if that is known already
 
     @property
     def conditions(self) -> int:
@@ -95,7 +96,7 @@ class Entry:
         """`vocabulary/attention.yaml:12`."""
         if self.document is None:
             return self.origin
-        return f"{self.document.label}:{self.document.line(*self.keys)}"
+        return f"{self.document.label}:{self.line or self.document.line(*self.keys)}"
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,38 @@ def read_vocabulary(document: Document) -> VocabularyFile | None:
     return VocabularyFile(name, tuple(entries), tensors, kinds, roles_of)
 
 
+def vocabulary_of(document: Document) -> VocabularyFile:
+    """The same of a file that `read_vocabulary` reads, by what was made of it where that is there."""
+    if document.made is None:
+        read = read_vocabulary(document)
+        assert read is not None
+        return read
+    name, rows, tensors, block_kinds, roles_of = document.made
+    names = {key: tuple(values) for key, values in tensors.items()}
+    return VocabularyFile(name, tuple([_entry(document, row) for row in rows]), names, block_kinds, roles_of)
+
+
+def plain_vocabulary(read: VocabularyFile) -> list[Any]:
+    """All of a file as JSON has it: of an entry where it stands, its names, and what it says beside these."""
+    rows = []
+    for entry in read.entries:
+        assert entry.document is not None
+        line = entry.document.line(*entry.keys)
+        said = {name: value for name in _SAID if (value := getattr(entry, name)) not in ((), False, None)}
+        said |= {"bias": False} if entry.bias is False else {}
+        row = [entry.section, entry.target, entry.scope, line, entry.names]
+        rows.append([*row, said] if said else row)
+    return [read.name, rows, read.tensors, read.block_kinds, read.roles_of]
+
+
+def _entry(document: Document, row: list[Any]) -> Entry:
+    section, target, scope, line, names = row[:5]
+    made = Entry(section, target, scope, tuple(names), document=document, line=line)
+    for name, value in row[5].items() if len(row) > 5 else ():
+        setattr(made, name, tuple(value) if isinstance(value, list) else value)
+    return made
+
+
 def _section(fields: Fields, document: Document, section: str, scope: str) -> Iterator[Entry]:
     for target, items in fields.mapping(section).items():
         if section == "kinds" and target not in LEAF_KINDS:
@@ -151,6 +184,7 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
     "bias": Fields.any,
 }
 _ATTRIBUTES = {"kind": "kinds", "rank": "ranks"}  # of an Entry, where they are not called as in a file
+_SAID = [_ATTRIBUTES.get(key, key) for key in _READERS if key not in ("scope", "names")]
 
 
 def read_entry(document: Document, section: str, target: str, scope: str, data: Any, keys: KeyPath) -> Entry:

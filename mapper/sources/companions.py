@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mapper import limits
+from mapper._dataclass import dataclass
 from mapper._units import in_bytes
 from mapper.errors import MapperError, SourceError, shorten
 from mapper.sources.files import open_regular, reading

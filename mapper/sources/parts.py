@@ -108,7 +108,10 @@ def _prefixes(names: Iterable[str], kind: Composite) -> dict[str, str]:
         by_first.setdefault(row[2][0], []).append(row)
     longest = max(len(pattern) for _, _, pattern in rows)
     # no more than one word beyond the longest beginning is looked at, so names that go on alike are one
-    begun = dict.fromkeys(tuple(name.split(".", longest + 1)[: longest + 1]) for name in names)
+    heads = tuple({f"{'.'.join(pattern)}.".partition("{")[0] for _, _, pattern in rows})
+    begun = dict.fromkeys(
+        tuple(name.split(".", longest + 1)[: longest + 1]) for name in names if name.startswith(heads)
+    )
     found: dict[str, tuple[int, str]] = {}
     for words in begun:
         for part, at, pattern in by_first.get(words[0], ()):

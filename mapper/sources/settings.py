@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mapper import limits
 from mapper.errors import FormatError
-from mapper.rulebook.settings import every_settings
+from mapper.rulebook.rulebook import rule_folders
+from mapper.rulebook.settings import FOLDER, Settings, settings_of
+from mapper.rulebook.shelf import Shelf
 from mapper.sources.documents import check_config, parse, read_config
 from mapper.sources.files import base_name, open_regular, reading
-from mapper.sources.pickles import Opaque
 from mapper.sources.sharded import refuse_escape
 
 YAML = (".yaml", ".yml")
@@ -26,6 +28,12 @@ class Said(NamedTuple):
 
     config: dict[str, Any]
     where: str
+
+
+@lru_cache(maxsize=1)
+def every_settings() -> tuple[Settings, ...]:
+    """What each settings file says: the user's own, then the shipped ones."""
+    return tuple(map(settings_of, Shelf(FOLDER, rule_folders()).index))
 
 
 def note(said: Said) -> str:
@@ -152,14 +160,16 @@ class _Plain:
 
     def __init__(self, held: tuple[str, ...] = (), unset: tuple[str, ...] = ()) -> None:
         self.left = limits.SETTINGS_VALUES
-        self.held, self.unset = held, unset
+        from mapper.sources.pickles import Opaque
+
+        self.held, self.unset, self.opaque = held, unset, Opaque
 
     def of(self, item: Any, depth: int = limits.CONFIG_DEPTH) -> Any:
         """The value, or UNSET where it is none that JSON has."""
         self.left -= 1
         if self.left < 0 or depth < 0:
             return UNSET
-        if isinstance(item, Opaque):
+        if isinstance(item, self.opaque):
             for word in self.held:
                 if word in item.attributes:
                     return self._held(item.attributes[word], depth - 1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from mapper import limits
+from mapper._dataclass import dataclass
 from mapper.checkpoint import Observed, TensorInfo
 from mapper.errors import FormatError, shorten
 from mapper.sources.documents import is_printable_text

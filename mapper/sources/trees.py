@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from mapper.checkpoint import TensorInfo
 from mapper.errors import FormatError, listed, shorten
-from mapper.rulebook.trees import SLASH, Tree, trees
 from mapper.sources.shards import Shard, check_name
 
 if TYPE_CHECKING:
     import torch
 
+    from mapper.rulebook.trees import Tree
+
 
 def name_as_torch(shard: Shard) -> None:
     """Give the tensors of a tree torch's names; those of no known library keep theirs, as one flat name."""
+    from mapper.rulebook.trees import trees  # here: most names have folders, and are not asked
+
     for tree in trees():
         if shard.container in tree.containers:
             split = {key: words_of(tree, key) for key in shard.tensors}
@@ -31,8 +34,8 @@ def is_flat(shard: Shard) -> bool:
 
 def words_of(tree: Tree, key: str) -> list[str]:
     """The words of a name: between slashes, or a module's and the longest last word that is known."""
-    if tree.separator == SLASH:
-        return key.split(SLASH)
+    if tree.is_nested:
+        return key.split(tree.separator)
     ends = [last for last in tree.last if key.endswith(tree.separator + last)]
     if not ends:
         return [key]

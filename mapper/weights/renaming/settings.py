@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mapper.errors import MapperError, cut
 from mapper.flows.arithmetic import evaluate, names
 from mapper.rulebook.libraries import LibraryNaming
-from mapper.rulebook.settings import every_settings
+from mapper.sources.settings import every_settings
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture

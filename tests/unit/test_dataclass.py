@@ -1,0 +1,89 @@
+"""The package's own `dataclass` is the standard library's, made faster."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+
+from mapper import _dataclass
+
+OPTIONS = [{}, {"frozen": True}, {"eq": False}, {"slots": True}]
+
+
+def pair(**options: bool) -> tuple[Any, Any]:
+    """One class, decorated by the standard library and by the package."""
+
+    def made(decorate: Any) -> Any:
+        class Thing:
+            """With a field of each kind, some of which are called as words of a constructor could be."""
+
+            __annotations__ = {"held": "int", "fields": "list", "_x": "str", "made": "list", "quiet": "int"}
+            _x = "usual"
+            made = dataclasses.field(default_factory=list, init=False)
+            quiet = dataclasses.field(default=1, repr=False, compare=False)
+            __qualname__ = "Thing"
+
+        return decorate(**options)(Thing)
+
+    return made(dataclasses.dataclass), made(_dataclass.dataclass)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_it_makes_what_the_standard_library_makes(options: dict[str, bool]) -> None:
+    theirs, ours = pair(**options)
+    assert [field.name for field in dataclasses.fields(ours)] == [
+        field.name for field in dataclasses.fields(theirs)
+    ]
+    for given, named in (((1, [2]), {}), ((1, [2], "y"), {"quiet": 3}), ((), {"held": 1, "fields": []})):
+        one, other = theirs(*given, **named), ours(*given, **named)
+        assert repr(one) == repr(other)
+        assert dataclasses.astuple(one) == dataclasses.astuple(other)
+        same, less = ours(*given, **named), dataclasses.replace(other, held=5)
+        assert (other == same, other == less, other == one) == (options.get("eq", True), False, False)
+        changed = dataclasses.replace(other, quiet=9)
+        assert (changed == other) is options.get("eq", True)
+        assert other.made == [] and other.made is not same.made
+    for given in ((), (1,), (1, [2], "y", 4, 5)):
+        with pytest.raises(TypeError, match="argument"):
+            ours(*given)
+
+
+def test_a_frozen_one_is_a_key_and_takes_no_value() -> None:
+    @_dataclass.dataclass(frozen=True)
+    class Key:
+        name: str
+        at: int = 0
+
+    assert {Key("a"): 1, Key("b", 2): 2}[Key("b", 2)] == 2
+    for change in (lambda key: setattr(key, "at", 1), lambda key: delattr(key, "at")):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="at"):
+            change(Key("a"))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(pair()[1](1, []))
+
+
+def test_what_a_class_says_itself_stays() -> None:
+    @_dataclass.dataclass
+    class Own:
+        at: int
+
+        def __post_init__(self) -> None:
+            self.at += 1
+
+        def __repr__(self) -> str:
+            return "own"
+
+    assert (Own(1).at, repr(Own(1))) == (2, "own")
+
+
+def test_it_can_be_pickled_and_may_hold_itself() -> None:
+    from mapper.architecture import Fact
+
+    fact = Fact("attention.heads", 12, "layers.*", "config", "heads")
+    assert pickle.loads(pickle.dumps(fact)) == fact
+    thing = pair()[1](1, [])
+    thing.fields.append(thing)
+    assert "..." in repr(thing)
