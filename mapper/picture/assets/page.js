@@ -4,6 +4,7 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SHOWN_RESULTS = 50;
+const SLICE = 20; // milliseconds of work in one piece
 const ORDERED = ["Nothing says how the data goes: the lines are the order of the names.",
   "How the data goes is drawn once the questions are answered: until then the lines are the order of the names."]; // without questions, with them
 const $ = (id) => document.getElementById(id);
@@ -43,6 +44,17 @@ class View {
     this.svg = this.holder.firstChild;
     this.sized();
     this.marked();
+  }
+
+  /* Lays out what is open, the innermost first, and gives way to the browser in between. */
+  async prepare() {
+    let since = performance.now();
+    for (const node of this.doc.nodes.filter((node) => this.picture.isOpen(node)).reverse()) { // what a node holds has larger numbers
+      this.picture.box(node);
+      if (performance.now() - since < SLICE) continue;
+      await new Promise((resume) => { setTimeout(resume); });
+      since = performance.now();
+    }
   }
 
   sized() {
@@ -294,9 +306,10 @@ function setUpTools() {
     $("fit").setAttribute("aria-pressed", String(!scale));
     for (const view of views) view.sized();
   };
-  const open = (all) => {
+  const open = async (all) => {
     for (const view of views) {
       view.picture.open = new Set(all ? view.doc.nodes.filter((node) => node.children.length).map((node) => node.id) : [0]);
+      await view.prepare();
       view.render();
     }
   };
@@ -318,18 +331,22 @@ function setUpTools() {
   });
 }
 
-function start() {
+async function start() {
   const compared = DATA.documents.length > 1;
   DATA.documents.forEach((doc, at) => views.push(new View(doc, compared ? `${"ab"[at]}:` : "")));
   $("title").textContent = compared ? document.title : DATA.documents[0].title;
   $("subtitle").textContent = compared ? DATA.documents.map((doc) => doc.subtitle).join("  |  ") : DATA.documents[0].subtitle;
   $("views").replaceChildren(...views.map((view) => view.place));
-  for (const view of views) view.render();
+  showPanel();
+  for (const view of views) {
+    await view.prepare();
+    view.render();
+  }
   setUpSearch();
   setUpTools();
   setUpPrinting();
-  showPanel();
   follow();
+  document.body.classList.add("ready");
 }
 
 start();
