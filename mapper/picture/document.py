@@ -91,7 +91,7 @@ def refuse_several(architecture: Architecture) -> None:
         refuse_whole(architecture.checkpoint, parts, architecture.rulebook)
 
 
-def notices(architecture: Architecture) -> list[dict[str, str]]:
+def notices(architecture: Architecture) -> list[dict[str, Any]]:
     """What a reader has to know or to answer, the gravest first; `set` is what answers it on a command line."""
     asked = [
         {
