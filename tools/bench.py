@@ -27,7 +27,7 @@ from bench_export import exporting
 from bench_picture import pages
 from bench_run import running
 from bench_weights import comparing, weights
-from timing import ROOT, Line, alone, in_turns, markdown, memory, rewritten, row, run_python, seconds
+from timing import PEAK, ROOT, Line, alone, in_turns, markdown, memory, rewritten, row, run_python, seconds
 
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 LLAMA = {  # 1.1 billion parameters, 2.2 GB in bfloat16
@@ -193,10 +193,10 @@ def rules(folder: Path, repeat: int) -> Iterator[Line]:
 
 
 # ------------------------------------------------------------------------------------------------------- loading
-LOAD = """
-import json, resource, sys, time
+LOAD = f"""
+import json, sys, time
 born, case, side, note = float(sys.argv[1]), *sys.argv[2:5]
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+{PEAK}
 if side == "mapper":
     import mapper
     model = mapper.build(case)

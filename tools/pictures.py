@@ -69,6 +69,7 @@ def seen(page: str) -> bytes:
     """A page with one block selected as a browser shows it, as PNG."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.support.ui import WebDriverWait
 
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
@@ -80,6 +81,7 @@ def seen(page: str) -> bytes:
         path = Path(folder) / "model.html"
         path.write_text(page, encoding="utf-8")
         browser.get(f"{path.as_uri()}#{LINK}")
+        WebDriverWait(browser, 30).until(lambda _: browser.find_elements("css selector", "body.ready"))
         picture: bytes = browser.get_screenshot_as_png()
         browser.quit()
     return picture

@@ -13,6 +13,7 @@ from mapper.picture.code import Code
 from mapper.picture.graph import LOOSE, OPERATION, PORT, UNREAD, Graph, Node, graph
 from mapper.report.chain import value_text
 from mapper.report.heading import stored, what_it_is
+from mapper.report.questions import plain_values
 from mapper.report.text import MEANING
 from mapper.report.wording import in_bytes, printable
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _TEXT = 400  # characters of a name that are shown
 _OPENED = 100  # nodes that stand in the picture as it opens, or fewer
+_ANSWERS = 16  # values of a question that are there to copy
+
+_Facts = dict[tuple[str, ...], int]  # what is shown of a fact -> its place in the document
 
 
 def document(
@@ -40,21 +44,23 @@ def document(
     except MapperError as error:  # something is open: the page says what, and shows what is known
         refused = "" if architecture.questions else error.in_command()  # the questions say it themselves
     found = graph(architecture, program, differs)
+    numbers = _values(architecture, values)
+    facts = _facts(found)
     return {
         "title": printable(architecture.checkpoint.source, _TEXT),
         "subtitle": f"{what_it_is(architecture)} · {stored(architecture.checkpoint)}",
         "reading": architecture.reading,
         "meaning": MEANING.get(architecture.reading, ""),
         "flows": program is not None,
-        "nodes": _nodes(found, code),
+        "nodes": _nodes(found, code, facts, numbers),
         "edges": [[edge.level, edge.start, edge.end, edge.way] for edge in found.edges],
         "open": opened(found),
-        "facts": [_fact(fact) for fact in _facts(found)],
+        "facts": [list(fact) for fact in facts],
         "source": code.rows if code else [],
         "refused": printable(refused, _TEXT),
         "notices": [*_wrong(values), *notices(architecture)],
         "inputs": _inputs(architecture),
-        "values": _values(architecture, values),
+        "values": numbers,
     }
 
 
@@ -85,13 +91,14 @@ def refuse_several(architecture: Architecture) -> None:
         refuse_whole(architecture.checkpoint, parts, architecture.rulebook)
 
 
-def notices(architecture: Architecture) -> list[dict[str, str]]:
+def notices(architecture: Architecture) -> list[dict[str, Any]]:
     """What a reader has to know or to answer, the gravest first; `set` is what answers it on a command line."""
     asked = [
         {
             "kind": "question",
             "text": printable(str(question), 2 * _TEXT),
             "set": printable(question.set, _TEXT),
+            "values": plain_values(question, _ANSWERS),
         }
         for question in architecture.questions
     ]
@@ -129,9 +136,10 @@ def _worth_opening(found: Graph, node: Node) -> list[Node]:
     return list(best.values())
 
 
-def _nodes(found: Graph, code: Code | None) -> list[dict[str, Any]]:
+def _nodes(
+    found: Graph, code: Code | None, facts: _Facts, numbers: Mapping[str, Mapping[str, str]]
+) -> list[dict[str, Any]]:
     links = _links(found)
-    at = {id(fact): number for number, fact in enumerate(_facts(found))}
     whole = max(1, found.root.bytes)
     return [
         {
@@ -153,13 +161,14 @@ def _nodes(found: Graph, code: Code | None) -> list[dict[str, Any]]:
                 [printable(tensor.key, _TEXT), list(tensor.shape), tensor.dtype, tensor.count, tensor.bytes]
                 for tensor in node.tensors
             ],
-            "facts": [at[id(fact)] for fact in node.facts],
+            "facts": list(dict.fromkeys(facts[_fact(fact)] for fact in node.facts)),
             "origin": printable(node.origin, _TEXT),
             "flow": node.flow,
             "steps": node.steps,
             "differs": node.differs,
             "idle": printable(node.idle, _TEXT),
-            "mark": printable(node.mark, _TEXT),
+            "mark": printable(node.mark or _wrong_numbers(node, numbers), _TEXT),
+            "asks": node.asks,
             "alone": _is_alone(found, node),
             "lines": _lines(node, code),
         }
@@ -197,14 +206,22 @@ def _links(found: Graph) -> list[str]:
     return links
 
 
-def _facts(found: Graph) -> list[Fact]:
-    return list({id(fact): fact for node in found.nodes for fact in node.facts}.values())
+def _wrong_numbers(node: Node, numbers: Mapping[str, Mapping[str, str]]) -> str:
+    """What is wrong with the numbers of a module's tensors, where they were read."""
+    told = (numbers.get(printable(tensor.key, _TEXT), {}).get("wrong", "") for tensor in node.tensors)
+    return ", ".join(dict.fromkeys(filter(None, told)))
 
 
-def _fact(fact: Fact) -> list[str]:
+def _facts(found: Graph) -> _Facts:
+    """Every fact once: equal blocks repeat those of the whole."""
+    shown = dict.fromkeys(_fact(fact) for node in found.nodes for fact in node.facts)
+    return {fact: number for number, fact in enumerate(shown)}
+
+
+def _fact(fact: Fact) -> tuple[str, ...]:
     where = "" if fact.at in ("", "*") else fact.at
     shown = [fact.name, value_text(fact.value), fact.evidence, fact.source, where, fact.rule]
-    return [printable(text, _TEXT) for text in shown]
+    return tuple(printable(text, _TEXT) for text in shown)
 
 
 def _inputs(architecture: Architecture) -> list[list[str]]:

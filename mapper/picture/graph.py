@@ -6,6 +6,7 @@ differs. A skeleton has its nodes in the order of the names, joined by edges tha
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -55,6 +56,7 @@ class Node:
     differs: str = ""  # of two that are compared: ONLY here, CHANGED
     mark: str = ""  # why it stands out: "without a role", "no flow fits"
     idle: str = ""  # why no forward reads it, where that is known
+    asks: list[int] = field(default_factory=list)  # which of the reading's questions are about it
     bytes: int = 0  # of it and all in it, every instance
     children: list[int] = field(default_factory=list)
 
@@ -112,6 +114,10 @@ class _Builder:
         self.drawn = {id(end) for level in levels.values() for end in level.ends() if isinstance(end, Block)}
         self.open_keys = set(architecture.unmapped)
         self.idle = dict(architecture.unused)
+        self.asked: dict[int, list[int]] = defaultdict(list)  # identity of a block -> the questions about it
+        for at, question in enumerate(architecture.questions):
+            for about in question.blocks:
+                self.asked[id(about)].append(at)
         self.folders: dict[tuple[int, str], int] = {}
 
     def add(self, parent: Node | None, kind: str, title: str) -> Node:
@@ -134,6 +140,8 @@ class _Builder:
         node.steps = [f"{filled.slot}: {filled.step}" for filled in block.slots if filled.step != EMPTY]
         node.detail = _detail(block)
         node.origin = self.rule_of(block)
+        node.asks = list(dict.fromkeys(self.asked[id(block)]))
+        node.mark = self.open_of(node)
         if of_list and block.indices:
             node.count = len(block.indices)
             node.indices = _span(block.indices) if of_list > 1 or node.count == 1 else ""
@@ -163,6 +171,11 @@ class _Builder:
         node.mark = self.doubt(leaf)
         if self.differs:
             node.differs = _of_all({self.differs.get(key, "") for key in leaf.keys()})  # noqa: SIM118
+
+    def open_of(self, node: Node) -> str:
+        """`asks for attention.heads`: what has to be answered of a block."""
+        names = [self.architecture.questions[at].fact for at in node.asks]
+        return f"asks for {', '.join(names)}" if names else ""
 
     def doubt(self, leaf: Leaf) -> str:
         """Why a leaf stands out: nothing is known of it. One that is known to be of no use does not."""

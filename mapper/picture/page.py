@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ASSETS = Path(__file__).resolve().parent / "assets"
+_SCRIPTS = ("draw.js", "panel.js", "print.js", "page.js")  # the last starts it
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -27,7 +28,7 @@ def asset(name: str) -> str:
 def page(documents: list[dict[str, Any]], title: str, differences: str = "") -> str:
     """A page of one document, or of two that are compared, with what differs as text."""
     library = f"/*! dagre, MIT licence\n{asset('dagre.LICENSE.txt')}*/\n{asset('dagre.min.js')}"
-    script = f"{asset('draw.js')}\n{asset('page.js')}"
+    script = "\n".join(map(asset, _SCRIPTS))
     style = asset("draw.css") + asset("page.css")
     data = as_json({"documents": documents, "differences": differences.splitlines()})
     allowed = " ".join(f"'sha256-{_digest(text)}'" for text in (library, script))

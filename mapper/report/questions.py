@@ -76,5 +76,11 @@ def _option(question: Question) -> str:
     )
 
 
+def plain_values(question: Question, most: int) -> list[str]:
+    """So many of the values that a command line takes as they stand, behind `--set NAME=`; none where one would need quotes."""
+    values = [_text(value) for value in question.candidates]
+    return values[:most] if all(map(_PLAIN.fullmatch, values)) else []
+
+
 def _text(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(value), limit=40)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mapper
+from tests.checkpoints import write_manifest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -19,6 +23,7 @@ selenium = pytest.importorskip("selenium.webdriver", reason="selenium drives the
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     BROWSER is None or DRIVER is None, reason="no browser: apt-get install chromium chromium-driver"
@@ -50,6 +55,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 def opened(browser: Any, page: str, link: str = "") -> None:
     browser.get("about:blank")
     browser.get(page + link)
+    WebDriverWait(browser, 30).until(lambda _: is_ready(browser))
+
+
+def is_ready(browser: Any) -> bool:
+    return bool(browser.find_elements(By.CSS_SELECTOR, "body.ready"))
 
 
 def panel(browser: Any) -> str:
@@ -150,7 +160,32 @@ def test_it_prints(browser: Any, page: str) -> None:
     opened(browser, page)
     printed = base64.b64decode(browser.print_page())
     assert printed.startswith(b"%PDF")
-    assert len(printed) > 10_000
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 4  # three of the picture, one of what is known
+    assert browser.find_elements(By.CSS_SELECTOR, ".strip") == []  # as it was
+
+
+def test_a_printed_picture_is_cut_between_boxes_and_stays_legible(browser: Any, page: str) -> None:
+    opened(browser, page)
+    found = browser.execute_script(
+        """const view = views[0], root = view.doc.nodes[0];
+           window.dispatchEvent(new Event("beforeprint"));
+           const strips = [...document.querySelectorAll(".strip")].map((strip) => strip.viewBox.baseVal);
+           const widths = [...document.querySelectorAll(".strip")].map((strip) => Number(strip.getAttribute("width")));
+           window.dispatchEvent(new Event("afterprint"));
+           const boxes = [...view.holder.querySelectorAll(".closed > .frame, .operation > rect")].map((box) => box.getBoundingClientRect());
+           const top = view.svg.getBoundingClientRect().top + 10 * view.svg.clientWidth / (view.width + 14);
+           const factor = view.svg.clientWidth / (view.width + 14);
+           return {
+             cuts: strips.slice(1).map((strip) => strip.y), ends: strips.slice(0, -1).map((strip) => strip.y + strip.height),
+             bottom: strips.at(-1).y + strips.at(-1).height - view.height, scales: strips.map((strip, at) => widths[at] / strip.width),
+             boxes: boxes.map((box) => [(box.top - top) / factor, (box.bottom - top) / factor]) };"""
+    )
+    assert len(found["cuts"]) >= 2
+    assert found["cuts"] == pytest.approx(found["ends"])  # nothing is left out between two strips
+    assert found["bottom"] >= 0
+    assert min(found["scales"]) > 0.6  # of 13 and 11 pixels
+    split = [box for box in found["boxes"] for cut in found["cuts"] if box[0] < cut < box[1]]
+    assert split == []
 
 
 def test_nothing_pauses(browser: Any, page: str) -> None:
@@ -164,11 +199,35 @@ def test_nothing_pauses(browser: Any, page: str) -> None:
              search: quickest(() => { field.value = "proj"; field.dispatchEvent(new Event("input")); }),
              choose: quickest(() => choose(view, layer)),
              fold: quickest(() => view.toggle(layer, !view.picture.isOpen(layer))),
-             all: quickest(() => document.getElementById("unfold").click()),
            };""",
         REPEATED,
     )
     assert {name: time for name, time in took.items() if time > PAUSE} == {}
+
+
+OBSERVED = """window.longest = 0;
+new PerformanceObserver((list) => { for (const task of list.getEntries()) window.longest = Math.max(window.longest, task.duration); })
+  .observe({type: "longtask", buffered: true});"""
+
+
+def longest(browser: Any, act: Callable[[], None]) -> float:
+    """Milliseconds of the longest task that an act is broken into; the browser tells of those over 50."""
+    browser.execute_script("window.longest = 0")
+    act()
+    time.sleep(0.1)  # it is told of afterwards
+    took: float = browser.execute_script("return window.longest")
+    return took
+
+
+def test_opening_the_page_and_all_blocks_does_not_pause(browser: Any, page: str) -> None:
+    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": OBSERVED})
+    opens, unfolds = [], []
+    for _ in range(REPEATED):
+        opens.append(longest(browser, lambda: opened(browser, page)))
+        unfolds.append(longest(browser, lambda: browser.find_element(By.ID, "unfold").click()))
+    browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    assert min(opens) <= PAUSE
+    assert min(unfolds) <= PAUSE
 
 
 def test_two_checkpoints_stand_side_by_side(browser: Any, tmp_path: Path) -> None:
@@ -179,6 +238,23 @@ def test_two_checkpoints_stand_side_by_side(browser: Any, tmp_path: Path) -> Non
     assert "only here" in panel(browser)
     assert chosen(browser).startswith("final norm")
     assert browser.find_elements(By.CSS_SELECTOR, ".differs-only")
+
+
+def test_what_is_asked_of_a_block_is_marked_and_there_to_copy(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "asked.html"
+    place = write_manifest(tmp_path / "manifest.json")
+    document = json.loads(place.read_text())
+    document.pop("config", None)
+    place.write_text(json.dumps(document))
+    path.write_text(mapper.inspect(str(place)).to_html(), encoding="utf-8")
+    opened(browser, path.as_uri())
+    marked = browser.find_element(By.CSS_SELECTOR, ".node.marked.kind-attention")
+    assert "asks for attention.heads" in marked.get_attribute("aria-label")
+    marked.find_element(By.CSS_SELECTOR, ".title").click()
+    assert "attention.heads is unknown" in panel(browser)
+    button = browser.find_element(By.CSS_SELECTOR, '[aria-label="copy --set attention.heads=4"]')
+    button.click()
+    assert button.text == "4 copied"
 
 
 def test_hostile_names_run_nothing(browser: Any, tmp_path: Path) -> None:
@@ -197,8 +273,9 @@ def test_a_notebook_shows_it_in_a_frame(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "notebook.html"
     shown = mapper.inspect(COMPARED[0])._repr_html_()
     path.write_text(f"<!doctype html><meta charset=utf-8><h1>a notebook</h1>{shown}", encoding="utf-8")
-    opened(browser, path.as_uri())
+    browser.get(path.as_uri())
     browser.switch_to.frame(0)
+    WebDriverWait(browser, 30).until(lambda _: is_ready(browser))
     node = browser.find_element(By.CSS_SELECTOR, ".node.kind-layer")
     node.find_element(By.CSS_SELECTOR, ".title").click()
     assert chosen(browser).startswith("layer, 2 times")

@@ -148,15 +148,17 @@ def test_damage_is_found(kind: str, trained: Weights, tmp_path: Path) -> None:
         assert values.troubles[0].text == "layer 1: every map is equal to that of layer 0"
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="where /proc tells of memory")
 def test_memory_is_that_of_a_tensor_and_torch_is_not_imported(trained: Weights, tmp_path: Path) -> None:
     """128 MB of weights, 4 MB each, in a process whose memory grows by less than half of them."""
     one = RANDOM.standard_normal((1024, 1024), np.float32)
     weights = {f"layers.{at}.weight": np.roll(one, 37 * at) for at in range(32)}
     save_file(weights, tmp_path / "large.safetensors")
-    code = (
-        "import resource, sys, numpy\nfrom mapper.cli import main\nfrom mapper.values import measure\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nmain(['inspect', sys.argv[1], '--values', '--json'])\n"
-        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, 'torch' in sys.modules, file=sys.stderr)"
+    code = (  # not what getrusage says, which is at least what this process has
+        "import sys, numpy\nfrom mapper.cli import main\nfrom mapper.values import measure\n"
+        "peak = lambda: next(int(row.split()[1]) for row in open('/proc/self/status') if row.startswith('VmHWM'))\n"
+        "before = peak()\nmain(['inspect', sys.argv[1], '--values', '--json'])\n"
+        "print((peak() - before) // 1024, 'torch' in sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "large.safetensors")],
@@ -165,7 +167,7 @@ def test_memory_is_that_of_a_tensor_and_torch_is_not_imported(trained: Weights, 
         timeout=120,
     )
     grown, torch_is_there = done.stderr.split()
-    assert int(grown) < 64 and torch_is_there == "False"
+    assert 4 <= int(grown) < 64 and torch_is_there == "False"
 
 
 def test_the_document_has_the_values_and_a_manifest_has_none(

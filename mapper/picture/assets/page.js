@@ -4,6 +4,7 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SHOWN_RESULTS = 50;
+const SLICE = 20; // milliseconds of work in one piece
 const ORDERED = ["Nothing says how the data goes: the lines are the order of the names.",
   "How the data goes is drawn once the questions are answered: until then the lines are the order of the names."]; // without questions, with them
 const $ = (id) => document.getElementById(id);
@@ -43,6 +44,17 @@ class View {
     this.svg = this.holder.firstChild;
     this.sized();
     this.marked();
+  }
+
+  /* Lays out what is open, the innermost first, and gives way to the browser in between. */
+  async prepare() {
+    let since = performance.now();
+    for (const node of this.doc.nodes.filter((node) => this.picture.isOpen(node)).reverse()) { // what a node holds has larger numbers
+      this.picture.box(node);
+      if (performance.now() - since < SLICE) continue;
+      await new Promise((resume) => { setTimeout(resume); });
+      since = performance.now();
+    }
   }
 
   sized() {
@@ -218,144 +230,6 @@ function follow() {
   }
 }
 
-/* ---- the panel ---- */
-
-function showPanel() {
-  const panel = $("panel");
-  if (!current) {
-    panel.replaceChildren(...differences(), ...views.flatMap((view) => overview(view)));
-    return;
-  }
-  const { view, node, path } = current;
-  const lead = node.parent === null ? overview(view) : [
-    element("h2", {}, node.title, node.indices ? ` ${node.indices}` : "", node.count > 1 ? ` × ${node.count}` : ""),
-    element("p", { class: "path" }, node.place),
-    path !== node.link && path !== node.place ? element("p", {}, "of these, ", element("b", { class: "path" }, path)) : "",
-  ];
-  panel.replaceChildren(...lead.filter(Boolean), ...about(view, node), ...facts(view, node), ...tensors(view, node), ...measured(view, node), ...source(view, node), ...(node.parent === null ? differences() : []));
-  panel.scrollTop = 0;
-}
-
-function overview(view) {
-  const doc = view.doc;
-  return [
-    element("h2", {}, doc.title),
-    element("p", {}, doc.subtitle),
-    element("p", {}, doc.meaning),
-    doc.refused ? element("p", { class: "notice unknown" }, `no source is written: ${doc.refused}`) : "",
-    doc.flows ? "" : element("p", { class: "notice unknown" }, ORDERED[Number(doc.notices.some((notice) => notice.kind === "question"))]),
-    ...doc.notices.map(notice),
-    doc.inputs.length ? element("h3", {}, "inputs") : "",
-    doc.inputs.length ? element("div", { class: "inputs" }, table(["name", "shape", "type", "given"], doc.inputs)) : "",
-  ].filter(Boolean);
-}
-
-function notice(found) {
-  const copy = found.set ? [element("p", {}, element("code", {}, found.set), " ", copyButton(found.set))] : [];
-  return element("div", { class: `notice ${found.kind}` }, element("b", {}, `${found.kind}: `), found.text, ...copy);
-}
-
-function copyButton(text) {
-  const button = element("button", { type: "button", "aria-label": `copy ${text}` }, "copy");
-  button.addEventListener("click", () => {
-    const done = () => { button.textContent = "copied"; };
-    if (navigator.clipboard && window.isSecureContext) navigator.clipboard.writeText(text).then(done, () => copyBySelection(text, done));
-    else copyBySelection(text, done);
-  });
-  return button;
-}
-
-/* Where a page from a file may not use the clipboard. */
-function copyBySelection(text, done) {
-  const field = element("textarea", {});
-  field.value = text;
-  document.body.append(field);
-  field.select();
-  if (document.execCommand("copy")) done();
-  field.remove();
-}
-
-function differences() {
-  return DATA.differences.length ? [element("h3", {}, "what differs"), element("pre", { class: "differences" }, DATA.differences.join("\n"))] : [];
-}
-
-function about(view, node) {
-  const share = Math.round(node.share * 1000) / 10;
-  const rows = [
-    element("p", {}, node.detail.startsWith(node.kind) ? node.detail : [node.kind.replace(/_/g, " "), node.detail].filter(Boolean).join(": ")),
-    element("p", {}, `${node.size}, ${share} % of all`, element("meter", { min: 0, max: 1, value: node.share, "aria-label": `${share} % of all bytes` })),
-    node.mark ? element("p", { class: "notice unmapped" }, node.mark) : "",
-    node.idle ? element("p", { class: "notice" }, `no forward reads it: ${node.idle}`) : "",
-    node.differs ? element("p", { class: "notice finding" }, node.differs === "only" ? "only here" : "has a counterpart that differs") : "",
-  ];
-  if (node.flow) rows.push(element("h3", {}, "how it is computed"), element("p", {}, element("code", {}, node.flow), node.origin ? ` (${node.origin})` : ""));
-  else if (node.origin) rows.push(element("h3", {}, "where its name comes from"), element("p", {}, element("code", {}, node.origin)));
-  if (node.steps.length) rows.push(element("p", {}, `put together of ${node.steps.join(", ")}`));
-  if (node.tensors.length) rows.push(element("p", {}, element("code", {}, `mapper rules explain ${node.tensors[0][0].replace(/\{(\d+)[^}]*\}/g, "$1")}`), " tells the rest"));
-  return rows.filter(Boolean);
-}
-
-/* The tensors of a module, or of all in a block. */
-function below(view, node) {
-  return [...node.tensors, ...node.children.flatMap((child) => below(view, view.doc.nodes[child]))];
-}
-
-function tensors(view, node) {
-  const found = below(view, node), total = view.doc.nodes[0].bytes || 1;
-  if (!found.length) return [];
-  const rows = found.map(([key, shape, dtype, count, bytes]) => [key, shape.join(" × ") || "scalar", dtype, count > 1 ? `× ${count}` : "", inBytes(bytes), `${Math.round((bytes / total) * 1000) / 10} %`]);
-  return [element("h3", {}, "tensors"), table(["name", "shape", "type", "", "bytes", "share"], rows, 4)];
-}
-
-/* What was measured of the weights, where it was: a row for each tensor. */
-function measured(view, node) {
-  const found = below(view, node).filter(([key]) => view.doc.values[key]);
-  if (!found.length) return [];
-  const rows = found.map(([key]) => [key, Object.entries(view.doc.values[key]).map(([word, value]) => `${word} ${value}`).join(" · ")]);
-  return [element("h3", {}, "values"), table(["name", "what its numbers are"], rows)];
-}
-
-function facts(view, node) {
-  const rows = node.facts.map((at) => view.doc.facts[at]).map(([name, value, evidence, said, where, rule]) => [name, value, `${evidence}: ${said}${where ? ` (at ${where})` : ""}${rule && !said.includes(rule) ? `; ${rule}` : ""}`]);
-  return rows.length ? [element("h3", {}, "facts, and how each is known"), table(["fact", "value", "evidence"], rows)] : [];
-}
-
-function source(view, node) {
-  if (!node.lines.length) return [];
-  const [first, last, here] = node.lines;
-  const listing = element("pre", { class: "source", tabindex: 0, role: "region", "aria-label": "generated source" });
-  listing.append(...lines(view, first, last, here));
-  const whole = element("button", { type: "button" }, "whole file");
-  whole.addEventListener("click", () => {
-    listing.replaceChildren(...lines(view, 1, view.doc.source.length, here));
-    toLine(listing);
-    whole.remove();
-  });
-  queueMicrotask(() => toLine(listing));
-  return [element("h3", {}, `generated source, line ${here}`), listing, whole];
-}
-
-function lines(view, first, last, here) {
-  return view.doc.source.slice(first - 1, last).map((text, at) => element("span", { "data-line": first + at, class: first + at === here ? "here" : false }, text));
-}
-
-function toLine(listing) {
-  const here = listing.querySelector(".here");
-  if (here) listing.scrollTop = here.offsetTop - listing.offsetTop - 120;
-}
-
-function table(head, rows, numbers = Infinity) {
-  const cells = (row) => row.map((cell, at) => element("td", { class: at >= numbers ? "number" : false }, cell));
-  return element("table", {}, element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col" }, name)))), element("tbody", {}, rows.map((row) => element("tr", {}, cells(row)))));
-}
-
-function inBytes(bytes) {
-  const units = ["bytes", "kB", "MB", "GB", "TB"];
-  let at = 0;
-  for (; bytes >= 1000 && at < units.length - 1; at += 1) bytes /= 1000;
-  return `${at ? bytes.toFixed(1) : bytes} ${units[at]}`;
-}
-
 /* ---- search ---- */
 
 /* Every node with the text that a search looks through, numbers of folded names and of the query alike left open. */
@@ -432,9 +306,10 @@ function setUpTools() {
     $("fit").setAttribute("aria-pressed", String(!scale));
     for (const view of views) view.sized();
   };
-  const open = (all) => {
+  const open = async (all) => {
     for (const view of views) {
       view.picture.open = new Set(all ? view.doc.nodes.filter((node) => node.children.length).map((node) => node.id) : [0]);
+      await view.prepare();
       view.render();
     }
   };
@@ -456,17 +331,22 @@ function setUpTools() {
   });
 }
 
-function start() {
+async function start() {
   const compared = DATA.documents.length > 1;
   DATA.documents.forEach((doc, at) => views.push(new View(doc, compared ? `${"ab"[at]}:` : "")));
   $("title").textContent = compared ? document.title : DATA.documents[0].title;
   $("subtitle").textContent = compared ? DATA.documents.map((doc) => doc.subtitle).join("  |  ") : DATA.documents[0].subtitle;
   $("views").replaceChildren(...views.map((view) => view.place));
-  for (const view of views) view.render();
+  showPanel();
+  for (const view of views) {
+    await view.prepare();
+    view.render();
+  }
   setUpSearch();
   setUpTools();
-  showPanel();
+  setUpPrinting();
   follow();
+  document.body.classList.add("ready");
 }
 
 start();
