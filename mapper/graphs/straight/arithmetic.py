@@ -62,6 +62,18 @@ def _shape(node: Node, inputs: list[Held | None]) -> Held | None:
     return sizes([f"*{x.text}.shape{part}"])
 
 
+@fold("Size")
+def _count(node: Node, inputs: list[Held | None]) -> Held | None:
+    """Of the sizes of a tensor: how many axes it has."""
+    x = inputs[0]
+    if x is None or x.items is None:
+        return None
+    if _is_list(x):
+        return sizes(["1" if x.is_scalar else str(len(x.items))], True)
+    of = x.items[0].removeprefix("*").removesuffix(".shape")
+    return sizes([f"{of}.dim()"], True) if x.items == (f"*{of}.shape",) else None
+
+
 def extent_of(x: Held, axis: int) -> str:
     """The size of a tensor along an axis: the variable that holds it, where there is one."""
     said = x.shape[axis] if x.shape is not None else None

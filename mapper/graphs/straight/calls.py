@@ -181,18 +181,20 @@ def _substituted(entry: Operator, given: dict[str, str]) -> str | None:
         {name: ast.parse(text, mode="eval").body for name, text in arguments.items() if text is not None}
     )
     tree = replaced.visit(ast.parse(ast.unparse(body[0].value), mode="eval").body)
-    if replaced.is_repeated or _calls_own(tree, entry):
+    if replaced.is_repeated or _calls_own(body[0].value, tree, entry):
         return None
     text = ast.unparse(tree)
     return text if len(text) <= SHORT else None
 
 
-def _calls_own(tree: ast.expr, entry: Operator) -> bool:
-    """Whether another function of the operators is called, which would have to be printed as well."""
-    names = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
-    return registry.has_functions(entry.file, names)
+def _calls_own(body: ast.expr, tree: ast.expr, entry: Operator) -> bool:
+    """Whether another function of the operators is called in what is left of a body: it would have to be printed as well."""
+    left = _names(tree) & _names(body) - {one.name for one in entry.parameters}
+    return registry.has_functions(entry.file, left)
+
+
+def _names(tree: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 class _Replaced(ast.NodeTransformer):

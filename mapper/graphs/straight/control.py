@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING
 
 from mapper.errors import ArchitectureError
 from mapper.graphs.graph import Graph, Node
-from mapper.graphs.straight.values import Held
+from mapper.graphs.straight.values import Held, text_of
 
 if TYPE_CHECKING:
     from mapper.graphs.straight.writer import Writer
-
-
-def text_of(held: Held) -> str:
-    return held.as_tensor() if held.is_sizes else held.text
 
 
 def _graph(writer: Writer, node: Node, name: str) -> Graph:
@@ -34,33 +30,40 @@ def _bound(writer: Writer, inner: Graph, held: list[Held]) -> list[Held]:
     return found
 
 
-def _condition(held: Held) -> str:
+_SIGNS = {"Equal": ("==", "!="), "Less": ("<", ">="), "Greater": (">", "<=")}  # and their opposites
+
+
+def _condition(held: Held, is_opposite: bool = False) -> str:
     """A condition as Python's own, where it compares sizes or is a constant."""
     made = held.made
+    if made is not None and made.of("Not") and made.inputs[0] is not None:
+        return _condition(made.inputs[0], not is_opposite)
+    if made is not None and made.of("Cast") and made.inputs[0] is not None and made.inputs[0].dtype == "BOOL":
+        return _condition(made.inputs[0], is_opposite)
     sides = (
         [one.items for one in made.inputs if one is not None and one.items is not None]
         if made is not None
         else []
     )
-    if (
-        made is None
-        or len(sides) != len(made.inputs)
-        or any(len(side) != 1 or side[0].startswith("*") for side in sides)
-    ):
-        return text_of(held)
-    if made.of("Equal", "Less", "Greater") and len(sides) == 2:
-        sign = {"Equal": "==", "Less": "<", "Greater": ">"}[made.node.operator]
-        return f"{sides[0][0]} {sign} {sides[1][0]}"
-    is_number = made.of("Cast") and sides[0][0].removeprefix("-").isdigit()
-    return str(int(sides[0][0]) != 0) if is_number and held.dtype == "BOOL" else text_of(held)
+    if made is not None and len(sides) == len(made.inputs) and all(map(_is_one, sides)):
+        if made.of(*_SIGNS) and len(sides) == 2:
+            return f"{sides[0][0]} {_SIGNS[made.node.operator][is_opposite]} {sides[1][0]}"
+        if made.of("Cast") and sides[0][0].removeprefix("-").isdigit() and held.dtype == "BOOL":
+            return str((int(sides[0][0]) != 0) != is_opposite)
+    return f"not {text_of(held)}" if is_opposite else text_of(held)
+
+
+def _is_one(items: tuple[str, ...]) -> bool:
+    return len(items) == 1 and not items[0].startswith("*")
 
 
 def write_if(writer: Writer, node: Node) -> None:
     """One of two graphs."""
     condition = writer.input(node.inputs[0])
     assert condition is not None
-    names = [writer.variable(writer.word_of(value, node)) for value in node.outputs]
+    names = [writer.variable(_word(writer, node, place)) for place in range(len(node.outputs))]
     writer.say(f"if {_condition(condition)}:")
+    given: list[list[Held]] = []
     for branch in ("then_branch", "else_branch"):
         if branch == "else_branch":
             writer.say("else:")
@@ -75,8 +78,39 @@ def write_if(writer: Writer, node: Node) -> None:
         if not names:
             writer.say("pass")
         writer.indent -= 1
-    for value, name in zip(node.outputs, names, strict=True):
-        writer.held[value] = Held(name)
+        given.append(found)
+    for value, name, one, other in zip(node.outputs, names, *given, strict=True):
+        writer.held[value] = _either(name, one, other)
+
+
+def _word(writer: Writer, node: Node, place: int) -> str:
+    """What a value of two branches is called: for what makes it in one of them."""
+    for branch in (value for value in node.attributes.values() if isinstance(value, Graph)):
+        name = branch.outputs[place].name if place < len(branch.outputs) else ""
+        for inner in reversed(branch.nodes):
+            if name in inner.outputs and inner.operator == "Identity":
+                name = inner.inputs[0]
+            elif name in inner.outputs and name:
+                is_branch = inner.operator == "If" and not inner.domain
+                at = inner.outputs.index(name)
+                return _word(writer, inner, at) if is_branch else writer.word_of(name, inner)
+    return "chosen"
+
+
+def _either(name: str, one: Held, other: Held) -> Held:
+    """A variable with what is known of both values that it may have."""
+    shapes = one.known_shape, other.known_shape
+    is_same = None not in shapes and len(shapes[0] or ()) == len(shapes[1] or ())
+    shape = tuple(
+        size if size == beside and isinstance(size, int) else None
+        for size, beside in zip(shapes[0] or (), shapes[1] or (), strict=False)
+    )
+    return Held(
+        name,
+        dtype=one.dtype if one.dtype == other.dtype else None,
+        rank=len(shape) if is_same else None,
+        shape=shape if is_same else None,
+    )
 
 
 def _carried(writer: Writer, node: Node, values: list[str], inner: Graph, first: int) -> list[str]:

@@ -73,7 +73,7 @@ def with_graph(architecture: Architecture, read_anew: Any) -> Architecture:
         checkpoint = graph_checkpoint(model, architecture.checkpoint)
     except MapperError as error:
         if architecture.reading == "skeleton":
-            architecture.missing.append(error.in_command())
+            architecture.missing.insert(0, error.in_command())  # it is why nothing runs
         return architecture
     found: Architecture = read_anew(checkpoint)
     if asked:

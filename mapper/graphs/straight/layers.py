@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from mapper.graphs.graph import Graph, Node, TensorRef
 from mapper.graphs.straight.constants import Constants, Derived, derived
@@ -15,6 +16,9 @@ from mapper.graphs.straight.recurrent import recurrent_layer
 from mapper.graphs.straight.types import FLOATS, Known, Shape, integer, types_of
 from mapper.graphs.straight.values import Held
 from mapper.graphs.straight.windows import Window, one_or_all, window
+
+if TYPE_CHECKING:
+    import torch
 
 LAYER = "torch.nn"  # the domain of a node that a layer computes
 LEAST = 9  # elements of a table that is looked up in
@@ -352,7 +356,19 @@ def _batch_norm(looking: _Looking, node: Node) -> tuple[Layer, list[str], Node] 
         return None
     kind = f"BatchNorm{max(len(shape) - 2, 1)}d"
     words = [str(tensors["weight"].size), *_epsilon(node), *_typed(tensors["weight"])]
+    tensors["num_batches_tracked"] = _counter(tensors["weight"])
     return Layer(_call(kind, words), tensors, node.inputs[1:], "norm"), node.inputs[:1], node
+
+
+def _counter(weight: TensorRef) -> TensorRef:
+    """The batches that torch's norm has seen: no file says how many, and none are what it begins with."""
+    return replace(derived((), [weight], lambda tensors: _nought()), dtype="I64")
+
+
+def _nought() -> torch.Tensor:
+    import torch
+
+    return torch.zeros((), dtype=torch.int64)
 
 
 def _epsilon(node: Node, word: str = "epsilon") -> list[str]:

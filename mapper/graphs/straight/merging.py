@@ -27,10 +27,39 @@ def merged(node: Node, inputs: list[Held | None]) -> Written | None:
         return None
     if node.operator == "Add":
         return _rotary(inputs)
+    if node.operator == "Div":
+        return _hard_swish(inputs)
     padding = looked_up(node, inputs)
     if padding is not None:
         return Written(padding)
     return _turned(node, inputs) or _repeated(node, inputs) if node.operator == "Reshape" else None
+
+
+def _hard_swish(inputs: list[Held | None]) -> Written | None:
+    """x clip(x + 3, 0, 6) / 6, https://arxiv.org/abs/1905.02244."""
+    product = inputs[0].made if inputs[0] is not None else None
+    if product is None or not product.of("Mul") or not _is_number(inputs[1], "6.0"):
+        return None
+    for x, cut in (product.inputs, product.inputs[::-1]):
+        clip = cut.made if cut is not None else None
+        bounds = [*clip.inputs[1:]] if clip is not None and clip.of("Clip") else []
+        if len(bounds) != 2 or not _is_number(bounds[0], "0.0") or not _is_number(bounds[1], "6.0"):
+            continue
+        raised = clip.inputs[0].made if clip is not None and clip.inputs[0] is not None else None
+        sides = raised.inputs if raised is not None and raised.of("Add") else ()
+        of = next((one for one in sides if one is not None and not one.number), None)
+        if (
+            x is not None
+            and of is not None
+            and of.text == x.text
+            and any(_is_number(one, "3.0") for one in sides)
+        ):
+            return Written(f"F.hardswish({x.text})")
+    return None
+
+
+def _is_number(held: Held | None, text: str) -> bool:
+    return held is not None and held.number == text
 
 
 def _attention(node: Node, inputs: list[Held | None]) -> Written | None:

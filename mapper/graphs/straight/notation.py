@@ -13,15 +13,15 @@ from mapper.checkpoint import TORCH_NAMES
 from mapper.graphs.graph import Node, TensorRef
 from mapper.graphs.reading import type_name
 from mapper.graphs.recovery.scalars import numbers
+from mapper.graphs.straight import image_notation
 from mapper.graphs.straight.arithmetic import is_extent
 from mapper.graphs.straight.types import FLOATS, axes_of, integer, slice_bounds
-from mapper.graphs.straight.values import Held, in_brackets
-from mapper.graphs.straight.windows import one_or_all, window
+from mapper.graphs.straight.values import Held, in_brackets, text_of
 
 COUNTED = (*FLOATS, "I64", "I32", "I16", "I8", "U8")  # torch has arithmetic of them
 LARGE = 2**31 - 1  # elements: a slice up to here is up to the end
 Spelled: TypeAlias = "Callable[[Node, list[Held | None], int], str | None]"
-_SPELLED: dict[str, Spelled] = {}
+_SPELLED: dict[str, Spelled] = dict(image_notation.SPELLED)
 _SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/"}
 _TESTS = {"Equal": "==", "Less": "<", "Greater": ">", "LessOrEqual": "<=", "GreaterOrEqual": ">="}
 _MODERN = 7  # the version from which on both sides broadcast as numpy's do
@@ -42,11 +42,6 @@ def _spelling(*names: str) -> Callable[[Spelled], Spelled]:
         return function
 
     return mark
-
-
-def text_of(held: Held) -> str:
-    """A value as a tensor."""
-    return held.as_tensor() if held.is_sizes else held.text
 
 
 def _number(held: Held, other: Held) -> str:
@@ -88,6 +83,8 @@ def _arithmetic(node: Node, inputs: list[Held | None], version: int) -> str | No
         return left
     if node.operator == "Div" and pair[0].dtype not in FLOATS:
         return f'torch.div({text_of(pair[0])}, {right}, rounding_mode="trunc")'
+    if node.operator == "Add" and right.startswith("-") and right != text_of(pair[1]):
+        return f"{left} - {right[1:]}"
     return f"{left} {_SIGNS[node.operator]} {right}"
 
 
@@ -443,15 +440,6 @@ def _reduced(node: Node, inputs: list[Held | None], version: int) -> str | None:
     return f"{x.text}.{_REDUCED[node.operator]}({over}{', keepdim=True' if integer(node, 'keepdims', 1) else ''})"
 
 
-@_spelling("GlobalAveragePool", "GlobalMaxPool")
-def _pooled(node: Node, inputs: list[Held | None], version: int) -> str | None:
-    x = inputs[0]
-    if x is None or x.is_sizes or x.rank is None or x.rank < 3 or (x.shape and 0 in x.shape):
-        return None
-    over = str(tuple(range(2, x.rank))) if x.rank > 3 else "2"
-    return f"{x.text}.{'mean' if 'Average' in node.operator else 'amax'}({over}, keepdim=True)"
-
-
 @_spelling("Softmax", "LogSoftmax")
 def _softmax(node: Node, inputs: list[Held | None], version: int) -> str | None:
     x = inputs[0]
@@ -461,46 +449,3 @@ def _softmax(node: Node, inputs: list[Held | None], version: int) -> str | None:
     if x is None or (version < 13 and not is_last):
         return None
     return f"F.{word}({x.text}, dim={-1 if is_last else axis})"
-
-
-@_spelling("MaxPool")
-def _max_pool(node: Node, inputs: list[Held | None], version: int) -> str | None:
-    """Padded alike on both sides by at most half a window, and with no window that begins behind the end."""
-    x, kernel = inputs[0], axes_of(node, None, "kernel_shape") or []
-    if x is None or x.dtype not in FLOATS or not 1 <= len(kernel) <= 3 or sum(map(bool, node.outputs)) > 1:
-        return None
-    if node.attributes.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID") or node.attributes.get(
-        "ceil_mode"
-    ):
-        return None
-    edges = axes_of(node, None, "pads") or [0] * 2 * len(kernel)
-    front = edges[: len(kernel)]
-    if front != edges[len(kernel) :] or any(
-        2 * edge > size for edge, size in zip(front, kernel, strict=True)
-    ):
-        return None
-    gaps = axes_of(node, None, "dilations") or [1]
-    steps = axes_of(node, None, "strides") or [1] * len(kernel)
-    words = [f"stride={one_or_all(steps)}"] if steps != kernel else []
-    words += [f"padding={one_or_all(front)}"] if any(front) else []
-    words += [f"dilation={one_or_all(gaps)}"] if set(gaps) != {1} else []
-    return f"F.max_pool{len(kernel)}d({', '.join([x.text, one_or_all(kernel), *words])})"
-
-
-@_spelling("Conv")
-def _conv(node: Node, inputs: list[Held | None], version: int) -> str | None:
-    """With a weight that no layer has."""
-    x, weight, bias = [*inputs, None][:3]
-    if x is None or weight is None or weight.known_shape is None:
-        return None
-    kernel = tuple(size for size in weight.known_shape[2:] if isinstance(size, int))
-    found = window(node, kernel) if len(kernel) == len(weight.known_shape) - 2 else None
-    if found is None:
-        return None
-    words = [
-        found.around(x.text),
-        text_of(weight),
-        *([text_of(bias)] if bias is not None else []),
-        *found.keywords(),
-    ]
-    return f"F.conv{len(kernel)}d({', '.join(words)})"

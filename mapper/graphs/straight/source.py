@@ -14,11 +14,11 @@ from mapper.graphs.graph import Graph, Model, TensorRef
 from mapper.graphs.operators import registry
 from mapper.graphs.straight.blocks import MOST, Blocks, Path, owned, statement
 from mapper.graphs.straight.classes import Classes, are_plain, broken, called_for, placed, signature
-from mapper.graphs.straight.control import text_of
 from mapper.graphs.straight.planning import plan_of
 from mapper.graphs.straight.support import functions_of
 from mapper.graphs.straight.tidying import COUNT, WORD, renamed, tidy, used
 from mapper.graphs.straight.ties import Pairs, tie_text
+from mapper.graphs.straight.values import text_of
 from mapper.graphs.straight.weights import FLOATS, Tree, is_dict, is_list, kind_of
 from mapper.graphs.straight.writer import TAKEN, Writer
 

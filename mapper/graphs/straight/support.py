@@ -10,6 +10,7 @@ from mapper.graphs.operators import registry
 from mapper.graphs.recovery.fusing import fused
 from mapper.graphs.recovery.unusual import draws
 from mapper.graphs.recovery.wiring import Wiring
+from mapper.graphs.straight.deciding import decided
 from mapper.graphs.straight.inlining import inlined
 
 CONTROL = {
@@ -31,11 +32,11 @@ def check_support(model: Model) -> Graph:
 
 
 def prepared(model: Model) -> Graph:
-    """The graph that is written: functions where they are called, layers in the place of their operations.
+    """The graph that is written: functions where they are called, a branch that is always taken, layers for their operations.
 
     Raises ArchitectureError for an operator that cannot be written.
     """
-    graph = check_support(model)
+    graph = decided(check_support(model))
     wiring = Wiring(graph)
     if any(draws(wiring, node) for node in graph.nodes):
         raise ArchitectureError(

@@ -6,13 +6,15 @@ import ast
 import keyword
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 WIDTH = 84  # characters of a line that takes another in
+CHOICE = 104  # of a line that chooses between two values: names are shorter once they are counted anew
 WORD = re.compile(r"[A-Za-z_]\w*")
 VARIABLE = re.compile(
     r"(?<![\w.])[A-Za-z_]\w*"
 )  # no attribute: a layer's result is often called as the layer
+_ASKED = re.compile(r"( *)if (.+):")
 _MADE = re.compile(r"( *)([A-Za-z_]\w*) = (.+)")
 _MADE_ALL = re.compile(r" *((?:[A-Za-z_]\w*, )*[A-Za-z_]\w*,?) = (?!=).+")
 NEW = ("tensor", "arange", "zeros", "ones", "full", "empty", "as_tensor")  # what torch makes tensors of
@@ -34,17 +36,62 @@ _FREE = (
 def tidy(rows: list[str], outputs: list[str], taken: Iterable[str]) -> tuple[list[str], list[str]]:
     """The rows and the expressions of the outputs, shorter; names are `taken` that mean something else."""
     rows = [rows[at] for at in used(rows, outputs)]
-    names = _counted(rows, set(taken))  # before anything is joined, which depends on how long names are
+    names, words = _counted(
+        rows, set(taken)
+    )  # before anything is joined, which depends on how long names are
     rows, outputs = [renamed(row, names) for row in rows], [renamed(text, names) for text in outputs]
-    counts = Counter(word for row in [*rows, *outputs] for word in WORD.findall(row))
+    counts = Counter(word for row in [*rows, *outputs] for word in VARIABLE.findall(row))
     made: list[str] = []
     for row in rows:
-        while made and (joined := _joined(made[-1], row, counts)) is not None:
-            made.pop()
-            row = joined
-        made.append(row)
-    names = _counted(made, set(taken))
+        row = _with_before(made, row, counts)
+        row = _with_before(made, _chosen(made, row, counts), counts)
+        if not _unaliased(made, row, counts):
+            made.append(row)
+    names, _ = _counted(made, set(taken), words)
     return [renamed(row, names) for row in made], [renamed(text, names) for text in outputs]
+
+
+def _with_before(made: list[str], row: str, counts: Counter[str]) -> str:
+    """A row with the values that the rows before it make for it alone; these are taken away."""
+    while made and (joined := _joined(made[-1], row, counts)) is not None:
+        made.pop()
+        row = joined
+    return row
+
+
+def _chosen(made: list[str], row: str, counts: Counter[str]) -> str:
+    """A row that ends a choice between two values of one variable, as one statement; the rows before it are taken away.
+
+    `if a: x = b` and `else: x = c` are `x = b if a else c`.
+    """
+    *_, test, first, other = ["", "", "", *made]
+    found, beside, asked = _MADE.fullmatch(first), _MADE.fullmatch(row), _ASKED.fullmatch(test)
+    if found is None or beside is None or asked is None or found[2] != beside[2]:
+        return row
+    inner = f"{asked[1]}    "
+    if other != f"{asked[1]}else:" or found[1] != inner or beside[1] != inner:
+        return row
+    text = f"{asked[1]}{found[2]} = {found[3]} if {asked[2]} else {beside[3]}"
+    if len(text) > CHOICE:
+        return row
+    del made[-3:]
+    counts[found[2]] -= 1
+    return text
+
+
+def _unaliased(made: list[str], row: str, counts: Counter[str]) -> bool:
+    """Whether a row only gives a value another name, which it then has from the start: what made it is written anew."""
+    found = _MADE.fullmatch(row)
+    if found is None or not VARIABLE.fullmatch(found[3]) or counts[found[3]] != 2:
+        return False
+    for at in reversed(range(len(made))):
+        before = _MADE.fullmatch(made[at])
+        if len(made[at]) - len(made[at].lstrip()) < len(found[1]) or found[2] in VARIABLE.findall(made[at]):
+            return False  # outside of the branch, or the name has another value there
+        if before is not None and before[1] == found[1] and before[2] == found[3]:
+            made[at] = f"{found[1]}{found[2]} = {before[3]}"
+            return True
+    return False
 
 
 def used(rows: list[str], outputs: list[str]) -> list[int]:
@@ -128,29 +175,37 @@ def _stands(value: ast.expr, name: ast.Name, around: ast.AST) -> bool:
     return isinstance(around, _FREE) and not is_called
 
 
-def _counted(rows: list[str], taken: set[str]) -> dict[str, str]:
-    """A new name for each that a row makes: its word, counted where there are several."""
+def _counted(
+    rows: list[str], taken: set[str], words: Mapping[str, str] | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """A new name for each that a row makes: its word, counted where there are several; and the word of each new name.
+
+    `words` are those of names that have been counted before.
+    """
     found: dict[str, str] = {}
+    told: dict[str, str] = {}
     fixed = frozenset(taken)
+    for name in _stored(rows):
+        if name in found or name in fixed:
+            continue
+        word = (words or {}).get(name) or COUNT.sub("", name)
+        word = name if not word or keyword.iskeyword(word) else word
+        made, count = word, 1
+        while made in taken or made == "_":
+            count += 1
+            made = f"{word}{count}" if not word[-1:].isdigit() else f"{word}_{count}"
+        taken.add(made)
+        found[name], told[made] = made, word
+    return found, told
+
+
+def _stored(rows: list[str]) -> Iterator[str]:
+    """The names that rows make, in order."""
     for row in rows:
         tree = _tree(row)
         for node in ast.walk(tree) if tree is not None else ():
-            if (
-                not isinstance(node, ast.Name)
-                or not isinstance(node.ctx, ast.Store)
-                or node.id in found
-                or node.id in fixed
-            ):
-                continue
-            word = COUNT.sub("", node.id)
-            word = node.id if not word or keyword.iskeyword(word) else word
-            made, count = word, 1
-            while made in taken or made == "_":
-                count += 1
-                made = f"{word}{count}" if not word[-1:].isdigit() else f"{word}_{count}"
-            taken.add(made)
-            found[node.id] = made
-    return found
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
 
 
 def renamed(row: str, names: dict[str, str]) -> str:

@@ -92,6 +92,11 @@ def sizes(items: list[str], is_scalar: bool = False, dtype: str = "I64") -> Held
     return Held(items=tuple(items), is_scalar=is_scalar, dtype=dtype, rank=0 if is_scalar else 1)
 
 
+def text_of(held: Held) -> str:
+    """A value as a tensor."""
+    return held.as_tensor() if held.is_sizes else held.text
+
+
 def in_brackets(item: str) -> str:
     """An expression that can be a part of a product."""
     return item if _PLAIN.fullmatch(item) else f"({item})"

@@ -19,10 +19,10 @@ from mapper.graphs.straight.calls import COMPUTED, float_text, values_literal, w
 from mapper.graphs.straight.layers import LAYER, Layer
 from mapper.graphs.straight.masks import meaning
 from mapper.graphs.straight.merging import merged, unviewed
-from mapper.graphs.straight.notation import spelled, text_of
+from mapper.graphs.straight.notation import spelled
 from mapper.graphs.straight.support import version_of
 from mapper.graphs.straight.types import Known, Shape, types_of
-from mapper.graphs.straight.values import Held, Made, sizes
+from mapper.graphs.straight.values import Held, Made, sizes, text_of
 from mapper.graphs.straight.weights import Weights, path_text, safe
 from mapper.sources.onnx_graph import is_counted
 
@@ -126,7 +126,8 @@ class Writer:
         elif self.is_literal(ref, name):
             text = values_literal(ref.read(), ref.dtype)
             return Held(text, dtype=ref.dtype, rank=len(ref.shape), shape=ref.shape, sure=True)
-        text = path_text(self.weights.tree, self.weights.names[id(ref)])
+        name = self.weights.names.get(id(ref), "")  # none of scales, whose numbers are in their call
+        text = path_text(self.weights.tree, name) if name else values_literal(ref.read(), ref.dtype)
         return Held(text, dtype=ref.dtype, rank=len(ref.shape), shape=ref.shape, floats=floats, sure=True)
 
     @staticmethod
@@ -363,10 +364,31 @@ def add_weights(found: Weights, graph: Graph) -> None:
     """Enter what else of a graph's constants becomes a parameter or a buffer."""
     used = uses(graph)
     found.used = frozenset(used)
+    figures = _figures(graph)
     for name, ref in every_tensor(graph):
         is_python = ref.dtype in WHOLE.values() and len(ref.shape) < 2 and ref.size <= ITEMS
+        if name in figures and ref.dtype == "F32" and ref.size <= SMALL and len(ref.shape) < 2:
+            continue
         if name in used and not is_python and not Writer.is_literal(ref, name):
             found.add(name, ref, used[name])
+
+
+def _figures(graph: Graph) -> set[str]:
+    """The names that are read as scales and boxes of a Resize alone: its call has their numbers."""
+    found: set[str] = set()
+    others = {value.name for value in graph.outputs}
+
+    def look(inside: Graph) -> None:
+        for node in inside.nodes:
+            places = {"Resize": (1, 2), "Upsample": (1,)}.get(node.operator, ()) if not node.domain else ()
+            for place, name in enumerate(node.inputs):
+                (found if place in places else others).add(name)
+            for inner in node.graphs():
+                others.update(value.name for value in inner.outputs)
+                look(inner)
+
+    look(graph)
+    return found - others
 
 
 def uses(graph: Graph) -> dict[str, str]:
