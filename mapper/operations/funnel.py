@@ -64,13 +64,3 @@ def segment_scores_halved(q: Tensor, table: Tensor, segments: Tensor, of_keys: T
     same = ((query == key) | (query == 2) | (key == 2)).long()
     scores = torch.einsum("bhtd,shd->bhts", q, table)
     return scores.gather(-1, same.expand(-1, q.shape[1], -1, -1))
-
-
-def widen_states(x: Tensor, target: Tensor, times: int) -> Tensor:
-    """The first position, then each other so many times, zeros behind the last.
-
-    x (B, T', W) -> like target (B, T, W)
-    """
-    length = target.shape[1] - 1
-    rest = x[:, 1:].repeat_interleave(times, dim=1)
-    return torch.cat((x[:, :1], F.pad(rest, (0, 0, 0, times - 1))[:, :length]), dim=1)

@@ -55,12 +55,6 @@ def page_distances(boxes: Tensor, side: int) -> Tensor:
     return ((middle[:, None, :] - middle[:, :, None]).float() * 100).long()
 
 
-def order_of_joined(x: Tensor, input_ids: Tensor) -> Tensor:
-    """Positions of words and of what stands behind them, each counted from 0. x (B, T + P, W) -> (T + P,)"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return torch.where(index < input_ids.shape[1], index, index - input_ids.shape[1])
-
-
 def boxes_and_patches(bbox: Tensor, pixels: Tensor, size: int) -> Tensor:
     """Boxes of words, of the whole page, and of its patches, in thousandths (LayoutLMv3).
 

@@ -44,9 +44,3 @@ def test_segment_two_is_everyones():
         [20, 20, 10],
         [20, 10, 20],
     ]
-
-
-def test_states_are_spread_again_and_zeros_follow():
-    x = torch.tensor([1.0, 2.0, 3.0])[None, :, None]
-    spread = funnel.widen_states(x, torch.zeros(1, 7, 1), 2)
-    assert spread.flatten().tolist() == [1, 2, 2, 3, 3, 0]

@@ -31,10 +31,6 @@ def test_distances_are_key_minus_query():
     assert layout.page_distances(boxes, 1).tolist() == [[[0, 50], [-50, 0]]]
 
 
-def test_words_and_patches_are_each_counted_from_0():
-    assert layout.order_of_joined(torch.zeros(2, 5, 1), torch.zeros(2, 3)).tolist() == [0, 1, 2, 0, 1]
-
-
 def test_boxes_of_words_the_page_and_its_patches():
     words = torch.tensor([[[1, 2, 3, 4]]])
     boxes = layout.boxes_and_patches(words, torch.zeros(1, 3, 16, 24), 8)
