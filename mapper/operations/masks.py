@@ -69,6 +69,15 @@ def chunked_mask_at(cache_position: Tensor, length: int, attention_mask: Tensor 
     return mask & (chunk[:, :, None] == (index - first).div(size, rounding_mode="floor")[:, None])[:, None]
 
 
+def image_blocks(token_type_ids: Tensor | None) -> Tensor | None:
+    """A number for each run of positions of type 1, -1 elsewhere. (B, T)"""
+    if token_type_ids is None:
+        return None
+    inside = token_type_ids == 1
+    starts = inside & ~F.pad(inside, (1, 0))[:, :-1]
+    return torch.where(inside, starts.long().cumsum(1) - 1, -1)
+
+
 def blocks_mask(x: Tensor, attention_mask: Tensor | None, first: int, size: int, shift: int) -> Tensor:
     """Shows each position its block of `size`, of which the first begins `shift` earlier, and `first` others.
 
@@ -89,14 +98,6 @@ def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) 
         same = (blocks[:, None, :] == blocks[:, :, None]) & (blocks[:, None, :] >= 0)
         mask = mask | same[:, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def sliding_block_mask(
-    x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None, window: int
-) -> Tensor:
-    """A mask of blocks without the keys that stand `window` or more before. Shapes as in block_mask"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return block_mask(x, attention_mask, blocks) & (index > index[:, None] - window)
 
 
 def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
