@@ -19,7 +19,7 @@ TORCH = frozenset({
     "F.leaky_relu", "F.elu", "F.selu", "F.mish", "F.hardswish", "F.hardsigmoid", "F.relu6", "F.log_softmax", "F.conv1d",
     "torch.cat", "torch.stack", "torch.arange", "torch.zeros", "torch.zeros_like", "torch.ones_like", "torch.exp",
     "torch.sigmoid", "torch.tanh", "torch.where", "torch.einsum", "torch.softmax", "torch.matmul", "torch.sqrt", "torch.full_like", "torch.log",
-    "torch.cartesian_prod", "torch.clamp", "torch.ones", "torch.eye", "torch.finfo", "torch.rsqrt",
+    "torch.cartesian_prod", "torch.clamp", "torch.ones", "torch.eye", "torch.finfo", "torch.rsqrt", "torch.randn_like", "torch.fft.fftn", "F.fold", "F.unfold", "F.logsigmoid",
 })  # fmt: skip
 CONSTANTS = frozenset({"torch.float32", "torch.long", "torch.bool", "torch.inf", "torch.pi"})
 METHODS = frozenset({
@@ -28,7 +28,7 @@ METHODS = frozenset({
     "repeat", "repeat_interleave", "roll", "T", "mT", "t", "size", "sqrt", "neg", "masked_fill", "clamp", "argmax", "max", "amin", "pow", "rsqrt",
     "abs", "norm", "movedim", "unbind", "narrow", "select", "new_zeros", "new_ones", "expand_as", "view_as", "append", "items",
     "gather", "topk", "indices", "values", "argsort", "cumsum", "any", "all", "bool", "long", "int", "flip", "acos", "cos", "sin", "relu", "diff",
-    "masked_scatter", "index_copy", "min", "unfold", "triu", "tril", "amax", "log2", "sign", "double", "new_tensor", "new_full", "index_select",
+    "masked_scatter", "index_copy", "min", "unfold", "triu", "tril", "amax", "log2", "sign", "double", "new_tensor", "new_full", "index_select", "bfloat16", "ceil", "real",
 })  # fmt: skip
 SPECIAL = frozenset(
     {

@@ -20,15 +20,6 @@ def fold_spectrogram(x: Tensor, side: int, bands: int) -> Tensor:
     return x.unflatten(2, (folds, side)).transpose(3, 4).flatten(2, 3)
 
 
-def side_by_side(parts: Tensor, x: Tensor, whole: Tensor) -> Tensor:
-    """The parts of each of x's images beside each other, with zeros behind them to the width of `whole`.
-
-    parts (B * N, C, Y, X), x (B, 1 + N, ...), whole (B, C, Y, W) -> (B, C, Y, W)
-    """
-    parts = parts.unflatten(0, (x.shape[0], -1)).permute(0, 2, 3, 1, 4).flatten(3)
-    return F.pad(parts, (0, whole.shape[-1] - parts.shape[-1]))
-
-
 def unpadded_frames(x: Tensor, mask: Tensor | None, halvings: int, joined: int) -> Tensor:
     """The vectors of all sounds in one row, without padding. x (B, T, W), mask (B, frames) -> (N, W)
 
@@ -119,16 +110,6 @@ def block_mask_keys(x: Tensor, frames: Tensor | None, size: int) -> Tensor | Non
     return F.pad(real, (0, missing)).unflatten(1, (-1, size)).flatten(0, 1)[:, None, None]
 
 
-def distance_bias(q: Tensor, table: Tensor) -> Tensor:
-    """Each query times the vector of its distance to each key (Shaw, paper 1803.02155).
-
-    q (B, H, T, D), table (2 * farthest + 1, D), distance 0 in its middle -> (B, H, T, T)
-    """
-    places = torch.arange(q.shape[2], device=q.device)
-    vectors = table[places[:, None] - places + table.shape[0] // 2]
-    return torch.einsum("bhtd,tsd->bhts", q, vectors)
-
-
 def drop_shared(x: Tensor, rate: float) -> Tensor:
     """Zeros by chance at all times, not in training alone, in the same places of each row (paper 1712.05884).
 
@@ -136,15 +117,6 @@ def drop_shared(x: Tensor, rate: float) -> Tensor:
     """
     kept = torch.bernoulli(x[0], p=rate)
     return torch.where(kept == 1, x, 0) / (1 - rate)
-
-
-def distance_vectors(x: Tensor, table: Tensor) -> Tensor:
-    """The vector of each query's distance to each key, which all farther ones share with the farthest.
-
-    x (B, T, W), table (2 * farthest, D), distance 0 behind its middle -> (T, T, D)
-    """
-    places, farthest = torch.arange(x.shape[1], device=x.device), table.shape[0] // 2
-    return table[(places[:, None] - places).clamp(-farthest, farthest - 1) + farthest]
 
 
 def frames_after(x: Tensor, frames: Tensor | None) -> Tensor | None:
@@ -174,25 +146,6 @@ def norm_bands(x: Tensor, mask: Tensor | None) -> Tensor:
     centred = (x - (x * real).sum(dim=1, keepdim=True) / count.clamp(min=1)) * real
     deviation = (centred.square().sum(dim=1, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
     return centred / (deviation + 1e-5)
-
-
-def duration_sinusoids(x: Tensor, duration: float, size: int, longest: float) -> Tensor:
-    """Cosines, then sines, of a duration at frequencies from 1 to 1 / longest. -> (size,), as x"""
-    half = size // 2
-    steps = torch.arange(half, device=x.device, dtype=torch.float32) / (half - 1)
-    phases = duration / longest**steps
-    return torch.cat((phases.cos(), phases.sin())).to(x.dtype)
-
-
-def frames_of_samples(mask: Tensor | None, hop: int) -> Tensor | None:
-    """Which frames begin with a real sample, behind a first that is as the next.
-
-    mask (B, samples) -> (B, 1 + T)
-    """
-    if mask is None:
-        return None
-    frames = mask[:, ::hop] != 0
-    return torch.cat((frames[:, :1], frames), dim=1)
 
 
 def norm_sounds(x: Tensor, frames: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

@@ -24,18 +24,6 @@ def split_into_chunks(x: Tensor, lengths: Tensor, size: int) -> Tensor:
     return nn.utils.rnn.pad_sequence(pieces, batch_first=True).transpose(1, 2)
 
 
-def zero_after(x: Tensor, lengths: Tensor, size: int) -> Tensor:
-    """Chunks without what stands behind their last frame. x (chunks, C, longest)"""
-    index = torch.arange(x.shape[-1], device=x.device)
-    return x * (index < chunk_lengths(lengths, size)[:, None])[:, None]
-
-
-def pack_chunks(x: Tensor, lengths: Tensor, size: int) -> Tensor:
-    """The halved frames of all chunks in one row. x (chunks, longest, C) -> (1, T, C)"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return x[index < (chunk_lengths(lengths, size)[:, None] + 1) // 2][None]
-
-
 def same_chunk_mask(lengths: Tensor, size: int) -> Tensor:
     """Shows every halved frame those of its own chunk. -> (1, 1, T, T)"""
     counts = (chunk_lengths(lengths, size) + 1) // 2

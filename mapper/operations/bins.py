@@ -17,19 +17,3 @@ def distances_of_bins(corners: Tensor, bound: Tensor, scale: Tensor) -> Tensor:
     right = torch.cat((steps - 1, 2 * reach))
     distances = torch.cat((-right.flip(0), torch.zeros_like(reach), right))
     return corners.unflatten(-1, (4, -1)).softmax(-1) @ distances.to(corners.dtype)
-
-
-def boxes_of_distances(boxes: Tensor, distances: Tensor, scale: Tensor) -> Tensor:
-    """Boxes (B, Q, 4) as x, y, width, height, with each side so far out, in parts of half a side."""
-    middle, sides = boxes.split(2, dim=-1)
-    near, far = distances.split(2, dim=-1)
-    half = 0.5 * scale.abs()
-    low = middle - (half + near) * (sides / scale.abs())
-    high = middle + (half + far) * (sides / scale.abs())
-    return torch.cat(((low + high) / 2, high - low), dim=-1)
-
-
-def best_bins(corners: Tensor, count: int) -> Tensor:
-    """The highest shares of each side's bins, and their mean. -> (B, Q, 4 * (count + 1))"""
-    best = corners.unflatten(-1, (4, -1)).softmax(-1).topk(count, dim=-1).values
-    return torch.cat((best, best.mean(-1, keepdim=True)), dim=-1).flatten(-2)

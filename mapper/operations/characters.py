@@ -6,11 +6,6 @@ import torch
 from torch import Tensor
 
 
-def hash_buckets(input_ids: Tensor, primes: tuple[int, ...], count: int) -> list[Tensor]:
-    """A row in each of several tables of `count` rows for every letter. input_ids (B, T)"""
-    return [(input_ids + 1) * prime % count for prime in primes]
-
-
 def blocks_bias(x: Tensor, attention_mask: Tensor | None, size: int) -> Tensor:
     """A bias that shows each letter those of its block of `size`; in a block of padding alone all are seen.
 

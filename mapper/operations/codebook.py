@@ -26,11 +26,6 @@ def embed_codes(codes: Tensor, tables: nn.ModuleList) -> Tensor:
     return torch.stack([table(part) for table, part in zip(tables, parts, strict=True)]).sum(dim=0)
 
 
-def score_codes(x: Tensor, heads: nn.ModuleList) -> Tensor:
-    """Scores of K heads, those of one sequence in a row. x (B, T, W) -> (B * K, T, V)"""
-    return torch.stack([head(x) for head in heads], dim=1).flatten(0, 1)
-
-
 def codes_of_frames(codes: Tensor | None, x: Tensor, count: int, start_id: int) -> Tensor:
     """The codes of each moment side by side; one moment of start_id where none are given.
 

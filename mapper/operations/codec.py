@@ -36,15 +36,6 @@ def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     return numbers, F.embedding(numbers, codes)
 
 
-def nearest_directions(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    """The code of the closest direction for every position: its number, and the code.
-
-    x (B, T, D), codes (V, D) -> (B, T), (B, T, D)
-    """
-    numbers = (F.normalize(x, dim=-1) @ F.normalize(codes, dim=-1).t()).argmax(dim=-1)
-    return numbers, F.embedding(numbers, codes)
-
-
 def snake(x: Tensor, frequency: Tensor) -> Tensor:
     """x and a square of its sine, which has a frequency for each channel (paper 2006.08195).
 

@@ -51,8 +51,3 @@ def autocorrelation(q: Tensor, k: Tensor, v: Tensor, factor: int) -> Tensor:
     row = torch.arange(batch * heads, device=q.device)[:, None, None]
     rows = v.repeat(1, 1, 2, 1).flatten(0, 1)[row, places]
     return torch.einsum("bn,bntd->btd", weights, rows).unflatten(0, (batch, heads))
-
-
-def fourier_real(x: Tensor) -> Tensor:
-    """The real part of the Fourier transform over positions and channels. x (B, T, C) -> (B, T, C)"""
-    return torch.fft.fftn(x, dim=(1, 2)).real

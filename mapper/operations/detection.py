@@ -59,9 +59,3 @@ def refine_boxes(x: Tensor, boxes: Tensor, maps: tuple[Tensor, ...]) -> Tensor:
     """Boxes (..., 4) moved by what three linear maps, weights and biases in turn, read off x (..., W)."""
     x = F.relu(F.linear(F.relu(F.linear(x, maps[0], maps[1])), maps[2], maps[3]))
     return (F.linear(x, maps[4], maps[5]) + inverse_sigmoid(boxes)).sigmoid()
-
-
-def refine_boxes_at(x: Tensor, boxes: Tensor, maps: list[Tensor], index: int) -> Tensor:
-    """refine_boxes by six of `maps` for each layer; the last six are those of all layers behind, too."""
-    start = min(6 * index, len(maps) - 6)
-    return refine_boxes(x, boxes, tuple(maps[start : start + 6]))

@@ -13,15 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def top_k_experts_of_groups(scores: Tensor, count: int, groups: int, kept: int, voters: int) -> Tensor:
-    """The best `count` experts out of `kept` groups of neighbours (DeepSeek-V2, paper 2405.04434).
-
-    scores (..., E) -> (..., count)
-    """
-    open_to = in_best_groups(scores, groups, kept, voters)
-    return scores.masked_fill(~open_to, -torch.inf).topk(count, dim=-1).indices
-
-
 def in_best_groups(scores: Tensor, groups: int, kept: int, voters: int) -> Tensor:
     """Whether an expert is in one of the `kept` groups whose `voters` best experts count most together.
 
@@ -31,11 +22,6 @@ def in_best_groups(scores: Tensor, groups: int, kept: int, voters: int) -> Tenso
     best = grouped.topk(voters, dim=-1).values.sum(dim=-1).topk(kept, dim=-1).indices  # (..., kept)
     open_groups = F.one_hot(best, groups).sum(dim=-2).bool()  # (..., groups)
     return open_groups[..., None].expand_as(grouped).flatten(-2)
-
-
-def normalise_weights(weights: Tensor) -> Tensor:
-    """Weights that sum to 1; a sum of nothing stays finite. (..., count) -> (..., count)"""
-    return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
 
 
 def mix_sparsely(logits: Tensor, distance: float) -> tuple[Tensor, Tensor]:

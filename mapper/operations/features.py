@@ -18,12 +18,6 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
-def span_kinds(input_ids: Tensor, place_id: int, start_id: int, end_id: int) -> Tensor:
-    """1 at places for images, 2 at those between a start and an end, where videos stand, else 0. (B, T)"""
-    inside = (input_ids == start_id).cumsum(-1) > (input_ids == end_id).cumsum(-1)
-    return (input_ids == place_id) * (1 + inside.long())
-
-
 def scatter_all_features(x: Tensor, features: Tensor | None, input_ids: Tensor, place_id: int) -> Tensor:
     """As scatter_features; RuntimeError where there are not as many places as features (N, W)."""
     if features is None:

@@ -53,24 +53,3 @@ def distance_scores_halved(q: Tensor, k: Tensor, relative_key: Tensor, block: in
     waves = sinusoids_split(q, (every - halved) * spacing, relative_key.shape[0])  # (N, W)
     scores = q @ torch.einsum("nw,whd->hdn", waves, relative_key)
     return scores.gather(-1, (apart + count - 1).expand(*scores.shape[:2], -1, -1))
-
-
-def segment_scores_halved(q: Tensor, table: Tensor, segments: Tensor, of_keys: Tensor) -> Tensor:
-    """Scores of queries with keys of another segment (row 0) and of their own (row 1); 2 is everyone's.
-
-    q (B, H, T, D), table (2, H, D), segments (B, T), of_keys (B, S) -> (B, H, T, S)
-    """
-    query, key = segments[:, None, :, None], of_keys[:, None, None, :]
-    same = ((query == key) | (query == 2) | (key == 2)).long()
-    scores = torch.einsum("bhtd,shd->bhts", q, table)
-    return scores.gather(-1, same.expand(-1, q.shape[1], -1, -1))
-
-
-def widen_states(x: Tensor, target: Tensor, times: int) -> Tensor:
-    """The first position, then each other so many times, zeros behind the last.
-
-    x (B, T', W) -> like target (B, T, W)
-    """
-    length = target.shape[1] - 1
-    rest = x[:, 1:].repeat_interleave(times, dim=1)
-    return torch.cat((x[:, :1], F.pad(rest, (0, 0, 0, times - 1))[:, :length]), dim=1)

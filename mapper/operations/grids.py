@@ -91,20 +91,16 @@ def positions_at_corners(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> 
     return sample_table(table, points, "bilinear", corners=True).to(x.dtype)
 
 
-def patch_centres(x: Tensor, grid: Tensor, merge: int) -> Tensor:
-    """Where the middle of each patch is in its image, -1 to 1. x (1, T, C) -> (T, 2): across, down"""
-    row, column = patch_coordinates(x, grid, merge)
-    image, _ = patch_images(x, grid)
-    size = grid[image, 1:]
-    return torch.stack(((column + 0.5) / size[:, 1], (row + 0.5) / size[:, 0]), dim=-1) * 2 - 1
-
-
 def sampled_positions(table: Tensor, x: Tensor, grid: Tensor, merge: int, mode: str) -> Tensor:
     """Learned positions of a square image for images of any size, interpolated: "bicubic" or "bilinear".
 
     table (N * N, W), x (1, T, W), grid (images, 3) -> (1, T, W)
     """
-    return sample_table(table, patch_centres(x, grid, merge), mode, corners=False).to(x.dtype)
+    row, column = patch_coordinates(x, grid, merge)
+    image, _ = patch_images(x, grid)
+    size = grid[image, 1:]
+    middles = torch.stack(((column + 0.5) / size[:, 1], (row + 0.5) / size[:, 0]), dim=-1)
+    return sample_table(table, middles * 2 - 1, mode, corners=False).to(x.dtype)
 
 
 def sample_table(table: Tensor, points: Tensor, mode: str, corners: bool) -> Tensor:
@@ -135,11 +131,6 @@ def same_window_mask(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor
     return (number == number[:, None])[None, None]
 
 
-def restore_order(x: Tensor, order: Tensor, merge: int) -> Tensor:
-    """Undoes the order by window for merged patches. x (T / merge ** 2, C), order (T,)"""
-    return x[(order[:: merge * merge] // (merge * merge)).argsort()]
-
-
 def positions_smooth(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tensor:
     """A square table scaled to each image, smoothly also where that makes it smaller.
 
@@ -148,17 +139,6 @@ def positions_smooth(table: Tensor, x: Tensor, grid: Tensor, merge: int) -> Tens
     row, column = patch_coordinates(x, grid, merge)
     image, _ = patch_images(x, grid)
     return scale_table(table, row[None], column[None], grid[image, 1][None], grid[image, 2][None]).to(x.dtype)
-
-
-def positions_smooth_padded(table: Tensor, x: Tensor, shapes: Tensor) -> Tensor:
-    """positions_smooth for one image in each row of a batch; padding gets the place of the first patch.
-
-    table (N * N, C), x (B, T, C), shapes (B, 2): rows and columns of patches -> (B, T, C)
-    """
-    index = torch.arange(x.shape[1], device=x.device)
-    height, width = shapes[:, :1], shapes[:, 1:]
-    index = torch.where(index < height * width, index, 0)
-    return scale_table(table, index // width, index % width, height, width).to(x.dtype)
 
 
 def scale_table(table: Tensor, rows: Tensor, columns: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
@@ -181,15 +161,6 @@ def smooth_weights(places: Tensor, sizes: Tensor, side: int) -> Tensor:
     distance = (torch.arange(side, device=places.device) + 0.5 - center).abs()
     weights = (1 - distance / scale.clamp(min=1)).clamp(min=0)
     return weights / weights.sum(dim=-1, keepdim=True)
-
-
-def rotary_tables_interleaved(
-    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by column and by row in turn. frequencies (F,) -> two (1, 1, T, 2 * F)"""
-    angles = torch.stack((columns[:, None] * frequencies, rows[:, None] * frequencies), dim=-1)
-    angles = angles.flatten(1)[None, None]
-    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
 def frame_sinusoids(x: Tensor, grid: Tensor) -> Tensor:
@@ -237,14 +208,6 @@ def pack_images(x: Tensor, grid: Tensor) -> Tensor:
     x = x.permute(0, 2, 3, 1)[row & column]
     torch._check(x.shape[0] != 0, lambda: "no patch belongs to an image")  # a dynamic export asks
     return x[None]
-
-
-def rotary_tables_split(
-    x: Tensor, rows: Tensor, columns: Tensor, frequencies: Tensor
-) -> tuple[Tensor, Tensor]:
-    """rotary_tables_grid with every second frequency for rows, the others for columns: (2 * F,)"""
-    angles = torch.cat((rows[:, None] * frequencies[::2], columns[:, None] * frequencies[1::2]), dim=-1)
-    return angles[None, None].cos().to(x.dtype), angles[None, None].sin().to(x.dtype)
 
 
 def end_rows(x: Tensor, end: Tensor, grid: Tensor, merge: int) -> Tensor:

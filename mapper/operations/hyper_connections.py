@@ -38,17 +38,3 @@ def sinkhorn(scores: Tensor, iterations: int, eps: float) -> Tensor:
         weights = weights / (weights.sum(dim=-1, keepdim=True) + eps)
         weights = weights / (weights.sum(dim=-2, keepdim=True) + eps)
     return weights
-
-
-def reduce_streams(y: Tensor, x: Tensor, write: Tensor, mixing: Tensor) -> Tensor:
-    """The streams x mixed, and a sub-layer's output y (B, T, W) added to each. -> (B, T, N, W)"""
-    return write[..., None] * y[:, :, None] + mixing.transpose(-1, -2) @ x
-
-
-def read_streams(
-    x: Tensor, weight: Tensor, base: Tensor, scale: Tensor, eps: float, norm_eps: float
-) -> Tensor:
-    """Sum of the streams, weighed by what they give. weight (N, N * W), base (N,), scale (1,) -> (B, T, W)"""
-    joined = F.rms_norm(x.flatten(2).float(), (x.shape[2] * x.shape[-1],), eps=norm_eps)
-    read = torch.sigmoid(F.linear(joined, weight.float()) * scale + base) + eps
-    return (read[..., None] * x).sum(dim=2).to(x.dtype)

@@ -46,21 +46,6 @@ def patch_boxes(x: Tensor, side: int) -> Tensor:
     return torch.stack((edges[across], edges[down], edges[across + 1], edges[down + 1]), dim=-1).double()
 
 
-def page_distances(boxes: Tensor, side: int) -> Tensor:
-    """How far, in hundredths of the page, the middle of a key's box is from a query's.
-
-    side 0 across, 1 down; boxes (B, T, 4) -> (B, T, T) int64, queries down
-    """
-    middle = boxes[..., [side, side + 2]].mean(dim=-1)
-    return ((middle[:, None, :] - middle[:, :, None]).float() * 100).long()
-
-
-def order_of_joined(x: Tensor, input_ids: Tensor) -> Tensor:
-    """Positions of words and of what stands behind them, each counted from 0. x (B, T + P, W) -> (T + P,)"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return torch.where(index < input_ids.shape[1], index, index - input_ids.shape[1])
-
-
 def boxes_and_patches(bbox: Tensor, pixels: Tensor, size: int) -> Tensor:
     """Boxes of words, of the whole page, and of its patches, in thousandths (LayoutLMv3).
 

@@ -27,11 +27,6 @@ def level_sizes(maps: list[Tensor]) -> list[tuple[int, int]]:
     return [(x.shape[2], x.shape[3]) for x in maps]
 
 
-def level_masks(maps: list[Tensor], pixel_mask: Tensor | None) -> list[Tensor]:
-    """Which places of each map hold pixels. -> [(B, 1, Y, X), ...]"""
-    return [unmasked_positions(x, pixel_mask)[:, None] for x in maps]
-
-
 def level_points(seen: list[Tensor]) -> Tensor:
     """Where each place stands among the real columns and rows, 0 to 1. -> (B, S, 2)"""
     points = []
@@ -118,20 +113,9 @@ def select_rows(x: Tensor, best: Tensor) -> Tensor:
     return x.gather(1, best[..., None].expand(-1, -1, x.shape[-1]))
 
 
-def split_levels(x: Tensor, sizes: list[tuple[int, int]]) -> list[Tensor]:
-    """Undoes join_levels of maps of these rows and columns. x (B, S, C)"""
-    parts = x.split([rows * columns for rows, columns in sizes], dim=1)
-    return [part.transpose(1, 2).unflatten(-1, size) for part, size in zip(parts, sizes, strict=True)]
-
-
 def level_sinusoids(maps: list[Tensor], temperature: float) -> list[Tensor]:
     """Sines and cosines of where each place stands in its map. -> [(B, Y * X, C), ...]"""
     return [masked_sinusoids(x, unmasked_positions(x, None), temperature) for x in maps]
-
-
-def masked_level_sinusoids(maps: list[Tensor], seen: list[Tensor], temperature: float) -> list[Tensor]:
-    """The same among the places of each map that are seen (B, 1, Y, X). -> [(B, Y * X, C), ...]"""
-    return [masked_sinusoids(x, real[:, 0], temperature) for x, real in zip(maps, seen, strict=True)]
 
 
 def unmasked_anchors(sizes: list[tuple[int, int]], seen: list[Tensor]) -> tuple[Tensor, Tensor]:

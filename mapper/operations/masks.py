@@ -15,21 +15,6 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def both_masks(chosen: Tensor | None, attention_mask: Tensor | None) -> Tensor | None:
-    """Whether a position is chosen, and no padding; None where none are. (B, T)"""
-    if chosen is None or attention_mask is None:
-        return None if chosen is None else chosen != 0
-    return (chosen != 0) & (attention_mask != 0)
-
-
-def mask_of_lengths(input_ids: Tensor, attention_mask: Tensor | None, padding_id: int) -> Tensor:
-    """The caller's mask, or as many first positions as there are words that are no padding. (B, T)"""
-    if attention_mask is not None:
-        return attention_mask
-    lengths = (input_ids != padding_id).sum(dim=1, keepdim=True)
-    return torch.arange(input_ids.shape[1], device=input_ids.device) < lengths
-
-
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)
@@ -41,22 +26,6 @@ def sliding_mask(x: Tensor, attention_mask: Tensor | None, window: int) -> Tenso
     """Shows each query itself and the window - 1 keys before it. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
     mask = ((index <= index[:, None]) & (index > index[:, None] - window))[None, None]
-    return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def chunked_mask(x: Tensor, attention_mask: Tensor | None, size: int) -> Tensor:
-    """Shows each query itself and those before it in its chunk of `size` keys, from the first real one on.
-
-    Shapes as in causal_mask
-    """
-    index = torch.arange(x.shape[1], device=x.device)
-    return chunked_mask_at(index, x.shape[1], attention_mask, size)
-
-
-def sliding_mask_both(x: Tensor, attention_mask: Tensor | None, reach: int) -> Tensor:
-    """Shows each query the keys at most `reach` away on either side. Shapes as in causal_mask"""
-    index = torch.arange(x.shape[1], device=x.device)
-    mask = ((index - index[:, None]).abs() <= reach)[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -131,14 +100,6 @@ def block_mask(x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None) 
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
-def sliding_block_mask(
-    x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None, window: int
-) -> Tensor:
-    """A mask of blocks without the keys that stand `window` or more before. Shapes as in block_mask"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return block_mask(x, attention_mask, blocks) & (index > index[:, None] - window)
-
-
 def zero_padding(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Sets padded positions to zero. x (B, T, C), attention_mask (B, T) or None -> (B, T, C)"""
     return x if attention_mask is None else x * (attention_mask != 0).unsqueeze(-1).to(x.dtype)
@@ -164,16 +125,6 @@ def padding_mask_after(x: Tensor, attention_mask: Tensor | None) -> Tensor | Non
     if attention_mask is None:
         return None
     return padding_mask(F.pad(attention_mask, (x.shape[1] - attention_mask.shape[1], 0), value=1))
-
-
-def padding_mask_before(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A padding mask of x, of which attention_mask knows the beginning; all behind is real.
-
-    x (B, T + P, W), attention_mask (B, T) or None -> (B, 1, 1, T + P) or None
-    """
-    if attention_mask is None:
-        return None
-    return padding_mask(F.pad(attention_mask, (0, x.shape[1] - attention_mask.shape[1]), value=1))
 
 
 def joined_mask(prefix: Tensor | None, x: Tensor, attention_mask: Tensor | None) -> Tensor:

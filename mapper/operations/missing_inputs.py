@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mapper.operations.positions import positions_of_ids
-
 
 def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     """The caller's segments, or the first segment everywhere. (B, T)"""
@@ -16,11 +14,6 @@ def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
-
-
-def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
-    """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
-    return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
 
 
 def position_indices_of_mask(x: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None) -> Tensor:

@@ -9,16 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mapper.operations.relative import relative_buckets_causal
-
-
-def ngram_states(x: Tensor, ahead: Tensor, streams: Tensor) -> Tensor:
-    """A main stream, and behind it vectors of the others at the next position; the first has the last.
-
-    x (B, T, W), ahead (1, T, W), streams (N, W) -> (B, (1 + N) * T, W)
-    """
-    others = streams.roll(1, dims=0)[:, None] + ahead  # (N, T, W)
-    return torch.cat((x, others.flatten(0, 1).expand(x.shape[0], -1, -1)), dim=1)
+from mapper.operations.relative import bucket_logarithmic
 
 
 def attend_ngram(
@@ -51,7 +42,7 @@ def attend_ngram(
             itself = (apart == 0).expand(*shown.shape[:-2], -1, -1)
             shown = torch.cat((shown, itself), dim=-1)
             apart = torch.cat((apart - 1, torch.zeros_like(apart)), dim=-1)
-        buckets = relative_buckets_causal(apart, rows.shape[-1], max_distance)
+        buckets = bucket_logarithmic((-apart).clamp(min=0), rows.shape[-1], max_distance)
         bias = rows[:, stream].gather(-1, buckets.expand(*q.shape[:2], -1, -1))
         bias = bias.masked_fill(~shown, torch.finfo(q.dtype).min)
         parts.append(F.scaled_dot_product_attention(q[:, :, own], keys, values, attn_mask=bias))

@@ -83,10 +83,3 @@ def image_coordinates(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
     rows = torch.arange(pixels.shape[2] // size, device=pixels.device)
     columns = torch.arange(pixels.shape[3] // size, device=pixels.device)
     return rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
-
-
-def image_rotary_positions(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Row and column of the middle of every patch, from -2 pi to 2 pi over the image. -> two (T,)"""
-    rows, columns = image_coordinates(pixels, size)
-    height, width = pixels.shape[2] // size, pixels.shape[3] // size
-    return 2 * math.pi * ((2 * rows + 1) / height - 1), 2 * math.pi * ((2 * columns + 1) / width - 1)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from mapper.operations.positions import sinusoids_interleaved
 
 
 def phrases_of(input_ids: Tensor, ends: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -26,11 +22,6 @@ def phrases_of(input_ids: Tensor, ends: tuple[int, ...]) -> tuple[Tensor, Tensor
     together = (after[:, None] == after[..., None]) & whole[:, None]
     alone = torch.eye(count, dtype=torch.bool, device=input_ids.device)
     return (together | alone)[:, None], (index - before - 1) * whole
-
-
-def phrase_sinusoids(x: Tensor, places: Tensor, size: int) -> Tensor:
-    """sinusoids_interleaved of whole turns for each place. (B, T) -> (B, T, size)"""
-    return sinusoids_interleaved(x, places * (2 * math.pi), size)
 
 
 def word_scores(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -20,19 +19,6 @@ def pool_at(x: Tensor, index: Tensor) -> Tensor:
     return x[torch.arange(x.shape[0], device=x.device), index]
 
 
-def mean_weights(scores: Tensor, eps: float) -> Tensor:
-    """Weights of a mean over what each group has the highest score for. scores (B, G, P) -> (B, G, P)"""
-    chosen = F.one_hot(scores.argmax(dim=1), scores.shape[1]).transpose(1, 2).to(scores.dtype)
-    return chosen / (chosen.sum(dim=-1, keepdim=True) + eps)
-
-
-def lengths_after(lengths: Tensor, kernels: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    """Lengths after unpadded convolutions, one after another. lengths (B,) -> (B,)"""
-    for kernel, stride in zip(kernels, strides, strict=True):
-        lengths = (lengths - kernel) // stride + 1
-    return lengths
-
-
 def frame_mask(
     x: Tensor, attention_mask: Tensor | None, kernels: tuple[int, ...], strides: tuple[int, ...]
 ) -> Tensor | None:
@@ -42,7 +28,9 @@ def frame_mask(
     """
     if attention_mask is None:
         return None
-    lengths = lengths_after(attention_mask.sum(dim=-1), kernels, strides)
+    lengths = attention_mask.sum(dim=-1)
+    for kernel, stride in zip(kernels, strides, strict=True):
+        lengths = (lengths - kernel) // stride + 1
     return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
 
 
@@ -81,18 +69,3 @@ def squeezed_mask(mask: Tensor | None, count: int) -> Tensor | None:
     if mask is None:
         return None
     return mask[:, : mask.shape[1] // count * count].unflatten(1, (-1, count)).any(dim=2)
-
-
-def stack_frames(x: Tensor, count: int) -> Tensor:
-    """Each `count` neighbours as one frame, the last filled up with zeros.
-
-    x (B, T, C) -> (B, T / count, count * C)
-    """
-    B, T, C = x.shape
-    return F.pad(x, (0, 0, 0, -T % count)).reshape(B, -1, count * C)
-
-
-def add_shorter(x: Tensor, y: Tensor) -> Tensor:
-    """The sum of two sequences, as long as the shorter. x (B, T, W), y (B, S, W) -> (B, min(T, S), W)"""
-    length = min(x.shape[1], y.shape[1])
-    return x[:, :length] + y[:, :length]

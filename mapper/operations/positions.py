@@ -141,16 +141,6 @@ def tile_positions(table: Tensor, height: int, width: int) -> Tensor:
     return table[:, (rows[:, None] % side) * side + columns % side]
 
 
-def axis_positions(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Learned vectors of each place of a map: that of its column, then that of its row (paper 2005.12872).
-
-    x (B, C, Y, X), rows and columns (N, _) for the first N of each -> (C, Y, X)
-    """
-    height, width = x.shape[-2:]
-    across = columns[:width].T[:, None].expand(-1, height, -1)
-    return torch.cat((across, rows[:height].T[..., None].expand(-1, -1, width)), dim=0)
-
-
 def image_sinusoids(x: Tensor, height: int, width: int, reaches_last: bool = False) -> Tensor:
     """Sines and cosines by column, then by row, for the patches of an image. x (B, T, W) -> (1, T, W)
 
@@ -181,9 +171,3 @@ def decoder_ids(
         return decoder_input_ids
     shifted = F.pad(input_ids[:, :-1], (1, 0), value=start_id)
     return shifted.masked_fill(shifted == -100, padding_id)
-
-
-def query_temperature(x: Tensor, positions: Tensor, rate: float, period: int) -> Tensor:
-    """Factor on queries that grows after every `period` positions. positions (B, T) -> (B, 1, T, 1)"""
-    steps = torch.floor(positions.float() / period)
-    return (1 + rate * torch.log1p(steps))[:, None, :, None].to(x.dtype)

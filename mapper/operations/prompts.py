@@ -41,12 +41,6 @@ def prompt_points(
     return x + (labels == 0) * kinds[0] + (labels == 1) * kinds[1]
 
 
-def prompt_boxes(boxes: Tensor, size: int, table: Tensor, kinds: tuple[Tensor, ...]) -> Tensor:
-    """Vectors of both corners of boxes (B, P, 4) in pixels; kinds: a vector for each -> (B, P, 2, W)"""
-    corners = point_fourier_features((boxes.unflatten(-1, (2, 2)) + 0.5) / size, table)
-    return corners + torch.cat(kinds)
-
-
 def prompt_vectors(
     x: Tensor, points: Tensor | None, labels: Tensor | None, boxes: Tensor | None, size: int, table: Tensor,
     kinds: tuple[Tensor, ...],
@@ -59,7 +53,8 @@ def prompt_vectors(
     if points is not None:
         found.append(prompt_points(points, labels, boxes is None, size, table, kinds[:3]))
     if boxes is not None:
-        found.append(prompt_boxes(boxes, size, table, kinds[3:]))
+        corners = (boxes.unflatten(-1, (2, 2)) + 0.5) / size  # of pixels
+        found.append(point_fourier_features(corners, table) + torch.cat(kinds[3:]))
     return torch.cat(found, dim=2) if found else x.new_zeros(x.shape[0], 1, 0, x.shape[1])
 
 
@@ -67,9 +62,3 @@ def for_each_prompt(x: Tensor, prompts: Tensor) -> Tensor:
     """What is of an image, once for each prompt. x (B or 1, ...), prompts (B, P, ...) -> (B * P, ...)"""
     x = x.expand(prompts.shape[0], *x.shape[1:])
     return x[:, None].expand(-1, prompts.shape[1], *[-1] * (x.dim() - 1)).flatten(0, 1)
-
-
-def best_first(masks: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Masks (B, M, Y, X) and their scores (B, M), the highest first."""
-    scores, order = scores.sort(dim=1, descending=True)
-    return masks.gather(1, order[..., None, None].expand_as(masks)), scores

@@ -23,11 +23,6 @@ def relative_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tens
     return torch.where(distances > 0, half, 0) + bucket_logarithmic(distances.abs(), half, max_distance)
 
 
-def relative_buckets_causal(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
-    """Buckets of earlier keys; all later keys share bucket 0 (T5 decoder, paper 1910.10683). Any shape"""
-    return bucket_logarithmic((-distances).clamp(min=0), buckets, max_distance)
-
-
 def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tensor:
     """One bucket per length for the lower half, then logarithmic up to max_distance.
 
@@ -57,20 +52,6 @@ def alibi_slopes(x: Tensor, heads: int) -> Tensor:
     first = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
     between = [2.0 ** (-4.0 * (2 * i + 1) / power) for i in range(heads - power)]
     return torch.tensor(first + between, dtype=torch.float32, device=x.device)
-
-
-def alibi_bias(x: Tensor, positions: Tensor, heads: int) -> Tensor:
-    """Bias that grows with the key's position; softmax sees differences only.
-
-    positions (B, S) -> (B, H, 1, S)
-    """
-    return (alibi_slopes(x, heads)[:, None, None] * positions[:, None, None, :]).to(x.dtype)
-
-
-def alibi_bias_scaled(x: Tensor, positions: Tensor, heads: int, scale: float) -> Tensor:
-    """alibi_bias in bfloat16, scaled as the scores are (Falcon). positions (B, S) -> (B, H, 1, S)"""
-    bias = alibi_slopes(x, heads)[:, None, None].bfloat16() * positions[:, None, None, :]
-    return bias.to(x.dtype) * scale
 
 
 def log_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:

@@ -18,15 +18,6 @@ def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tenso
     return 1.0 / base ** (index.float() / rotary_dim)
 
 
-def rotary_frequencies_proportional(
-    positions: Tensor, rotary_dim: int, base: float, proportion: float
-) -> Tensor:
-    """The fastest waves alone, in their share of the pairs; the others stand still. -> (R / 2,)"""
-    frequencies = rotary_frequencies(positions, rotary_dim, base)
-    index = torch.arange(rotary_dim // 2, device=positions.device)
-    return frequencies * (index < int(proportion * rotary_dim // 2))
-
-
 def rotary_frequencies_dynamic(
     positions: Tensor, rotary_dim: int, base: float, factor: float, max_positions: int
 ) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 
 def series_scale_mean(x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,18 +26,6 @@ def series_scale_deviation(x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]
     return mean, torch.sqrt(variance + 1e-5)
 
 
-def series_scale_none(x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-    """No shift and no scale. -> two (B, 1, ...)"""
-    one = torch.ones_like(x[:, :1])
-    return torch.zeros_like(one), one
-
-
-def series_lags(x: Tensor, length: int, lags: tuple[int, ...]) -> Tensor:
-    """For each of the last `length` times the values so many times before it. -> (B, length, lags)"""
-    parts = [x[:, x.shape[1] - lag - length : x.shape[1] - lag] for lag in lags]
-    return torch.stack(parts, dim=-1).flatten(2)
-
-
 def series_inputs(values: Tensor, times: Tensor, static: Tensor, lags: tuple[int, ...]) -> Tensor:
     """What each time sees: lagged values, what holds for the whole series, and what is known of the time.
 
@@ -45,14 +33,9 @@ def series_inputs(values: Tensor, times: Tensor, static: Tensor, lags: tuple[int
     """
     length = times.shape[1]
     static = static[:, None].expand(-1, length, -1)
-    return torch.cat((series_lags(values, length, lags), static, times), dim=-1)
-
-
-def run_with_steps(x: Tensor, layers: nn.ModuleList, steps: nn.ModuleList) -> Tensor:
-    """Layers with a step behind each but the last, as steps are fewer by one. x (B, T, W) -> (B, T', W)"""
-    for layer, step in zip(layers, steps, strict=False):
-        x = step(layer(x))
-    return layers[-1](x)
+    end = values.shape[1]
+    lagged = torch.stack([values[:, end - lag - length : end - lag] for lag in lags], dim=-1)
+    return torch.cat((lagged.flatten(2), static, times), dim=-1)
 
 
 def series_patches(x: Tensor, context: int, size: int, missing: float) -> tuple[Tensor, Tensor]:

@@ -7,16 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def word_durations(log_durations: Tensor, real: Tensor, rate: float) -> Tensor:
-    """Whole frames of each word, none for padding. Both (B, 1, T), the first a logarithm -> (B, T)"""
-    return (log_durations.exp() * real * (1 / rate)).ceil().squeeze(1)
-
-
-def drawn_around(mean: Tensor, log_deviation: Tensor, scale: float) -> Tensor:
-    """Random numbers around a mean, other ones with each call. All (B, C, T)"""
-    return mean + torch.randn_like(mean) * log_deviation.exp() * scale
-
-
 def spread_by_durations(x: Tensor, durations: Tensor) -> tuple[Tensor, Tensor]:
     """Each word's vector for as many frames as it lasts, and which frames of a row are real, of at least one.
 
@@ -43,13 +33,6 @@ def gated_convolutions(x: Tensor, mask: Tensor, gates: nn.ModuleList, skips: nn.
         total = total + y[:, -channels:]
         x = (x + y[:, :channels]) * mask
     return total * mask
-
-
-def invert_couplings(x: Tensor, mask: Tensor, couplings: nn.ModuleList) -> Tensor:
-    """Coupling layers from the last to the first, the channels in reverse order before each. x (B, C, T)"""
-    for coupling in couplings[::-1]:
-        x = coupling(x.flip(1), mask)
-    return x
 
 
 def dilated_residuals(

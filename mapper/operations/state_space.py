@@ -33,17 +33,9 @@ def selective_scan_steps(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor)
     h = x.new_zeros(x.shape[0], x.shape[2], a.shape[1])
     outputs = []
     for t in range(x.shape[1]):
-        h, y = selective_step(h, x[:, t], dt[:, t], a, b[:, t], c[:, t])
-        outputs.append(y)
+        h = torch.exp(dt[:, t, :, None] * a) * h + (dt[:, t] * x[:, t])[..., None] * b[:, t, None]
+        outputs.append((h @ c[:, t, :, None]).squeeze(-1))
     return torch.stack(outputs, dim=1)
-
-
-def selective_step(
-    h: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor
-) -> tuple[Tensor, Tensor]:
-    """One position: the next state and the output. h (B, I, N), x, dt (B, I), b, c (B, N) -> h, y (B, I)"""
-    h = torch.exp(dt[..., None] * a) * h + (dt * x)[..., None] * b[:, None]
-    return h, (h @ c[..., None]).squeeze(-1)
 
 
 def selective_scan_chunks(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:

@@ -52,10 +52,3 @@ def scale_parts(x: Tensor, scales: list[float], sizes: list[int]) -> Tensor:
     return torch.cat(
         [part * scale for part, scale in zip(x.split(sizes, dim=-1), scales, strict=True)], dim=-1
     )
-
-
-def rms_norm_groups(x: Tensor, weight: Tensor, groups: int, eps: float) -> Tensor:
-    """RMSNorm of each group of channels by itself. x (..., C), weight (C,) -> (..., C)"""
-    parts = x.float().unflatten(-1, (groups, -1))
-    parts = parts * torch.rsqrt(parts.pow(2).mean(dim=-1, keepdim=True) + eps)
-    return weight * parts.flatten(-2).to(x.dtype)

@@ -6,12 +6,6 @@ import torch
 from torch import Tensor
 
 
-def positions_in_cells(rows: Tensor, columns: Tensor) -> Tensor:
-    """Positions counted from the first token of the same cell. rows and columns (B, T) -> (B, T)"""
-    same = (rows[:, None] == rows[..., None]) & (columns[:, None] == columns[..., None])
-    return torch.arange(rows.shape[1], device=rows.device) - same.long().argmax(-1)
-
-
 def cell_average(x: Tensor, cells: Tensor, count: int) -> Tensor:
     """Means over the tokens of each of `count` cells, 0 where there are none.
 

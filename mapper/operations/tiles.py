@@ -13,13 +13,9 @@ from torch import Tensor
 
 def best_size(size: list[int], sizes: tuple[tuple[int, int], ...]) -> tuple[int, int]:
     """The entry of `sizes` that shows most of an image's pixels, of several such the smallest."""
-    return max(sizes, key=lambda entry: (shown_pixels(size, entry), -entry[0] * entry[1]))
-
-
-def shown_pixels(size: list[int], entry: tuple[int, int]) -> int:
-    """How many pixels of an image are shown where it is scaled to fit into `entry`, at most its own."""
-    scale = min(entry[1] / size[1], entry[0] / size[0])
-    return min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1])
+    scales = [min(height / size[0], width / size[1]) for height, width in sizes]  # at which it fits into them
+    shown = [min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1]) for scale in scales]
+    return max(zip(shown, sizes, strict=True), key=lambda row: (row[0], -row[1][0] * row[1][1]))[1]
 
 
 def tile_grids(
@@ -106,17 +102,6 @@ def tile_mask(x: Tensor, mask: Tensor, places: int) -> Tensor:
     padding = ~real.flatten(1)
     hidden = padding[:, :, None] & padding[:, None]
     return (hidden * torch.finfo(x.dtype).min)[:, None].to(x.dtype)
-
-
-def mask_of_tiles(reads: Tensor | None, found: Tensor | None) -> Tensor | None:
-    """Which places of tiles each token reads; one that reads no tile is shown all.
-
-    reads (B, T, images * tiles), found (B, images, tiles, places, W) -> (B, 1, T, images * tiles * places)
-    """
-    if reads is None or found is None:
-        return None
-    places = reads.repeat_interleave(found.shape[3], dim=-1)
-    return (places | ~reads.any(dim=-1, keepdim=True))[:, None]
 
 
 def states_read(x: Tensor, states: Tensor | None, reads_images: bool) -> Tensor | None:

@@ -6,17 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mapper.operations.positions import sinusoids_interleaved
-
-
-def distance_sinusoids(x: Tensor, size: int) -> Tensor:
-    """Waves for the distances T - 1 down to 1 - T of a query to a key.
-
-    x (B, T, ...) -> (1, 2 T - 1, size)
-    """
-    distances = torch.arange(x.shape[1] - 1, -x.shape[1], -1, device=x.device)[None]
-    return sinusoids_interleaved(x, distances, size)
-
 
 def relative_shift(scores: Tensor) -> Tensor:
     """Scores by distance, T - 1 first, as scores by key. (B, H, T, 2 T - 1) -> (B, H, T, T)"""

@@ -12,13 +12,6 @@ def at_least_frames(videos: Tensor, count: int) -> Tensor:
     return videos if videos.shape[1] >= count else videos.repeat(1, count, 1, 1, 1)
 
 
-def tubelet_coordinates(x: Tensor, side: int) -> Tensor:
-    """Time, row and column of each patch in frames of side x side patches. x (B, T, W) -> (3, T)"""
-    index = torch.arange(x.shape[1], device=x.device)
-    inner = index % (side * side)
-    return torch.stack((index // (side * side), inner // side, inner % side))
-
-
 def apply_rotary_by_axis(x: Tensor, places: Tensor) -> Tensor:
     """Turns a third of each head by time, one by row and one by column; what is left over stays (V-JEPA 2).
 

@@ -26,19 +26,3 @@ def fold_patches(sequences: Tensor, x: Tensor, size: int) -> Tensor:
     y = sequences.unflatten(1, (-1, columns)).unflatten(0, (-1, size, size))  # (B, size, size, n, m, C)
     y = y.permute(0, 5, 3, 1, 4, 2).flatten(4, 5).flatten(2, 3)
     return F.interpolate(y, size=(x.shape[2], x.shape[3]), mode="bilinear", align_corners=False)
-
-
-def unfold_map(x: Tensor, size: int) -> Tensor:
-    """The places inside of the patches by the patches; what fills no patch is left out (MobileViT v2).
-
-    x (B, C, Y, X), size the side of a patch -> (B, C, size ** 2, patches)
-    """
-    return F.unfold(x, size, stride=size).unflatten(1, (x.shape[1], -1))
-
-
-def fold_map(patches: Tensor, x: Tensor, size: int) -> Tensor:
-    """Undoes unfold_map of an image as large as x, zeros where no patch was.
-
-    patches (B, C, size ** 2, patches), x (B, _, Y, X) -> (B, C, Y, X)
-    """
-    return F.fold(patches.flatten(1, 2), (x.shape[2], x.shape[3]), size, stride=size)

@@ -40,12 +40,3 @@ def pack_overlapping(values: Tensor, gates: Tensor, bias: Tensor) -> Tensor:
 def in_windows(x: Tensor, rate: int) -> Tensor:
     """Positions in full windows of `rate`, the rest dropped. (B, T, D) -> (B, T // rate, rate, D)"""
     return x[:, : x.shape[1] // rate * rate].unflatten(1, (x.shape[1] // rate, rate))
-
-
-def earlier_windows(positions: Tensor, packed: Tensor, rate: int) -> Tensor:
-    """Whether a window has ended at or before a position.
-
-    positions (B, T), packed (B, 1, N, D) -> (B, 1, T, N)
-    """
-    index = torch.arange(packed.shape[2], device=packed.device)
-    return (index < ((positions + 1) // rate)[..., None])[:, None]

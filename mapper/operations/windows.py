@@ -142,17 +142,6 @@ def offset_vectors(table: Tensor, size: int) -> Tensor:
     return table[index[:, None] - index + size - 1]
 
 
-def rotary_tables_map(grid: Tensor, side: int, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by column, then by row, as if `side` places made a row.
-
-    grid (B, Y, X, C), frequencies (F,) -> two (1, 1, Y * X, 2 * F)
-    """
-    index = torch.arange(grid.shape[1] * grid.shape[2], device=grid.device)
-    places = torch.stack((index % grid.shape[2], index // grid.shape[2])) * (side / grid.shape[2])
-    angles = (places[..., None] * frequencies).transpose(0, 1).flatten(1)[None, None]
-    return angles.cos().to(grid.dtype), angles.sin().to(grid.dtype)
-
-
 def shift_within(side: int, size: int, shift: int) -> int:
     """The shift, or 0 where one window spans the side of an image."""
     return shift if side > size else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.bins import best_bins, boxes_of_distances, distances_of_bins
+from mapper.operations.bins import distances_of_bins
 from mapper.operations.levels import sample_points
 
 
@@ -19,22 +19,6 @@ def test_distances_grow_from_the_middle_bin_on() -> None:
     assert torch.allclose(found, torch.tensor([[[-4.0, -2.0, 0.0, 2.0]]]))
     even = distances_of_bins(torch.zeros(1, 1, 20), bound, scale)
     assert torch.allclose(even, torch.zeros(1, 1, 4), atol=1e-6)
-
-
-def test_sides_move_by_parts_of_the_box() -> None:
-    boxes = torch.tensor([[[0.5, 0.5, 0.4, 0.2]]])
-    scale = torch.tensor([4.0])
-    assert torch.allclose(boxes_of_distances(boxes, torch.zeros(1, 1, 4), scale), boxes)
-    found = boxes_of_distances(
-        boxes, torch.tensor([[[1.0, 0.0, 0.0, 2.0]]]), scale
-    )  # left by 0.1, down by 0.1
-    assert torch.allclose(found, torch.tensor([[[0.45, 0.55, 0.5, 0.3]]]))
-
-
-def test_best_bins_and_their_mean() -> None:
-    found = best_bins(certain([1, 0, 2, 2], 3), 2)
-    assert found.shape == (1, 1, 12)
-    assert torch.allclose(found[0, 0, :3], torch.tensor([1.0, 0.0, 0.5]))
 
 
 def test_points_of_each_map() -> None:

@@ -7,11 +7,6 @@ import torch
 from mapper.operations import characters
 
 
-def test_each_prime_gives_a_row_of_its_own_table():
-    rows = characters.hash_buckets(torch.tensor([[0, 9]]), (31, 43), 50)
-    assert [row.tolist() for row in rows] == [[[31, 10]], [[43, 30]]]
-
-
 def test_a_block_sees_itself_but_for_its_padding():
     x, mask = torch.zeros(1, 4, 2), torch.tensor([[1, 0, 0, 0]])
     weights = characters.blocks_bias(x, mask, 2).softmax(-1)[0, 0]

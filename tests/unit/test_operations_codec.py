@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from mapper.operations.codec import (
     location_variable_convolution,
     nearest_codes,
-    nearest_directions,
     pad_start,
     pad_start_mirrored,
     snake,
@@ -31,13 +30,6 @@ def test_the_nearest_code_is_the_one_with_the_smallest_difference() -> None:
     codes = torch.tensor([[1.0, 0.0], [0.0, 3.0], [2.0, 2.0]])
     numbers, found = nearest_codes(torch.tensor([[[0.9, 0.4], [0.1, 2.9]]]), codes)
     assert numbers.tolist() == [[0, 1]] and found.tolist() == [[[1, 0], [0, 3]]]
-
-
-def test_the_closest_direction_does_not_mind_lengths() -> None:
-    codes = torch.tensor([[0.1, 0.0], [0.0, 9.0]])
-    numbers, found = nearest_directions(torch.tensor([[[50.0, 1.0], [0.1, 0.2]]]), codes)
-    assert numbers.tolist() == [[0, 1]]
-    assert torch.equal(found, codes[None])
 
 
 def test_a_snake_grows_with_its_argument() -> None:

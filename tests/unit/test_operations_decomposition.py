@@ -41,7 +41,3 @@ def test_a_short_past_is_read_as_if_zeros_followed():
     torch.testing.assert_close(
         decomposition.autocorrelation(q, k, k, 1), decomposition.autocorrelation(cut, longer, longer, 1)
     )
-
-
-def test_the_fourier_transform_of_what_is_the_same_everywhere_is_one_sum():
-    assert decomposition.fourier_real(torch.ones(1, 2, 3)).tolist() == [[[6.0, 0.0, 0.0], [0.0, 0.0, 0.0]]]

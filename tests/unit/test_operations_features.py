@@ -10,11 +10,6 @@ from mapper.operations import features
 IDS = torch.tensor([[3, 9, 9, 7, 9, 8, 9], [7, 9, 9, 8, 3, 3, 5]])  # 9: a place, 7 begins a video, 8 ends it
 
 
-def test_places_between_marks_are_for_videos() -> None:
-    kinds = features.span_kinds(IDS, 9, 7, 8)
-    assert kinds.tolist() == [[0, 1, 1, 0, 2, 0, 1], [0, 2, 2, 0, 0, 0, 0]]
-
-
 def test_places_without_patches_are_left_out() -> None:
     index = torch.tensor([[0, 3], [2, -1], [-1, -1]])
     kept = features.pooled_tokens(torch.arange(3.0)[:, None], index, torch.tensor([[1, 1, 1, 1]]))

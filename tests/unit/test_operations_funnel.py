@@ -34,19 +34,3 @@ def test_distances_are_counted_in_positions_of_the_input():
     )  # a pair stands at the first of its places: 1, 3, 5
     halved = funnel.distance_scores_halved(pairs, q, kernel, 1)
     torch.testing.assert_close(halved[:, :, 1:], fine[:, :, 1::2])
-
-
-def test_segment_two_is_everyones():
-    q, table = torch.ones(1, 1, 3, 1), torch.tensor([[[10.0]], [[20.0]]])
-    parts = torch.tensor([[2, 0, 1]])
-    assert funnel.segment_scores_halved(q, table, parts, parts)[0, 0].tolist() == [
-        [20] * 3,
-        [20, 20, 10],
-        [20, 10, 20],
-    ]
-
-
-def test_states_are_spread_again_and_zeros_follow():
-    x = torch.tensor([1.0, 2.0, 3.0])[None, :, None]
-    spread = funnel.widen_states(x, torch.zeros(1, 7, 1), 2)
-    assert spread.flatten().tolist() == [1, 2, 2, 3, 3, 0]

@@ -13,15 +13,12 @@ from mapper.operations.grids import (
     end_rows,
     frame_sinusoids,
     mean_of_frames,
-    merge_neighbours,
     patch_coordinates,
     patch_images,
     patch_windows,
     positions_at_corners,
     positions_nearest,
     positions_smooth,
-    positions_smooth_padded,
-    restore_order,
     same_frame_mask,
     same_image_mask,
     same_window_mask,
@@ -61,7 +58,7 @@ def test_masks_keep_images_and_frames_apart() -> None:
     assert same_frame_mask(X, GRID)[0, 0].sum(1).tolist() == [8] * 8 + [4] * 8
 
 
-def test_windows_are_put_together_and_back() -> None:
+def test_windows_are_put_together() -> None:
     grid = torch.tensor([[1, 2, 8]])
     order = patch_windows(X, grid, 2, 4).argsort(stable=True)
     assert order.tolist() == list(range(16))  # one row of windows: the blocks stand that way already
@@ -69,11 +66,6 @@ def test_windows_are_put_together_and_back() -> None:
     order = patch_windows(X, grid, 1, 2).argsort(stable=True)
     assert order[:8].tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
     assert same_window_mask(X, grid, 1, 2)[0, 0].float().sum(1).tolist() == [4.0] * 16
-    x = torch.arange(16.0)[:, None]
-    assert torch.equal(restore_order(x[order], order, 1), x)
-    order = patch_windows(X, grid, 2, 2).argsort(stable=True)
-    blocks = merge_neighbours(x[None][:, order], 2)
-    assert torch.equal(restore_order(blocks, order, 2), x.reshape(4, 4))
 
 
 def test_a_table_of_the_same_size_stays_as_it_is() -> None:
@@ -106,10 +98,6 @@ def test_a_table_scaled_smoothly() -> None:
     ]
     got = positions_smooth(table, torch.zeros(1, 53, 3), grid, 1)
     torch.testing.assert_close(got, torch.cat(wanted, dim=1), rtol=0, atol=1e-5)
-    padded = positions_smooth_padded(table, torch.zeros(2, 45, 3), grid[:, 1:])
-    torch.testing.assert_close(padded[:1, :8], wanted[0], rtol=0, atol=1e-5)
-    torch.testing.assert_close(padded[1:], wanted[1], rtol=0, atol=1e-5)
-    assert torch.equal(padded[0, 8:], padded[0, :1].expand(37, -1))
 
 
 def test_frames_have_waves_and_a_mean() -> None:

@@ -111,27 +111,6 @@ def test_heads_split_and_merge_back():
     torch.testing.assert_close(heads.merge_heads(q), x, rtol=0, atol=0)
 
 
-def test_fused_projections_come_apart():
-    x = torch.arange(24.0).expand(2, 3, 24)
-    q, k, v = heads.split_qkv_per_head(x, 4)  # two heads of [query | key | value]
-    assert q.shape == (2, 2, 3, 4)
-    assert [t[0, :, 0, 0].tolist() for t in (q, k, v)] == [[0, 12], [4, 16], [8, 20]]
-    q, k, v = heads.split_qkv_grouped(x, 2, 3)  # two groups of two queries, a key and a value
-    assert q.shape == (2, 4, 3, 3) and k.shape == (2, 2, 3, 3)
-    assert q[0, :, 0, 0].tolist() == [0, 3, 12, 15]
-    assert [t[0, :, 0, 0].tolist() for t in (k, v)] == [[6, 18], [9, 21]]
-
-
-def test_partitions_come_apart_and_each_third_is_joined():
-    first, second, third = torch.arange(4.0), torch.arange(4.0) + 10, torch.arange(4.0) + 20
-    stored = torch.cat([first[:2], second[:2], third[:2], first[2:], second[2:], third[2:]])[None, None]
-    assert [part.tolist() for part in heads.split_partitions(stored, 2)] == [
-        [[first.tolist()]],
-        [[second.tolist()]],
-        [[third.tolist()]],
-    ]
-
-
 def test_each_head_has_its_own_norm():
     norms = torch.nn.ModuleList(torch.nn.LayerNorm(8, bias=False) for _ in range(3))
     for norm in norms:
@@ -148,8 +127,8 @@ def test_a_packed_projection_gives_what_multihead_attention_gives():
     torch.nn.init.normal_(reference.in_proj_bias)
     probe, x = torch.randn(2, 1, 16), torch.randn(2, 5, 16)
     weight, bias = reference.in_proj_weight, reference.in_proj_bias
-    q = heads.project_packed_query(probe, weight, bias)
-    k, v = heads.project_packed_key_value(x, weight, bias)
+    q = torch.nn.functional.linear(probe, weight[:16], bias[:16])
+    k, v = torch.nn.functional.linear(x, weight[16:], bias[16:]).chunk(2, dim=-1)
     q, k, v = (heads.split_heads(t, 4) for t in (q, k, v))
     out = reference.out_proj(heads.merge_heads(attention.attend(q, k, v, None)))
     torch.testing.assert_close(out, reference(probe, x, x)[0])

@@ -12,7 +12,6 @@ from mapper.operations.detection import (
 )
 from mapper.operations.grids import grids_of_images, pack_images
 from mapper.operations.patches import keep_some
-from mapper.operations.pooling import mean_weights
 from mapper.operations.positions import image_sinusoids, square_sinusoids, tile_positions
 from mapper.operations.windows import (
     image_bias,
@@ -20,7 +19,6 @@ from mapper.operations.windows import (
     merge_map,
     offset_bias,
     partition_map,
-    rotary_tables_map,
     shift_within,
     square_biases,
     stride_positions,
@@ -72,14 +70,6 @@ def test_offsets_on_a_logarithmic_scale() -> None:
     assert log_offsets(torch.zeros(1), 2, 5)[-1, 0] < offsets[-1, 0]
 
 
-def test_angles_of_a_map() -> None:
-    cos, _ = rotary_tables_map(torch.zeros(1, 2, 4, 3), 2, torch.ones(1))
-    assert cos.shape == (1, 1, 8, 2)
-    torch.testing.assert_close(
-        cos[0, 0, 5], torch.tensor([0.5, 0.5]).cos()
-    )  # column 1, row 1, two side by side
-
-
 def test_positions_laid_beside_each_other() -> None:
     tiled = tile_positions(torch.arange(4.0).view(1, 4, 1), 3, 5)[0, :, :, 0]
     assert tiled.tolist() == [[0, 1, 0, 1, 0], [2, 3, 2, 3, 2], [0, 1, 0, 1, 0]]
@@ -105,13 +95,6 @@ def test_images_of_different_sizes_in_one_row() -> None:
 def test_boxes_around_their_patches() -> None:
     box = patch_box_bias(torch.zeros(1, 6, 3), 2, 3).sigmoid()
     torch.testing.assert_close(box[1], torch.tensor([2 / 3, 1 / 2, 1 / 3, 1 / 2]), atol=1e-3, rtol=0)
-
-
-def test_groups_take_the_means_of_what_is_nearest_to_them() -> None:
-    scores = torch.tensor([[[3.0, 1.0, 2.0], [0.0, 2.0, 1.0]]])
-    weights = mean_weights(scores, 0.0)
-    assert weights.tolist() == [[[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]]
-    assert mean_weights(scores, 1.0)[0, 1].tolist() == [0.0, 0.5, 0.0]
 
 
 def test_boxes_are_moved_before_sigmoid() -> None:

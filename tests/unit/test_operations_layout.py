@@ -25,16 +25,6 @@ def test_words_have_their_patch_and_patches_without_a_word_follow():
     assert layout.join_page(words, patches, boxes, None)[2] is None
 
 
-def test_distances_are_key_minus_query():
-    boxes = torch.tensor([[[0.0, 0.0, 0.5, 0.25], [0.5, 0.5, 1.0, 0.75]]])
-    assert layout.page_distances(boxes, 0).tolist() == [[[0, 50], [-50, 0]]]
-    assert layout.page_distances(boxes, 1).tolist() == [[[0, 50], [-50, 0]]]
-
-
-def test_words_and_patches_are_each_counted_from_0():
-    assert layout.order_of_joined(torch.zeros(2, 5, 1), torch.zeros(2, 3)).tolist() == [0, 1, 2, 0, 1]
-
-
 def test_boxes_of_words_the_page_and_its_patches():
     words = torch.tensor([[[1, 2, 3, 4]]])
     boxes = layout.boxes_and_patches(words, torch.zeros(1, 3, 16, 24), 8)

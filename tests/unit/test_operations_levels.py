@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from mapper.operations.detection import unmasked_positions
 from mapper.operations.levels import (
     input_of_level,
     join_levels,
     level_anchors,
     level_centres,
-    level_masks,
     level_points,
     level_rows,
     level_share,
@@ -18,7 +18,6 @@ from mapper.operations.levels import (
     sample_levels,
     sampling_points,
     select_rows,
-    split_levels,
     spread_levels,
 )
 
@@ -44,7 +43,7 @@ def test_more_levels_than_maps_go_on_from_the_last() -> None:
 def test_places_among_those_with_pixels() -> None:
     mask = torch.ones(1, 2, 4)
     mask[..., 2:] = 0
-    seen = level_masks(MAPS[:1], mask)
+    seen = [unmasked_positions(MAPS[0], mask)[:, None]]
     assert seen[0].flatten().tolist() == [True, True, False, False] * 2
     assert level_share(seen).tolist() == [[[0.5, 1.0]]]
     torch.testing.assert_close(level_points(seen)[0, :2], torch.tensor([[0.25, 0.25], [0.75, 0.25]]))
@@ -77,12 +76,6 @@ def test_anchors_around_places() -> None:
     wanted = torch.tensor([[0.25, 0.5, 0.05, 0.05], [0.75, 0.5, 0.05, 0.05], [0.5, 0.5, 0.1, 0.1]])
     torch.testing.assert_close(anchors[0].sigmoid(), wanted)
     assert inside.all()
-
-
-def test_split_levels_undoes_join_levels() -> None:
-    maps = [torch.randn(2, 3, 4, 5), torch.randn(2, 3, 2, 3)]
-    found = split_levels(join_levels(maps), level_sizes(maps))
-    assert all(torch.equal(one, other) for one, other in zip(found, maps, strict=True))
 
 
 def test_rows_and_sinusoids_of_each_map() -> None:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.colours import centre_colours, restore_colours
 from mapper.operations.features import some_states
-from mapper.operations.focal import weigh_contexts
-from mapper.operations.maps import patches_as_image, sizes_above
+from mapper.operations.maps import sizes_above
 from mapper.operations.positions import resize_between
 from mapper.operations.tubelets import (
     apply_rotary_by_axis,
     at_least_frames,
     closed_mask,
-    tubelet_coordinates,
 )
-
-
-def test_patches_stand_as_an_image_without_the_class_token() -> None:
-    x = torch.arange(7.0).view(1, 7, 1)
-    pixels = torch.zeros(1, 3, 17, 24)
-    assert patches_as_image(x, pixels, 8)[0, 0].tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
 def test_each_map_goes_to_the_size_of_the_next_finer_one() -> None:
@@ -42,26 +33,12 @@ def test_positions_between_others_are_fitted_and_the_others_stay() -> None:
     assert torch.equal(other[:, :, :1], table[:, :, :1]) and torch.equal(other[:, :, -2:], table[:, :, -2:])
 
 
-def test_contexts_and_the_mean_of_the_last_are_weighed_place_by_place() -> None:
-    contexts = [torch.ones(1, 2, 1, 3), torch.full((1, 2, 1, 3), 2.0)]
-    gates = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]).view(1, 3, 1, 3)
-    whole = torch.nn.functional.gelu(torch.tensor(2.0)).item()
-    torch.testing.assert_close(weigh_contexts(contexts, gates)[0, 1, 0], torch.tensor([1.0, 2.0, whole]))
-
-
-def test_colours_come_back() -> None:
-    pixels, padded = torch.rand(1, 3, 3, 4), torch.zeros(1, 3, 4, 4)
-    padded[:, :, :3] = pixels
-    mean = (0.1, 0.2, 0.3)
-    back = restore_colours(centre_colours(padded, mean, 2.0), pixels, mean, 2.0, 1)
-    torch.testing.assert_close(back, pixels)
+PLACES = torch.tensor([[0] * 4 + [1] * 4, [0, 0, 1, 1] * 2, [0, 1] * 4])  # times, rows, columns of 2 x 2
 
 
 def test_patches_of_a_video_are_turned_by_time_row_and_column() -> None:
     x = torch.randn(1, 2, 8, 20)
-    places = tubelet_coordinates(x[:, 0], 2)
-    assert places.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1] * 2, [0, 1] * 4]
-    turned = apply_rotary_by_axis(x, places)
+    turned = apply_rotary_by_axis(x, PLACES)
     assert torch.equal(turned[:, :, 0], x[:, :, 0])  # the first place turns nothing
     assert torch.equal(turned[..., 18:], x[..., 18:])
     assert at_least_frames(torch.zeros(1, 1, 3, 4, 4), 2).shape[1] == 2
@@ -69,7 +46,7 @@ def test_patches_of_a_video_are_turned_by_time_row_and_column() -> None:
 
 def test_a_head_too_small_for_three_parts_is_not_turned() -> None:
     x = torch.randn(1, 2, 8, 5)
-    assert torch.equal(apply_rotary_by_axis(x, tubelet_coordinates(x[:, 0], 2)), x)
+    assert torch.equal(apply_rotary_by_axis(x, PLACES), x)
 
 
 def test_a_closed_mask_shows_earlier_real_positions_and_itself() -> None:

@@ -31,8 +31,6 @@ def test_masks_show_what_they_say(attention_mask):
     assert torch.equal(causal, written_out(attention_mask, 5, lambda i, j: j <= i))
     sliding = masks.sliding_mask(x, attention_mask, 2)
     assert torch.equal(sliding, written_out(attention_mask, 5, lambda i, j: i - 2 < j <= i))
-    both = masks.sliding_mask_both(x, attention_mask, 1)
-    assert torch.equal(both, written_out(attention_mask, 5, lambda i, j: abs(i - j) <= 1))
     around = masks.sliding_mask_around(x, attention_mask, 1, 2)
     assert torch.equal(around, written_out(attention_mask, 5, lambda i, j: i - 1 <= j <= i + 2))
 
@@ -120,8 +118,6 @@ def test_positions_of_ids_equal_the_references():
     ids = torch.tensor([[1, 1, 5, 6, 7], [5, 6, 1, 1, 1]])
     expected = RobertaEmbeddings.create_position_ids_from_input_ids(ids, 1)
     assert torch.equal(positions.positions_of_ids(ids, 1), expected)
-    assert torch.equal(missing_inputs.position_indices_of_ids(ids, None, 1), expected)
-    assert missing_inputs.position_indices_of_ids(ids, ids, 1) is ids
 
     steps = [
         cache.cache_positions_of_ids(part, torch.tensor([at]), None, 1)
@@ -205,12 +201,6 @@ def test_what_stands_before_a_masked_row_is_real():
     assert seen[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
 
 
-def test_a_mask_of_lengths_is_the_callers_or_as_long_as_the_words():
-    ids = torch.tensor([[5, 6, 2, 2], [2, 5, 6, 7]])
-    assert masks.mask_of_lengths(ids, None, 2).long().tolist() == [[1, 1, 0, 0], [1, 1, 1, 0]]
-    assert masks.mask_of_lengths(ids, ids, 2) is ids
-
-
 def test_what_is_asked_is_one_block_wherever_it_stands():
     types = torch.tensor([[1, 0, 1, 0]])
     seen = masks.block_mask(torch.zeros(1, 4, 2), None, torch.where(types == 1, 0, -1))[0, 0]
@@ -227,21 +217,6 @@ def test_whole_groups_with_the_best_scores_are_seen_and_what_is_left_over() -> N
     mask = masks.grouped_mask(q, k, even, torch.zeros(2, 1), torch.ones(1, 5, 1), padding, 4)
     seen = [[0, 1, 2, 3, 4], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
     assert [row.nonzero()[:, 0].tolist() for row in mask[0, 0]] == seen
-
-
-def test_what_is_chosen_is_no_padding():
-    assert masks.both_masks(None, LEFT) is None
-    chosen = torch.ones_like(LEFT)
-    assert torch.equal(masks.both_masks(chosen, LEFT), LEFT.bool())
-    assert masks.both_masks(chosen, None).all()
-
-
-def test_what_follows_a_mask_is_real():
-    x = torch.zeros(2, 7, 3)
-    assert masks.padding_mask_before(x, None) is None
-    seen = masks.padding_mask_before(x, LEFT)
-    assert torch.equal(seen[:, 0, 0, :5], LEFT.bool())
-    assert seen[..., 5:].all()
 
 
 def test_blocks_and_the_first_positions_are_shown():

@@ -7,12 +7,6 @@ import torch
 from mapper.operations import ngram_streams as hyper_connections
 
 
-def test_the_first_stream_has_the_last_vector():
-    x, ahead = torch.zeros(2, 3, 1), torch.tensor([10.0, 20.0, 30.0])[None, :, None]
-    joined = hyper_connections.ngram_states(x, ahead, torch.tensor([[1.0], [2.0]]))
-    assert joined[1].flatten().tolist() == [0, 0, 0, 12, 22, 32, 11, 21, 31]
-
-
 def seen(stream: int, mask: torch.Tensor | None) -> list[list[bool]]:
     """Which of 4 positions of the main stream, and behind them of its own, each of a stream sees: two streams ahead."""
     q = torch.zeros(1, 1, 12, 8)

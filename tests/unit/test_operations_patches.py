@@ -6,7 +6,6 @@ import torch
 
 from mapper.operations.patches import (
     image_coordinates,
-    image_rotary_positions,
     mask_patches,
     prepend_token,
     real_images,
@@ -74,10 +73,3 @@ def test_rows_and_columns_of_an_image() -> None:
     rows, columns = image_coordinates(torch.zeros(1, 3, 9, 12), 4)
     assert rows.tolist() == [0, 0, 0, 1, 1, 1]
     assert columns.tolist() == [0, 1, 2, 0, 1, 2]
-
-
-def test_the_middle_of_an_image_is_not_turned() -> None:
-    down, across = image_rotary_positions(torch.zeros(1, 3, 8, 12), 4)
-    turn = 2 * torch.pi
-    assert torch.allclose(down, torch.tensor([-0.5, -0.5, -0.5, 0.5, 0.5, 0.5]) * turn)
-    assert torch.allclose(across, torch.tensor([-2 / 3, 0, 2 / 3] * 2) * turn)

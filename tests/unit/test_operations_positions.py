@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from mapper.operations.positions import (
-    axis_positions,
     crop_positions,
     cut_positions,
     image_sinusoids,
@@ -32,12 +31,6 @@ def test_positions_are_stretched_corner_on_corner():
     table = torch.tensor([9.0, 0.0, 1.0, 2.0, 3.0])[None, :, None]
     got = stretch_positions(table, 1, 2, 3)[0, :, 0]
     torch.testing.assert_close(got, torch.tensor([9.0, 0.0, 0.5, 1.0, 2.0, 2.5, 3.0]))
-
-
-def test_a_place_has_the_vector_of_its_column_and_of_its_row():
-    rows, columns = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[4.0], [5.0], [6.0]])
-    got = axis_positions(torch.zeros(1, 7, 2, 3), rows, columns)
-    assert got.tolist() == [[[4, 5, 6], [4, 5, 6]], [[1, 1, 1], [2, 2, 2]]]
 
 
 def test_sinusoids_of_an_image_reach_the_longest_wavelength_where_they_are_to():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from mapper.operations.profiles import (
-    joint_weights,
     profile_bias,
 )
 
@@ -13,10 +12,3 @@ from mapper.operations.profiles import (
 def test_profiles_reach_back_so_far() -> None:
     bias = profile_bias(torch.ones(1, 1, 4, 1), torch.tensor([[1.0, 2.0]]))
     assert bias[0, 0].tolist() == [[1, 0, 0, 0], [2, 1, 0, 0], [0, 2, 1, 0], [0, 0, 2, 1]]
-
-
-def test_chosen_and_shared_experts_weigh_one_together() -> None:
-    logits = torch.tensor([[1.0, 2.0, 3.0, 0.0]])
-    weights = joint_weights(logits, torch.tensor([[2, 0]]), 3)
-    scores = torch.sigmoid(torch.tensor([[3.0, 1.0, 0.0]]))
-    torch.testing.assert_close(weights, scores / scores.sum())

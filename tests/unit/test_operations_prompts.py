@@ -34,16 +34,10 @@ def test_boxes_are_two_corners_behind_the_points() -> None:
     assert prompts.prompt_vectors(x, points, None, boxes, 8, TABLE, KINDS).shape == (2, 3, 3, 4)
     assert prompts.prompt_vectors(x, points, None, None, 8, TABLE, KINDS).shape == (2, 3, 2, 4)
     assert prompts.prompt_vectors(x, None, None, None, 8, TABLE, KINDS).shape == (2, 1, 0, 4)
-    corners = prompts.prompt_boxes(boxes, 8, TABLE, KINDS[3:])
+    corners = prompts.prompt_vectors(x, None, None, boxes, 8, TABLE, KINDS)
     assert torch.allclose(corners[..., 1, :] - corners[..., 0, :], torch.tensor(10.0))
 
 
 def test_what_is_of_an_image_stands_before_each_of_its_prompts() -> None:
     asked = torch.zeros(2, 3, 1, 4)
     assert prompts.for_each_prompt(torch.tensor([[5.0], [6.0]]), asked)[:, 0].tolist() == [5, 5, 5, 6, 6, 6]
-
-
-def test_the_likeliest_mask_stands_first() -> None:
-    masks = torch.tensor([[[[0.0, 1.0], [2.0, 3.0]], [[0.0, 2.0], [4.0, 6.0]]]])
-    masks, scores = prompts.best_first(masks, torch.tensor([[0.1, 0.9]]))
-    assert masks[0, 0, 1, 1] == 6 and scores[0, 0] == torch.tensor(0.9)

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from mapper.operations.query_masks import positions_in_masks, query_masks
+from mapper.operations.query_masks import query_masks
 
 
 def test_a_mask_is_how_well_each_place_fits() -> None:
     pixels = torch.tensor([[[[1.0, 0.0]], [[2.0, 3.0]]]])  # (1, 2, 1, 2)
     found = query_masks(torch.tensor([[[1.0, 1.0], [0.0, -1.0]]]), pixels)
     assert found.tolist() == [[[[3.0, 3.0]], [[-2.0, -3.0]]]]
-
-
-def test_a_query_reads_where_its_mask_is_or_everywhere() -> None:
-    masks = torch.tensor([[[[4.0, -4.0], [0.0, -4.0]], [[-1.0, -1.0], [-1.0, -1.0]]]])
-    found = positions_in_masks(masks, (2, 2))
-    assert found.tolist() == [[[[True, False, True, False], [True, True, True, True]]]]
-    assert positions_in_masks(masks, (1, 1)).tolist() == [[[[True], [True]]]]

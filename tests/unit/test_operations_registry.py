@@ -28,7 +28,7 @@ def test_signatures_say_what_goes_in_and_what_comes_out():
     assert signature.parameters == ("q", "k", "v", "mask", "scale", "cap", "is_causal")
     assert signature.required == 6 and signature.arity == 1 and signature.topic == "attention"
     assert signature.annotations[3] == "Tensor | None"
-    assert operations.operation_signature("split_qkv_per_head").arity == 3
+    assert operations.operation_signature("stream_weights").arity == 3
     assert operations.operation_signature("rotary_frequencies_yarn").required == 5
     module = operations.operation_signature("LinearTransposed")
     assert module.is_module and module.parameters == ("in_features", "out_features", "bias")

@@ -113,11 +113,3 @@ def test_longrope_scaling_is_the_references(length):
         torch.arange(length)[None], 16, 10000.0, tuple(short), tuple(long), 32
     )
     torch.testing.assert_close(out, expected)
-
-
-def test_proportional_waves_are_the_fastest_of_the_head_and_the_others_stand_still():
-    positions = torch.arange(5)[None]
-    some = rotary.rotary_frequencies_proportional(positions, 16, 100.0, 0.25)
-    every = rotary.rotary_frequencies(positions, 16, 100.0)
-    assert torch.equal(some[:2], every[:2]) and not some[2:].any()
-    assert torch.equal(rotary.rotary_frequencies_proportional(positions, 16, 100.0, 1.0), every)

@@ -5,18 +5,12 @@ from __future__ import annotations
 import torch
 
 from mapper.operations.series import (
-    series_lags,
     series_patch_scale,
     series_patches,
     series_quantiles,
     series_running_scale,
     series_scale_mean,
 )
-
-
-def test_lags_are_values_so_many_times_before() -> None:
-    x = torch.arange(8.0)[None]
-    assert series_lags(x, 3, (1, 4)).tolist() == [[[4.0, 1.0], [5.0, 2.0], [6.0, 3.0]]]
 
 
 def test_a_series_without_values_takes_the_scale_of_the_batch() -> None:

@@ -30,13 +30,6 @@ def test_scores_by_distance_become_scores_by_key():
     assert torch.equal(shifted[0, 1].long(), index[:, None] - index)
 
 
-def test_waves_of_distances_begin_with_the_farthest_earlier_key():
-    x = torch.zeros(1, 3, 8)
-    waves = transformer_xl.distance_sinusoids(x, 8)
-    assert waves.shape == (1, 5, 8)
-    assert torch.equal(waves, positions.sinusoids_interleaved(x, torch.tensor([[2, 1, 0, -1, -2]]), 8))
-
-
 def test_sines_stand_before_cosines():
     where = torch.tensor([[2, 3, 1]])
     waves = positions.sinusoids_split(torch.zeros(1, 3, 4), where, 4)
@@ -58,12 +51,6 @@ def test_a_spectrogram_is_folded():
 
 def test_a_short_spectrogram_is_stretched():
     assert audio.fold_spectrogram(torch.randn(1, 1, 11, 4), 8, 4).shape == (1, 1, 8, 8)
-
-
-def test_parts_stand_side_by_side():
-    parts = torch.arange(2 * 3.0).view(6, 1, 1, 1)
-    beside = audio.side_by_side(parts, torch.zeros(2, 4), torch.zeros(2, 1, 1, 5))
-    assert beside.tolist() == [[[[0, 1, 2, 0, 0]]], [[[3, 4, 5, 0, 0]]]]
 
 
 def test_padding_of_sounds_is_left_out():
@@ -125,13 +112,6 @@ def test_frames_are_cut_into_blocks_and_joined():
     assert audio.block_mask_keys(x, None, 4).sum() == 14
 
 
-def test_scores_by_distance_take_the_row_of_each_distance():
-    q, table = torch.randn(1, 2, 3, 4), torch.randn(7, 4)
-    bias = audio.distance_bias(q, table)
-    assert torch.allclose(bias[0, 1, 2, 0], q[0, 1, 2] @ table[3 + 2])
-    assert torch.allclose(bias[0, 1, 0, 2], q[0, 1, 0] @ table[3 - 2])
-
-
 def test_a_frame_made_of_two_is_real_where_both_were():
     frames = torch.tensor([[1, 1, 1, 0, 0]])
     assert audio.frames_after(torch.zeros(1, 2, 1), frames).tolist() == [[True, False]]
@@ -170,12 +150,6 @@ def test_vectors_are_placed_in_order_or_at_their_own_positions():
         features.scatter_vectors(x, vectors, None, places)
 
 
-def test_no_duration_has_waves_at_their_start():
-    assert audio.duration_sinusoids(torch.zeros(1), 0.0, 6, 100.0).tolist() == [1, 1, 1, 0, 0, 0]
-    waves = audio.duration_sinusoids(torch.zeros(1), 3.0, 4, 100.0)
-    assert torch.allclose(waves, torch.tensor([3.0, 0.03, 3.0 - torch.pi / 2, 0.03 - torch.pi / 2]).cos())
-
-
 def test_sounds_are_normed_over_their_real_frames():
     x, weight, bias = torch.randn(2, 4, 3), torch.rand(3), torch.rand(3)
     frames = torch.tensor([[True] * 4, [True, True, False, False]])
@@ -184,19 +158,6 @@ def test_sounds_are_normed_over_their_real_frames():
     assert torch.allclose(normed[1:, :2], alone, atol=1e-6)
     assert normed[1, 2:].abs().max() == 0
     assert torch.allclose(audio.norm_sounds(x[:1], None, weight, bias, 1e-5), normed[:1])
-
-
-def test_a_frame_is_real_where_its_first_sample_is():
-    mask = torch.tensor([[1, 1, 1, 1, 0, 0]])
-    frames = audio.frames_of_samples(mask, 2)
-    assert frames.tolist() == [[True, True, True, False]]
-    assert audio.frames_of_samples(None, 2) is None
-
-
-def test_all_farther_keys_share_the_vector_of_the_farthest():
-    table = torch.arange(4.0)[:, None]  # distances -2, -1, 0 and 1
-    vectors = audio.distance_vectors(torch.zeros(1, 4, 3), table)[..., 0]
-    assert vectors.tolist() == [[2, 1, 0, 0], [3, 2, 1, 0], [3, 3, 2, 1], [3, 3, 3, 2]]
 
 
 def test_all_rows_lose_the_same_numbers():

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from mapper.operations.relative import attend_near_vectors
-from mapper.operations.speech import gated_convolutions, invert_couplings, spread_by_durations, word_durations
+from mapper.operations.speech import gated_convolutions, spread_by_durations
 
 
 def test_words_last_for_their_durations():
@@ -16,11 +16,6 @@ def test_words_last_for_their_durations():
     assert frames[:, 0].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]]
 
 
-def test_durations_are_whole_frames_and_none_for_padding():
-    real = torch.tensor([[[1.0, 1.0, 0.0]]])
-    assert word_durations(torch.tensor([[[0.0, 1.0, 2.0]]]), real, 0.5).tolist() == [[2.0, 6.0, 0.0]]
-
-
 class Shift(nn.Module):
     def __init__(self, by: float):
         super().__init__()
@@ -28,12 +23,6 @@ class Shift(nn.Module):
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return (x - torch.tensor([0.0, self.by])[:, None] * x[:, :1]) * mask
-
-
-def test_couplings_are_inverted_from_the_last_one():
-    x, couplings = torch.tensor([[[1.0], [2.0]]]), nn.ModuleList([Shift(3.0), Shift(5.0)])
-    # (1, 2) reversed (2, 1), less 5 * 2: (2, -9), reversed (-9, 2), less 3 * -9: (-9, 29)
-    assert invert_couplings(x, torch.ones(1, 1, 1), couplings).flatten().tolist() == [-9.0, 29.0]
 
 
 def test_gated_convolutions_sum_what_each_gives():

@@ -72,15 +72,6 @@ def test_a_decayed_sum_starts_anew_where_a_sequence_does(length):
     torch.testing.assert_close(got, torch.stack(expected, dim=1).float(), rtol=1e-5, atol=1e-5)
 
 
-def test_single_steps_continue_a_sequence():
-    x, dt, a, b, c = inputs(2, 5)
-    expected = state_space.selective_scan(x, dt, a, b, c)
-    h = torch.zeros(2, 6, 4)
-    for t in range(5):
-        h, y = state_space.selective_step(h, x[:, t], dt[:, t], a, b[:, t], c[:, t])
-        torch.testing.assert_close(y, expected[:, t])
-
-
 def test_half_precision_comes_back_as_half_precision():
     case = [t.bfloat16() for t in inputs(1, 5)]
     assert state_space.selective_scan(*case).dtype == torch.bfloat16

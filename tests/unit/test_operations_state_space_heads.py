@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mapper.operations.state_space_heads import rms_norm_groups, scale_parts, state_space_heads
+from mapper.operations.state_space_heads import scale_parts, state_space_heads
 
 
 @pytest.mark.parametrize("length", [1, 16, 37])
@@ -25,15 +25,6 @@ def test_chunks_give_what_the_recurrence_gives(length: int) -> None:
     torch.testing.assert_close(
         state_space_heads(x, dt, a, b, c), torch.stack(wanted, 1), rtol=1e-4, atol=1e-5
     )
-
-
-def test_groups_are_normed_by_themselves() -> None:
-    x, weight = torch.randn(3, 8), torch.rand(8)
-    got = rms_norm_groups(x, weight, 2, 1e-6)
-    for part in (slice(0, 4), slice(4, 8)):
-        torch.testing.assert_close(
-            got[:, part], torch.nn.functional.rms_norm(x[:, part], (4,), weight[part], 1e-6)
-        )
 
 
 def test_each_part_of_the_channels_has_its_own_factor():

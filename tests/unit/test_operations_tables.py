@@ -8,10 +8,6 @@ ROWS = torch.tensor([[0, 0, 1, 1, 1, 2]])
 COLUMNS = torch.tensor([[0, 0, 1, 2, 2, 1]])
 
 
-def test_positions_are_counted_from_the_first_token_of_a_cell():
-    assert tables.positions_in_cells(ROWS, COLUMNS).tolist() == [[0, 1, 0, 0, 1, 0]]
-
-
 def test_means_of_cells_that_have_tokens():
     cells = torch.tensor([[0, 0, 2]])
     assert tables.cell_average(torch.tensor([[1.0, 3.0, 5.0]]), cells, 4).tolist() == [[2.0, 0.0, 5.0, 0.0]]

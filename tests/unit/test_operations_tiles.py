@@ -9,7 +9,6 @@ from mapper.operations.tiles import (
     bounded_map,
     image_tiles,
     join_tiles,
-    mask_of_tiles,
     states_read,
     tile_grids,
     tile_mask,
@@ -63,15 +62,6 @@ def test_padding_of_tiles_is_hidden_from_padding_alone() -> None:
     hidden = (mask[0, 0] < 0).tolist()
     assert hidden[0] == hidden[1] == [False] * 6
     assert hidden[2] == hidden[4] == [False, False, True, True, True, True]
-
-
-def test_a_token_that_reads_no_tile_is_shown_all_its_places() -> None:
-    reads = torch.tensor([[[True, False], [False, False]]])
-    found = torch.zeros(1, 1, 2, 3, 4)
-    mask = mask_of_tiles(reads, found)
-    assert mask is not None
-    assert mask[0, 0].tolist() == [[True] * 3 + [False] * 3, [True] * 6]
-    assert mask_of_tiles(reads, None) is None
 
 
 def test_a_layer_that_reads_images_reads_nothing_without_any() -> None:

@@ -99,14 +99,15 @@ class LongRope(Decoder):
 
 class Relative(Block):
     def attend(self, x, q, k, v, mask):
-        buckets = relative.relative_buckets_causal(relative.relative_distances(x), 32, 128)
+        buckets = relative.relative_buckets(relative.relative_distances(x), 32, 128)
         bias = self.table(buckets).permute(2, 0, 1)[None]
         return attention.attend_biased(q, k, v, bias, masks.causal_mask(x, mask), 1.0)
 
 
 class Alibi(Block):
     def attend(self, x, q, k, v, mask):
-        bias = relative.alibi_bias(x, positions.positions_of_mask(x, mask), HEADS)
+        at = positions.positions_of_mask(x, mask)
+        bias = relative.alibi_slopes(x, HEADS)[:, None, None] * at[:, None, None, :]
         return attention.attend_biased(q, k, v, bias, masks.causal_mask(x, mask))
 
 
@@ -129,14 +130,15 @@ class Experts(Block):
     def forward(self, x, attention_mask):
         scores = self.router(x).softmax(dim=-1, dtype=torch.float32)
         chosen = scores.topk(2, dim=-1).indices
-        weights = experts.normalise_weights(scores.gather(-1, chosen))
+        weights = scores.gather(-1, chosen)
         return experts.mix_experts(x, weights, chosen, self.experts)
 
 
 class StackedExperts(Experts):
     def forward(self, x, attention_mask):
         scores = self.router(x).softmax(dim=-1, dtype=torch.float32)
-        chosen = experts.top_k_experts_of_groups(scores, 2, scores.shape[-1], 2, 1)
+        kept = experts.in_best_groups(scores, scores.shape[-1], 2, 1)
+        chosen = scores.masked_fill(~kept, -torch.inf).topk(2, dim=-1).indices
         weights = scores.gather(-1, chosen)
         rows, order, sizes = experts.sort_by_expert(x, chosen, 3)
         y = experts.expert_linear(rows, self.qkv.weight.view(3, WIDTH, WIDTH), sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mapper.operations.unfolding import fold_map, fold_patches, unfold_map, unfold_patches
+from mapper.operations.unfolding import fold_patches, unfold_patches
 
 
 def test_a_sequence_holds_the_places_of_one_offset() -> None:
@@ -27,17 +27,3 @@ def test_sides_that_are_no_multiple_are_stretched_and_come_back(size: tuple[int,
     y = fold_patches(unfold_patches(x, 2), x, 2)
     assert y.shape == x.shape
     torch.testing.assert_close(y, x)
-
-
-def test_a_map_of_patches_holds_the_places_inside_before_the_patches() -> None:
-    y = unfold_map(torch.arange(24.0).view(1, 1, 4, 6), 2)
-    assert y.shape == (1, 1, 4, 6)
-    assert y[0, 0, 0].tolist() == [0, 2, 4, 12, 14, 16]
-    assert y[0, 0, 3].tolist() == [7, 9, 11, 19, 21, 23]
-
-
-def test_what_fills_no_patch_is_left_out() -> None:
-    x = torch.ones(2, 3, 5, 4)
-    y = fold_map(unfold_map(x, 2), x, 2)
-    assert torch.equal(y[:, :, :4], x[:, :, :4])
-    assert not y[:, :, 4].any()

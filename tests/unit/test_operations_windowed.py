@@ -34,8 +34,3 @@ def test_overlapping_windows_take_in_the_one_before():
     x = torch.stack((torch.arange(4.0) * 100, torch.arange(4.0)), dim=-1)[None]
     packed = windowed.pack_overlapping(x, torch.zeros_like(x), torch.zeros(2, 2))
     assert packed.flatten().tolist() == [0.5, (0 + 100 + 2 + 3) / 4]
-
-
-def test_a_window_is_seen_once_it_has_ended():
-    seen = windowed.earlier_windows(torch.arange(5)[None], torch.zeros(1, 1, 2, 4), 2)
-    assert seen[0, 0].int().tolist() == [[0, 0], [1, 0], [1, 0], [1, 1], [1, 1]]
