@@ -67,6 +67,7 @@ class Filler:
             known = self.facts.get(scope, full)
             if known is not None and not self.is_open(scope, full, known):
                 self.settle(scope, full, known)
+        self.limits(scope, flow.rule)
         self.leaves(scope)
         for inner in scope.children:
             if inner.block.flow is None and inner.block.role in flow.reached:
@@ -96,6 +97,14 @@ class Filler:
             if all(doubt for _, doubt in doubts):
                 for name, doubt in doubts:
                     self.ask(scope, name, doubt.among if doubt else ())
+
+    def limits(self, scope: Scope, rule: FlowRule) -> None:
+        """Ask for what a flow takes some values of alone, where it is in doubt."""
+        for name in rule.values:
+            full = self.facts.full_name(scope, name)
+            doubt = self.facts.doubt(scope, full)
+            if doubt and self.facts.get(scope, full) is None:
+                self.ask(scope, full, doubt.among)
 
     def leaves(self, scope: Scope) -> None:
         for value in scope.block.roles.values():

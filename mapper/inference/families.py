@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from mapper._dataclass import dataclass
@@ -121,8 +121,9 @@ class Families:
         return self.stranger(scope) is None and scope.tower is not None and self.part(scope) is not None
 
     def speak_for(self, scope: Scope) -> bool:
-        """The same, or a family of the whole has one for the tower, or the names are those of a library."""
-        if self.part(scope) is not None or self.are_vouched_for:
+        """The same, or a family of the whole has one for the tower, or the names are those of a library; none speaks for what joins towers."""
+        joins = scope.tower is None and bool(scope.words) and len(self.parts) > 1  # what stands between towers
+        if self.are_vouched_for or (self.part(scope) is not None and not joins):
             return True
         return self.are_known_by_names and self._whole_speaks(scope)
 
@@ -311,7 +312,7 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
         if named and not is_listed:
             as_what = f"; its names are those of {fitting[0][1].name!r}" if fitting else ""
             findings.append(f"config {folder}.model_type {shorten(named)} is listed by no family{as_what}")
-        elif known and not fitting:
+        elif known and not fitting and is_listed:
             findings.append(f"config {folder}: the names lack those of family {known[0][1].name!r}")
     return Families(match, tuple(parts), tuple(findings), strangers, _halves(rulebook, names))
 
@@ -322,12 +323,22 @@ def _defaults(match: FamilyMatch | None) -> dict[str, list[str]]:
 
 
 def towers_of(family: Family, model_type: str | None) -> dict[str, list[str]]:
-    """Tower -> the types that read it in a model of a type."""
+    """Tower -> the types that read it in a model of a type; of one that is not listed, all that read it in others."""
     chosen = {
-        tower: types.get(model_type or "") if isinstance(types, dict) else types
+        tower: _types_for(types, model_type if model_type in family.model_types else None)
+        if isinstance(types, dict)
+        else types
         for tower, types in family.towers.items()
     }
     return {tower: [types] if isinstance(types, str) else types for tower, types in chosen.items() if types}
+
+
+def _types_for(types: Mapping[str, Any], model_type: str | None) -> Any:
+    """A tower's types by the type of the whole; each of them once where that is none of these."""
+    if model_type is not None:
+        return types.get(model_type)
+    every = (name for names in types.values() for name in ([names] if isinstance(names, str) else names))
+    return list(dict.fromkeys(every))
 
 
 def _named_parts(

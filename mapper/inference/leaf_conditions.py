@@ -25,12 +25,13 @@ def _tower_around(scope: Scope) -> Scope | None:
 
 
 def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
-    """How many rows the weight of a role has in a block, else in the tower around it, or in the only one below it."""
+    """How many rows or columns the weight of a role has in a block, else in the tower around it, or in the only one below it."""
+    path, what, at = (rule.rows, "rows", 0) if rule.rows else (rule.columns, "columns", 1)
     places = [scope, *([tower] if (tower := _tower_around(scope)) else [])]
-    leaves = next((leaves for place in places if (leaves := leaves_at(place.block, rule.rows))), [])
-    counts = {weight_shape(leaf)[:1] for leaf in leaves}
+    leaves = next((leaves for place in places if (leaves := leaves_at(place.block, path))), [])
+    counts = {weight_shape(leaf)[at : at + 1] for leaf in leaves}
     if len(counts) == 1 and (count := counts.pop()):
-        yield Known(count[0], "shape", f"rows of {leaves[0].place}", rule=rule.place, by=rule)
+        yield Known(count[0], "shape", f"{what} of {leaves[0].place}", rule=rule.place, by=rule)
 
 
 def holds(scope: Scope, path: str, kind: str) -> bool:

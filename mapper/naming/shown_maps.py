@@ -16,6 +16,7 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
+from mapper.naming.words import normal
 
 _FEED_FORWARD = ("feed_forward", None)
 _THREE = ("query", "key", "value")
@@ -46,12 +47,16 @@ def loose_feed_forwards(leaves: Sequence[Leaf]) -> Shown:
 def attentions(leaves: Sequence[Leaf]) -> Shown:
     """The one map that is left beside queries, keys and values, and the one of all three before the output."""
     for group in grouped(leaves, lambda leaf: in_block(leaf, "attention")):
-        roles = {leaf.role: leaf for leaf in group}
         left = [leaf for leaf in group if leaf.role is None and leaf.kind == "Linear"]
+        named = {id(leaf): shown for leaf, shown in _lettered(left)}
+        yield from ((leaf, named[id(leaf)]) for leaf in left if id(leaf) in named)
+        left = [leaf for leaf in left if id(leaf) not in named]
+        group = [named.get(id(leaf), leaf) for leaf in group]
+        roles = {leaf.role: leaf for leaf in group}
         first = roles.get("qkv") or (roles.get("query") if {"key", "value"} <= roles.keys() else None)
         if first is not None and "output" not in roles and _is_alone(left, group):
             yield from _output(left[0], first)
-        elif {*_THREE, "output"} - roles.keys() <= {*_THREE} and _is_alone(left, group):
+        elif "output" in roles and {*_THREE} & roles.keys() and _is_alone(left, group):
             yield from _third(left[0], roles)
         elif first is None and not {"query", "key", "value"} & roles.keys():
             yield from _fused(left, roles.get("output"))
@@ -132,6 +137,28 @@ def _of_three(maps: Sequence[Leaf]) -> list[tuple[str, str]]:
     if known:
         made = {id(leaf): leaf.role or names[known] for leaf in pair}
     return [(made.get(id(leaf), "down"), _TWO if id(leaf) in made else _WIDER) for leaf in maps]
+
+
+def _lettered(left: Sequence[Leaf]) -> Shown:
+    """Three maps in one folder, whose names are one word with the letter q, k or v in it, are query, key and value."""
+    for role in _THREE:
+        letter = role[0]
+        for leaf in left:
+            word = normal(str(leaf.place[-1]))
+            names = [word.replace(letter, other[0], 1) for other in _THREE]
+            twins = [
+                other
+                for name in names
+                for other in left
+                if other.place[:-1] == leaf.place[:-1] and normal(str(other.place[-1])) == name
+            ]
+            if letter in word and len(twins) == len({*map(id, twins)}) == len(_THREE):
+                yield (
+                    leaf,
+                    with_role(
+                        leaf, leaf.block, role, "one of three names that differ by the letters q, k and v"
+                    ),
+                )
 
 
 def _is_alone(left: Sequence[Leaf], group: Sequence[Leaf]) -> bool:

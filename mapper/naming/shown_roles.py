@@ -16,6 +16,7 @@ from mapper.naming.leaf_groups import (
     BlockPath,
     Shown,
     grouped,
+    in_block,
     is_outside,
     layer_of,
     sides_of,
@@ -232,6 +233,37 @@ def _projectors(leaves: Sequence[Leaf]) -> Shown:
         yield leaf, with_role(leaf, _PROJECTOR, roles.get(leaf.place, "norm"), why)
 
 
+def _projector_maps(leaves: Sequence[Leaf]) -> Shown:
+    """What a projector is made of that no word names: one map or two, one behind the other, and at most one norm."""
+    for group in grouped(leaves, lambda leaf: in_block(leaf, "projector")):
+        maps = [leaf for leaf in group if leaf.kind == "Linear"]
+        norms = [leaf for leaf in group if leaf.kind in NORMS]
+        if any(leaf.role for leaf in maps) or len(maps) + len(norms) != len(group) or len(norms) > 1:
+            continue
+        roles = _linked(maps)
+        for leaf in maps if roles else ():
+            yield (
+                leaf,
+                with_role(leaf, leaf.block, roles[leaf.place], "the maps of the projector, by their shapes"),
+            )
+        for leaf in norms if roles else ():
+            if leaf.role is None:
+                yield leaf, with_role(leaf, leaf.block, "norm", "the only norm of the projector")
+
+
+def _linked(maps: Sequence[Leaf]) -> dict[Place, str]:
+    """`linear`, or `up` and `down`: what the first gives the second reads, or half of it, where a gate is fused with it."""
+    sides = [sides_of(leaf) for leaf in maps]
+    if any(len(side) != 2 for side in sides) or len(maps) not in (1, 2):
+        return {}
+    if len(maps) == 1:
+        return {maps[0].place: "linear"}
+    for first, second in (maps, [*reversed(maps)]):
+        if sides_of(first)[0] in (sides_of(second)[1], 2 * sides_of(second)[1]):
+            return {first.place: "up", second.place: "down"}
+    return {}
+
+
 def _in_order(maps: Sequence[Leaf], seen: int, wanted: int) -> list[Place]:
     """The maps one behind the other; of two that fit in either order the one that is named first goes first."""
     for first, *rest in ([*maps], [*reversed(maps)]):
@@ -279,5 +311,6 @@ _LOOKS = (
     _final_norms,
     _heads,
     _classifiers,
+    _projector_maps,
     _projectors,
 )

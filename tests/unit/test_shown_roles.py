@@ -83,6 +83,44 @@ def test_the_map_that_is_left_beside_two_of_query_key_and_value(lacking: str) ->
     assert roles(*(one for one in maps if one.role), other)[-1] is None
 
 
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["Wq", "Wk", "Wv", "W"], ["query", "key", "value", "output"]),
+        (["q2", "k2", "v2", "out"], ["query", "key", "value", "output"]),
+        (["Wq", "Wk", "Wx", "W"], [None] * 4),
+    ],
+)
+def test_three_maps_whose_names_differ_by_the_letters_q_k_and_v(
+    names: list[str], shown: list[str | None]
+) -> None:
+    assert roles(*(leaf(f"h.*.mix.{name}", (8, 8), ATTENTION) for name in names)) == shown
+
+
+def test_a_fused_map_is_known_beside_an_output_that_a_word_names() -> None:
+    maps = [leaf("h.*.mix.x", (24, 8), ATTENTION), leaf("h.*.mix.out", (8, 8), ATTENTION, "output")]
+    assert roles(*maps) == ["qkv", "output"]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "shown"),
+    [
+        ([(6, 8)], ["linear"]),
+        ([(5, 8), (6, 5)], ["up", "down"]),
+        ([(6, 5), (5, 8)], ["down", "up"]),
+        ([(10, 8), (6, 5)], ["up", "down"]),
+        ([(5, 8), (6, 7)], [None, None]),
+    ],
+)
+def test_the_maps_of_a_projector_are_linked_by_their_shapes(
+    shapes: list[tuple[int, int]], shown: list[str | None]
+) -> None:
+    block = (("projector", None),)
+    maps = [leaf(f"bridge.m{at}", shape, block) for at, shape in enumerate(shapes)]
+    assert roles(*maps) == shown
+    assert roles(*maps, norm("bridge.n", block))[-1] == ("norm" if shown[0] else None)
+
+
 def sub_layers() -> list[Leaf]:
     names = {"query": ATTENTION, "key": ATTENTION, "value": ATTENTION, "output": ATTENTION}
     maps = [leaf(f"h.*.att.{name}", (8, 8), block, name) for name, block in names.items()]
