@@ -183,4 +183,4 @@ def test_speech_from_the_same_noise(tmp_path: Path) -> None:
             torch.manual_seed(len(sounds) // 2)
             sounds.append(made(**text).waveform)
     torch.testing.assert_close(sounds[1], sounds[0], rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(sounds[2], sounds[0], atol=1e-3)  # other noise
+    assert sounds[2].shape != sounds[0].shape  # other noise, and with it other durations
