@@ -35,6 +35,60 @@ def gated_convolutions(x: Tensor, mask: Tensor, gates: nn.ModuleList, skips: nn.
     return total * mask
 
 
+def dilated_units(
+    x: Tensor,
+    mask: Tensor,
+    depthwise: nn.ModuleList,
+    firsts: nn.ModuleList,
+    pointwise: nn.ModuleList,
+    seconds: nn.ModuleList,
+) -> Tensor:
+    """Residual units of a depthwise and a pointwise convolution, each with a norm and GELU (paper 2106.06103).
+
+    x (B, C, T), mask (B, 1, T); the nth depthwise kernel is dilated by its width to the power of n
+    """
+    units = zip(depthwise, firsts, pointwise, seconds, strict=True)
+    for number, (apart, first, together, second) in enumerate(units):
+        weight, bias = apart.get_parameter("weight"), apart.get_parameter("bias")
+        width, dilation = weight.shape[-1], weight.shape[-1] ** number
+        padding = (width - 1) * dilation // 2
+        y = F.conv1d(x * mask, weight, bias, padding=padding, dilation=dilation, groups=weight.shape[0])
+        y = F.gelu(first(y.mT).mT)
+        x = x + F.gelu(second(together(y).mT).mT)
+    return x * mask
+
+
+def knots(logits: Tensor, bound: float) -> Tensor:
+    """Where the bins of a spline meet, from -bound to bound, by shares of at least 0.001. (..., n) -> (..., n + 1)"""
+    least = 1e-3
+    shares = least + (1 - least * logits.shape[-1]) * logits.softmax(dim=-1)
+    ends = (2 * bound * shares.cumsum(dim=-1) - bound)[..., :-1]
+    outer = torch.full_like(shares[..., :1], bound)
+    return torch.cat((-outer, ends, outer), dim=-1)
+
+
+def invert_splines(y: Tensor, bins: Tensor, scale: float, bound: float) -> Tensor:
+    """Where monotone splines of rational quadratics have these values; beyond the bound, the values (paper 1906.04032).
+
+    y (...), bins (..., 3n - 1): for each of n bins a logit of its width and one of its height, both divided by
+    the scale, and the slopes where two bins meet before softplus; the slope at both ends is 1
+    """
+    count = (bins.shape[-1] + 1) // 3
+    across = knots(bins[..., :count] / scale, bound)
+    up = knots(bins[..., count : 2 * count] / scale, bound)
+    slopes = F.pad(1e-3 + F.softplus(bins[..., 2 * count :]), (1, 1), value=1.0)
+    value = y.clamp(-bound, bound)[..., None]
+    at = (value >= up[..., 1:-1]).sum(dim=-1, keepdim=True)
+    width, height = across.diff(dim=-1).gather(-1, at), up.diff(dim=-1).gather(-1, at)
+    slope, left, right = height / width, slopes.gather(-1, at), slopes.gather(-1, at + 1)
+    above = value - up.gather(-1, at)
+    bend = above * (left + right - 2 * slope)
+    square, linear, constant = height * (slope - left) + bend, height * left - bend, -slope * above
+    share = 2 * constant / (-linear - (linear**2 - 4 * square * constant).sqrt())
+    inside = (share * width + across.gather(-1, at)).squeeze(-1)
+    return torch.where((y >= -bound) & (y <= bound), inside, y)
+
+
 def dilated_residuals(
     x: Tensor, firsts: nn.ModuleList, seconds: nn.ModuleList, dilations: tuple[int, ...], slope: float
 ) -> Tensor:

@@ -81,7 +81,7 @@ def test_the_page_is_regenerated() -> None:
 
 def test_nothing_of_the_catalogue_is_left_without_a_role() -> None:
     exact = [read for read in models().values() if getattr(read, "reading", "") == "exact"]
-    assert len(exact) == 152
+    assert len(exact) == 169
     assert not [key for read in exact for key in read.unmapped]
 
 

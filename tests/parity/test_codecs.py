@@ -162,6 +162,8 @@ PLAIN = {
 NOISY = {
     "upsample_rates": [3], "upsample_kernel_sizes": [5], "resblock_kernel_sizes": [3], "use_bias": False,
     "resblock_dilation_sizes": [[1, 2, 4]], "noise_scale": 0.5, "ffn_kernel_size": 4, "hidden_act": "gelu",
+    "use_stochastic_duration_prediction": True, "noise_scale_duration": 0.6, "duration_predictor_tail_bound": 0.7,
+    "duration_predictor_num_flows": 3, "duration_predictor_flow_bins": 4, "depth_separable_num_layers": 2,
 }  # fmt: skip
 
 
@@ -171,7 +173,7 @@ def test_speech_from_text_at_once(tmp_path: Path) -> None:
 
 
 def test_speech_from_the_same_noise(tmp_path: Path) -> None:
-    model = reference("VitsModel", transformers.VitsConfig(**SPEECH, **NOISY))
+    model = reference("VitsModel", transformers.VitsConfig(**{**SPEECH, **NOISY}))
     model.save_pretrained(tmp_path)
     built = mapper.build(tmp_path)
     text = text_inputs(vocab_size=20, positions=False)["right"]
@@ -181,4 +183,4 @@ def test_speech_from_the_same_noise(tmp_path: Path) -> None:
             torch.manual_seed(len(sounds) // 2)
             sounds.append(made(**text).waveform)
     torch.testing.assert_close(sounds[1], sounds[0], rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(sounds[2], sounds[0], atol=1e-3)  # other noise
+    assert sounds[2].shape != sounds[0].shape  # other noise, and with it other durations

@@ -136,6 +136,7 @@ HGNET = {
 @pytest.mark.parametrize(("act", "light"), [("relu", [False, True]), ("gelu", [True, False])])
 def test_hgnet_v2(act: str, light: list[bool], tmp_path: Path) -> None:
     fields = {**HGNET, "hidden_act": act, "stage_light_block": light}
+    fields["use_learnable_affine_block"] = act == "gelu"
     made("ForImageClassification", "HGNetV2", tmp_path, *OTHER_SIZES, **fields)
 
 

@@ -200,7 +200,7 @@ def test_d_fine(projected: bool, tmp_path: Path) -> None:
         stage_out_channels=[16, 24, 32, 48],
         stage_num_blocks=[1, 1, 2, 1],
         stage_numb_of_layers=[2, 2, 2, 2],
-        use_learnable_affine_block=False,
+        use_learnable_affine_block=projected,
         out_features=["stage2", "stage3", "stage4"],
         **stages,
     )

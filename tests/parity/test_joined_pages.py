@@ -88,6 +88,11 @@ def test_vilt_says_words(bias: bool, tmp_path: Path) -> None:
     check(model, tmp_path, cases)
 
 
+def test_vilt_answers(tmp_path: Path) -> None:
+    model, cases = vilt("ViltForQuestionAnswering", tmp_path)
+    check(model, tmp_path, cases)
+
+
 def test_vilt_alone_gives_patches_in_a_random_order(tmp_path: Path) -> None:
     model, cases = vilt("ViltModel", tmp_path)
     model.save_pretrained(tmp_path)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 TOLERANCE = 1e-4  # of max(1, largest value)
 PARAMETERS = 6_000_000  # a change may ask for a model of any size
@@ -51,7 +52,8 @@ class Case:
         return any(self.kind.__name__ in _several(table.get(model_type)) for table in tables)
 
     def config(self, raw: Mapping[str, Any]) -> Any:
-        made = self.config_class.from_dict(json.loads(json.dumps(raw)))  # type: ignore[attr-defined]
+        data = PreTrainedConfig._decode_special_floats(json.loads(json.dumps(raw)))  # as from a file
+        made = self.config_class.from_dict(data)  # type: ignore[attr-defined]
         return made[0] if isinstance(made, tuple) else made
 
     def model(self, config: Any, weights: Mapping[str, Tensor]) -> nn.Module:
