@@ -258,7 +258,7 @@ class _Reader:
             inner = {one.number: one for one in self.parts(part)}
             if 1 in inner:
                 value = signed(inner[1].value)
-                found.append(value if value >= 0 else None)  # some exporters write -1 for an unknown size
+                found.append(None if value == -1 else value)  # some exporters write -1 for an unknown size
             else:
                 found.append((self.text(inner[2]) or None) if 2 in inner else None)
         check_shape([extent for extent in found if isinstance(extent, int)], name, self.name)

@@ -72,6 +72,23 @@ def test_a_choice_between_two_values_is_one_line(rate: int, tmp_path: Path) -> N
     assert "F.relu(self.wide(x)) if rate == 8 else self.narrow(x)" in text
 
 
+def test_no_loop_is_run_at_import(tmp_path: Path) -> None:
+    names = [("at", INT, []), ("on", onnx.TensorProto.BOOL, []), ("v", FLOAT, [3])]
+    inputs = [make.make_tensor_value_info(*one) for one in names]
+    ends = [
+        make.make_tensor_value_info("still", onnx.TensorProto.BOOL, []),
+        make.make_tensor_value_info("more", FLOAT, [3]),
+    ]
+    nodes = [node("Identity", ["on"], ["still"]), node("Add", ["v", "x"], ["more"])]
+    loop = node("Loop", ["count", "", "x"], ["y"], body=make.make_graph(nodes, "body", inputs, ends))
+    for count in (3, 2**62):  # which takes a hundred years
+        path = saved(tmp_path / "m.onnx", [loop], [3], {"count": np.array(count)})
+        assert "v + x" in mapper.generate(path)
+        assert not mapper.build(path).training
+    saved(path, [loop], [3], {"count": np.array(3)})
+    assert "while step < 3" in same(path, x=torch.ones(3))
+
+
 def test_the_sizes_of_a_shape_are_how_many_axes_there_are(tmp_path: Path) -> None:
     squeezed = branch("s", node("Squeeze", ["x", "last"], ["flat"]))
     whole = branch("w", node("Identity", ["x"], ["as_it_is"]))

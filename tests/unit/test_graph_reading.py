@@ -138,6 +138,8 @@ CHAIN = [f"f{index}" for index in range(15)]
         ("more than the 2,000 numbers", node("Relu", [], ["a"], held(5, held(1, "k") + number(20, 7) + held(8, bytes(3_000)))), b""),
         ("not a list of sizes", held(5, initialiser("a", [2**64 - 1])), b""),
         ("has a dimension of", held(5, initialiser("a", [2**62])), b""),
+        ("'x' has the shape '[-2]'", held(11, held(1, "x") + held(2, held(1, number(1, 1) + held(2, held(1, number(1, 2**64 - 2)))))), b""),
+        ("has a dimension of", held(11, held(1, "x") + held(2, held(1, number(1, 1) + held(2, held(1, number(1, 2**62)))))), b""),
         ("has 17 dimensions", held(11, held(1, "x") + held(2, held(1, number(1, 1) + held(2, 17 * held(1, number(1, 2)))))), b""),
         ("is no file beside it", held(5, initialiser("a", [2], 1, beside("../data"))), b""),
         ("ends at byte 16 of 'data', which has 8", held(5, initialiser("a", [2], 1, beside("data", offset=8))), b""),

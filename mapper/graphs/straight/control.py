@@ -142,7 +142,7 @@ def write_loop(writer: Writer, node: Node) -> None:
     inputs = [
         Held(now, dtype="I64", rank=0),
         Held(on, dtype="BOOL", rank=0),
-        *(Held(name) for name in carried),
+        *(Held(name, dtype=one.dtype) for name, one in zip(carried, body.inputs[2:], strict=False)),
     ]
     if len(inputs) != len(body.inputs) or len(body.outputs) != 1 + len(carried) + len(collected):
         raise ArchitectureError(
@@ -156,13 +156,19 @@ def write_loop(writer: Writer, node: Node) -> None:
     writer.say(f"{step} += 1")
     writer.indent -= 1
     _hand_out(
-        writer, node, carried, [f"torch.stack({name}) if {name} else torch.zeros(0)" for name in collected]
+        writer,
+        node,
+        body,
+        carried,
+        [f"torch.stack({name}) if {name} else torch.zeros(0)" for name in collected],
     )
 
 
-def _hand_out(writer: Writer, node: Node, carried: list[str], stacked: list[str]) -> None:
-    for value, name in zip(node.outputs, carried, strict=False):
-        writer.held[value] = Held(name)
+def _hand_out(writer: Writer, node: Node, body: Graph, carried: list[str], stacked: list[str]) -> None:
+    """What a loop gives: `carried` are the last of the values of its body that `stacked` does not gather."""
+    last = body.outputs[len(body.outputs) - len(carried) - len(stacked) :]
+    for value, name, said in zip(node.outputs, carried, last, strict=False):
+        writer.held[value] = Held(name, dtype=said.dtype)
     for value, text in zip(node.outputs[len(carried) :], stacked, strict=True):
         name = writer.variable(writer.word_of(value, node))
         writer.say(f"{name} = {text}")
@@ -217,7 +223,7 @@ def write_scan(writer: Writer, node: Node) -> None:
         f"torch.stack({name}{'[::-1]' if way else ''}, {axis})"
         for name, axis, way in zip(collected, axes, ways, strict=True)
     ]
-    _hand_out(writer, node, carried, stacked)
+    _hand_out(writer, node, body, carried, stacked)
 
 
 WRITTEN: dict[str, Callable[[Writer, Node], None]] = {"If": write_if, "Loop": write_loop, "Scan": write_scan}
