@@ -63,7 +63,9 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 def test_links_follow_pages_that_stand_elsewhere_in_the_site() -> None:
     text = "[a](docs/tour.md#x) [b](mapper/limits.py) [c](https://x.y)\n```\n[d](docs/tour.md)\n```\n"
+    text += '[<img src="docs/pictures/t5.svg" height="3">](docs/pictures/t5.svg)'
     kept = "[a](tour.md#x) b (`mapper/limits.py`) [c](https://x.y)\n```\n[d](docs/tour.md)\n```\n"
+    kept += '[<img src="pictures/t5.svg" height="3">](pictures/t5.svg)'
     assert relinked(text, "README.md", "index.md") == kept
     assert (
         relinked("[up](../../rules/README.md)", "docs/reference/facts.md", "reference/facts.md")
@@ -76,9 +78,9 @@ def test_reference_pages_have_what_there_is_and_where_it_is_used() -> None:
     assert all(f"\n## {name}\n" in pages["operations"] for name in operation_names())
     assert all(f"## mapper {name}" in pages["cli"] for name in COMMANDS if name != "rules")
     assert re.search(
-        r"\| `attention.heads` \| .*`num_attention_heads`.*`flows/attention.yaml` × \d\d", pages["facts"]
+        r"\| `attention.heads`.* \| .*`num_attention_heads`.*`flows/attention.yaml` × \d\d", pages["facts"]
     )
-    assert re.findall(r"(?m)^\| `(\S+)` \|  \|", pages["facts"]) == [], "facts without a doc line"
+    assert re.findall(r"(?m)^\| `(\S+)`[^|]* \| \*", pages["facts"]) == [], "facts without a doc line"
     assert re.search(r"\| `attention.query` \| .*`q_proj`.*`flows/attention.yaml` × \d", pages["roles"])
     assert re.search(r"called by flows of `flows/attention.yaml` × \d", pages["operations"])
     assert re.search(r"\| `by_name_only` \| .* \| \d+ \| `flows/", pages["rule_keys"])

@@ -3,7 +3,7 @@
     python tools/bench.py                          # everything: about half an hour and 10 GB of disk
     python tools/bench.py inspect planning         # some of it
     python tools/bench.py build --repeat 3 --folder /data/bench
-    python tools/bench.py inspect --write README.md     # and put the rows into the table there
+    python tools/bench.py inspect --write docs/speed.md  # and put the rows into the table there
 
 The two sides take turns, and every figure is a median. Checkpoints are random and made once, in `--folder`. Rows over their
 limit are named at the end, and the exit code is 3.

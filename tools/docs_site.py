@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
 PAGES = {
     "README.md": "index.md",
@@ -25,6 +24,7 @@ PAGES = {
     "mapper/weights/README.md": "weights.md",
 }  # in the repository: in the site
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+SHOWN = re.compile(r'(?<=<img src=")[^":]+(?=")')  # a picture with a size of its own, in markup
 NAMED = re.compile(
     r"^```(\w+) ([\w./]+)$", flags=re.MULTILINE
 )  # a block that is a file: its name is the title
@@ -35,6 +35,8 @@ def on_files(files: Any, config: Any) -> Any:
     """Put the pages of `PAGES` and the reference pages among those of docs/."""
     from mkdocs.structure.files import File
 
+    if str(ROOT) not in sys.path:  # here: mkdocs puts the path back after it has read the hook
+        sys.path.insert(0, str(ROOT))
     from tools.reference_pages import reference_pages
 
     made = {site: (ROOT / path).read_text(encoding="utf-8") for path, site in PAGES.items()}
@@ -63,11 +65,15 @@ def _relinked(text: str, own: str, site: str) -> str:
         if "://" in target or target.startswith(("#", "mailto:")):
             return found.group()
         path, _, anchor = target.partition("#")
-        there = posixpath.normpath(posixpath.join(posixpath.dirname(own), path))
-        to = PAGES.get(there) or (there.removeprefix("docs/") if there.startswith("docs/") else "")
-        if not to:
+        near, there = near_of(path)
+        if not near:
             return words if there in words else f"{words} (`{there}`)"
-        near = posixpath.relpath(to, posixpath.dirname(site) or ".")
         return f"{mark}[{words}]({near}{'#' + anchor if anchor else ''})"
 
-    return LINK.sub(follow, text)
+    def near_of(path: str) -> tuple[str, str]:
+        """Where a file of the repository is, seen from the page, "" for nowhere in the site; and its path."""
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(own), path))
+        to = PAGES.get(there) or (there.removeprefix("docs/") if there.startswith("docs/") else "")
+        return (posixpath.relpath(to, posixpath.dirname(site) or ".") if to else ""), there
+
+    return LINK.sub(follow, SHOWN.sub(lambda found: near_of(found.group())[0], text))

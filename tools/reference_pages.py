@@ -9,6 +9,7 @@ operation that its body calls. The same rules give the same text.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 from collections import Counter, defaultdict
@@ -90,26 +91,14 @@ def facts_page(rulebook: Rulebook, rules: Iterable[Taken]) -> str:
         doc = next((rule.doc for rule in said if rule.doc), "")
         kind = next((rule.type for rule in said if rule.type), "") or ""
         fields = dict.fromkeys(field for rule in said for field in rule.config)
-        rows.append(
-            (
-                code(name),
-                doc,
-                kind,
-                ", ".join(map(code, fields)),
-                places(used_by_kind(used, name, kinds)),
-                some(computing[name]),
-                some(families[name]),
-            )
-        )
-    head = (
-        "fact",
-        "what it is",
-        "type",
-        "fields of configs",
-        "read by flows of",
-        "facts that hang on it",
-        "families that say more",
-    )
+        told = {
+            "fields of configs": ", ".join(map(code, fields)),
+            "read by flows of": places(used_by_kind(used, name, kinds)),
+            "facts that hang on it": some(computing[name]),
+            "families that say more": some(families[name]),
+        }
+        rows.append((f"{code(name)}{f', {kind}' if kind else ''}", lines(doc, told)))
+    head = ("fact, and its type", "what it is, and where it is used")
     return page(
         "Facts",
         "What is found out about a model. `mapper inspect SRC --why FACT` says how one is known there, `--set FACT=VALUE` gives one. Fields are those of "
@@ -175,20 +164,18 @@ def roles_page(rulebook: Rulebook, rules: Iterable[Taken]) -> str:
                 files[entry.target][file.name] = None
     used = role_uses(rules)
     kinds = block_kinds(rulebook)
-    rows = [
-        (
-            code(role),
-            ", ".join(map(code, words[role])),
-            ", ".join(files[role]),
-            read_by(used, role, kinds),
-        )
-        for role in sorted(words)
-    ]
+    rows = []
+    for role in sorted(words):
+        told = {
+            "vocabulary": ", ".join(files[role]),
+            "read by flows of": read_by(used, role, kinds),
+        }
+        rows.append((code(role), lines(", ".join(map(code, words[role])), told)))
     return page(
         "Roles",
         "What a module, a tensor or a folder is to the block around it. A name means a role by what stands here, where its neighbours are as the file of "
         "the vocabulary says; `…part…` is a part of its last word. `mapper rules explain KEY` says which line decided.",
-        table(("role", "names that mean it", "vocabulary", "read by flows of"), rows),
+        table(("role", "names that mean it, and where it is used"), rows),
     )
 
 
@@ -394,7 +381,7 @@ def options_page() -> str:
             if isinstance(parameter, click.Option) and not parameter.hidden:
                 spelled = ", ".join(parameter.opts)
                 value = "" if parameter.is_flag else f" {parameter.metavar or parameter.name.upper()}"  # type: ignore[union-attr]
-                rows.append((code(spelled + value), parameter.help or ""))
+                rows.append((code(spelled + value), (parameter.help or "") + _default(parameter)))
                 shared[max(parameter.opts, key=len)].append(name)
         arguments = " ".join(
             p.metavar or str(p.name).upper() for p in command.params if isinstance(p, click.Argument)
@@ -414,6 +401,11 @@ def options_page() -> str:
         *parts,
         "## Options, and the commands that have them\n\n" + table(("option", "commands"), index),
     )
+
+
+def _default(option: click.Option) -> str:
+    """` (64 when left out)`, where `--help` says it too."""
+    return f" ({option.default} when left out)" if option.show_default else ""
 
 
 def commands(group: click.Group, above: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -440,6 +432,13 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def lines(first: str, told: dict[str, str]) -> str:
+    """A cell of several lines: what it is about, then what is known under each word."""
+    return "<br>".join(
+        [*filter(None, [first]), *(f"*{word}:* {said}" for word, said in told.items() if said)]
+    )
+
+
 def places(files: Counter[str]) -> str:
     """`flows/attention.yaml` × 12, the file with most first."""
     return ", ".join(
@@ -459,7 +458,7 @@ def code(text: str) -> str:
 
 def cleaned(text: str | None) -> str:
     """Paragraphs of a help text without the marks of click."""
-    return (text or "").replace("\b", "").strip()
+    return inspect.cleandoc((text or "").replace("\b", ""))
 
 
 def escaped(text: str) -> str:

@@ -88,7 +88,7 @@ def row(line: Line) -> str:
 
 
 def markdown(lines: list[Line]) -> str:
-    """The table that the README shows."""
+    """The table that docs/speed.md shows."""
     return "\n".join([HEAD, *map(row, lines)])
 
 

@@ -35,6 +35,14 @@ from mapper.rulebook.families import Family  # noqa: E402
 from mapper.rulebook.rulebook import Rulebook  # noqa: E402
 
 GENERATED = ROOT / "generated"
+PICTURES = {
+    "an encoder": "distilbert",
+    "a decoder": "llama",
+    "encoder and decoder": "t5",
+    "two towers": "clip",
+    "a mixture of experts": "experts",
+    "stages and windows": "swin",
+}  # what it is of -> its file in docs/pictures
 RECORD = GENERATED / "parity.json"
 LEFT_OUT = ROOT / "tests" / "parity" / "left_out.txt"
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -233,6 +241,12 @@ def traces(failed: dict[str, str] | None) -> str:
     return ", ".join(f"not {name}" for name in failed) or "all"
 
 
+def picture(name: str) -> str:
+    """A small picture that leads to itself."""
+    path = f"../docs/pictures/{name}.svg"
+    return f'[<img src="{path}" height="240" alt="{name}">]({path})'
+
+
 def index(rows: list[dict[str, Any]], files: dict[str, str], record: dict[str, Any]) -> str:
     """The page: every model of the catalogue, and the file of each class beside it."""
     used = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
@@ -251,8 +265,11 @@ def index(rows: list[dict[str, Any]], files: dict[str, str], record: dict[str, A
         "with random weights as `mapper` builds them and as the reference implementation does: with padding on either side, odd",
         f"lengths, one row. Compared with {used}; `parity.json` has every figure of every model type.",
         "",
-        "As pictures: [distilbert](../docs/pictures/distilbert.svg), [a llama](../docs/pictures/llama.svg), [CLIP](../docs/pictures/clip.svg),",
-        "[T5](../docs/pictures/t5.svg), [a mixture of experts](../docs/pictures/experts.svg); `mapper inspect MODEL --html FILE` draws any of these.",
+        f"| {' | '.join(PICTURES)} |",
+        f"| {' | '.join('---' for _ in PICTURES)} |",
+        f"| {' | '.join(map(picture, PICTURES.values()))} |",
+        "",
+        "`mapper inspect MODEL --html FILE` draws any of these.",
         "",
         "| model | source | family | reading | tensors mapped | rests on a default | lines | largest difference | config | export, compile, train, subclass |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",

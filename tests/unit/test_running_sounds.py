@@ -207,6 +207,26 @@ def test_speech_is_transcribed_as_the_reference_does_and_its_language_is_heard(t
         mapper.run(folder, folder / "speech.wav", language="fr")
 
 
+def test_speech_that_is_heard_as_samples_is_transcribed_as_the_reference_does(tmp_path: Path) -> None:
+    torch.manual_seed(12)  # of which the text ends by itself
+    config = transformers.MoonshineConfig(
+        vocab_size=len(WORDS), hidden_size=32, intermediate_size=48, encoder_num_hidden_layers=1, decoder_num_hidden_layers=2,
+        encoder_num_attention_heads=4, decoder_num_attention_heads=4, bos_token_id=2, eos_token_id=3, decoder_start_token_id=2,
+        pad_token_id=0, initializer_range=0.5,
+    )  # fmt: skip
+    model = transformers.MoonshineForConditionalGeneration(config)
+    extractor = transformers.Wav2Vec2FeatureExtractor(do_normalize=False)
+    folder = with_words(saved(tmp_path, model, extractor))
+    samples, _ = read_wav(folder / "speech.wav")
+    with torch.no_grad():
+        ids = model.generate(
+            **extractor(samples, sampling_rate=RATE, return_tensors="pt"), max_new_tokens=10, do_sample=False
+        )[0]
+    answer = mapper.run(folder, folder / "speech.wav", max_tokens=10)
+    assert answer["use"] == "transcribe" and len(set(answer["ids"])) > 2
+    assert answer["ids"] == [at for at in ids[1:].tolist() if at != 3]
+
+
 def test_a_sound_is_labelled(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = transformers.ASTConfig(

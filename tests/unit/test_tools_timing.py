@@ -52,6 +52,6 @@ def test_a_page_without_the_table_is_left_alone() -> None:
         timing.rewritten("# Title\n", [])
 
 
-def test_the_readme_has_the_table() -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_of_times_has_the_table() -> None:
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     assert timing.rewritten(page, []) == page
