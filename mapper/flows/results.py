@@ -19,6 +19,7 @@ from mapper.limits import FLOW_CALLS
 from mapper.operations.registry import operation_names, operation_signature
 
 _UNKNOWN, _ONE = 0, 1  # results; two and more are so many
+_SINGLE = ("Linear", "Embedding", "Conv", "Norm")  # in the kinds of leaves that give one
 
 
 def check_results(program: Program) -> None:
@@ -114,7 +115,8 @@ class _Walk(Walk):
         """The results of a leaf, which takes tensors alone, or of blocks, which may pass on what they get."""
         if all(isinstance(item, Leaf) for item in reference.items):
             self.take_one(node.args)
-            return _UNKNOWN  # of torch's own modules some give several
+            is_single = all(any(kind in str(item.kind) for kind in _SINGLE) for item in reference.items)
+            return _ONE if is_single else _UNKNOWN  # recurrent networks give several
         given = [self.count(argument) for argument in node.args]
         named = {str(keyword.arg): self.count(keyword.value) for keyword in node.keywords}
         found = {

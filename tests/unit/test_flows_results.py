@@ -43,3 +43,11 @@ def test_what_is_handed_on_is_followed_into_the_block_that_reads_it() -> None:
 def test_as_many_as_are_read_are_right() -> None:
     body = "a, b = tower()\nreturn output(y=head(a), z=b)"
     check_results(linked(root(), root_x=body, tower_x=PAIR, layer_x="return dense(x)"))
+
+
+def test_one_value_of_a_layer_is_not_read_as_two() -> None:
+    with pytest.raises(FlowError, match="1 value here"):
+        body = "a, b = tower()\nreturn output(y=head(a), z=b)"
+        check_results(
+            linked(root(), root_x=body, tower_x="y = dense(input_ids)\nreturn y", layer_x="return dense(x)")
+        )
