@@ -83,6 +83,10 @@ def _sizes(program: Program, tower: Block, draft: Draft) -> str:
             raise ArchitectureError(
                 f"'{element.home}' keeps no keys and values, other layers do; leave the cache out"
             )
+        if any(block.kind == "state_space" for block in element.blocks()):
+            raise ArchitectureError(
+                f"'{element.home}' has a state beside keys and values, which nothing keeps; leave the cache out"
+            )
         for index in element.indices or ():
             layers[index] = list(_kept_sizes(kept))
     rows = [layers[index] for index in sorted(layers)]

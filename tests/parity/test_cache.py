@@ -169,3 +169,18 @@ def test_an_encoder_has_no_cache(tmp_path: Path) -> None:
         reference("BertModel", transformers.BertConfig(**sizes)).save_pretrained(tmp_path)
     with pytest.raises(MapperError, match="it has no cache"):
         mapper.generate(tmp_path, cache=True)
+
+
+def test_a_state_beside_keys_and_values_has_no_cache(tmp_path: Path) -> None:
+    sizes = {
+        "mamba_n_heads": 4,
+        "mamba_d_head": 16,
+        "mamba_d_ssm": 64,
+        "mamba_d_state": 8,
+        "mamba_n_groups": 1,
+    }
+    with quiet():
+        config = transformers.FalconH1Config(**SIZES, **sizes, mamba_chunk_size=4)
+        reference("FalconH1ForCausalLM", config).save_pretrained(tmp_path)
+    with pytest.raises(MapperError, match="has a state beside keys and values"):
+        mapper.generate(tmp_path, cache=True)
