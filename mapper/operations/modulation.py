@@ -33,17 +33,17 @@ def middle_positions(table: Tensor, height: int, width: int) -> Tensor:
     return grid.flatten(1, 2)
 
 
-def centred_sinusoids(x: Tensor, side: int, width: int, base_side: int, scale: float) -> Tensor:
-    """Sines and cosines of column and row, half of the channels each, as if the map had `base_side` places.
+def centred_sinusoids(x: Tensor, height: int, width: int, size: int, side: int) -> Tensor:
+    """Sines and cosines of column and row, half of the channels each, as if the map had `side` rows and columns.
 
-    -> (1, side * side, width)
+    -> (1, height * width, size)
     """
-    steps = torch.arange(side, dtype=torch.float32, device=x.device) / (side / base_side) / scale
-    row, column = torch.meshgrid(steps, steps, indexing="ij")
-    index = torch.arange(width // 4, dtype=torch.float64, device=x.device)
-    rates = 10000.0 ** (-index / (width / 4))
-    parts = [axis.reshape(-1, 1).double() * rates for axis in (column, row)]
-    table = torch.cat([half for part in parts for half in (part.sin(), part.cos())], dim=-1)
+    columns = torch.arange(width, dtype=torch.float32, device=x.device) * (side / width)
+    rows = torch.arange(height, dtype=torch.float32, device=x.device) * (side / height)
+    row, column = torch.meshgrid(rows, columns, indexing="ij")
+    rates = 10000.0 ** (torch.arange(size // 4, dtype=torch.float64, device=x.device) * (-4 / size))
+    angles = [axis.reshape(-1, 1).double() * rates for axis in (column, row)]
+    table = torch.cat([half for each in angles for half in (each.sin(), each.cos())], dim=-1)
     return table[None].to(x.dtype)
 
 
