@@ -90,7 +90,9 @@ def _join(into: list[Draft], group: list[Draft]) -> None:
 
 
 def _child(row: str) -> str:
-    return row.removeprefix("self.").partition(" =")[0].strip()
+    """What a line sets: a buffer is registered by its name."""
+    name = row.removeprefix("self.").removeprefix('register_buffer("')
+    return re.split(r"[\" ]", name, maxsplit=1)[0]
 
 
 def _aligned(model: Draft, draft: Draft) -> list[Argument]:

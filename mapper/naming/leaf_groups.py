@@ -15,10 +15,11 @@ NORMS = ("LayerNorm", "RMSNorm")
 
 
 def with_role(leaf: Leaf, block: BlockPath, role: str, why: str) -> Leaf:
-    """The number that a map has as its name is no element of a list: `ffn.0`."""
+    """The number that a map has as its name is no element of a list: `ffn.0`; nor is one that its pattern has named."""
     last = len(leaf.place) - 1
     numbers = (last,) if isinstance(leaf.place[last], tuple) else ()
-    return replace(leaf, block=block, role=role, why=why, fixed=numbers)
+    kept = leaf.fixed if block == leaf.block else ()
+    return replace(leaf, block=block, role=role, why=why, fixed=tuple(sorted({*kept, *numbers})))
 
 
 def grouped(leaves: Iterable[Leaf], key: Callable[[Leaf], BlockPath]) -> Iterator[list[Leaf]]:

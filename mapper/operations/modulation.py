@@ -1,0 +1,56 @@
+"""What a moment and a text do to the states of a diffusion transformer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def modulated(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """Each row normalised, scaled by 1 + scale and shifted. x (B, T, W), shift and scale (B, W) -> (B, T, W)"""
+    return F.layer_norm(x, x.shape[-1:], eps=1e-6) * (1 + scale[:, None]) + shift[:, None]
+
+
+def place_angles(places: Tensor, sizes: tuple[int, ...], base: float) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the angles of places with several axes, each axis with its share of the channels.
+
+    places (T, axes), sizes: channels of each axis -> two (1, 1, T, sum of sizes / 2)
+    """
+    angles = []
+    for axis, size in enumerate(sizes):
+        steps = torch.arange(0, size, 2, dtype=torch.float64, device=places.device)
+        angles.append(places[:, axis, None].double() / base ** (steps / size))
+    joined = torch.cat(angles, dim=-1)[None, None]
+    return joined.cos().float(), joined.sin().float()
+
+
+def middle_positions(table: Tensor, height: int, width: int) -> Tensor:
+    """The middle of a square table of positions. table (1, N * N, W) -> (1, height * width, W)"""
+    side = int(table.shape[1] ** 0.5)
+    top, left = (side - height) // 2, (side - width) // 2
+    grid = table.unflatten(1, (side, side))[:, top : top + height, left : left + width]
+    return grid.flatten(1, 2)
+
+
+def centred_sinusoids(x: Tensor, height: int, width: int, size: int, side: int) -> Tensor:
+    """Sines and cosines of column and row, half of the channels each, as if the map had `side` rows and columns.
+
+    -> (1, height * width, size)
+    """
+    columns = torch.arange(width, dtype=torch.float32, device=x.device) * (side / width)
+    rows = torch.arange(height, dtype=torch.float32, device=x.device) * (side / height)
+    row, column = torch.meshgrid(rows, columns, indexing="ij")
+    rates = 10000.0 ** (torch.arange(size // 4, dtype=torch.float64, device=x.device) * (-4 / size))
+    angles = [axis.reshape(-1, 1).double() * rates for axis in (column, row)]
+    table = torch.cat([half for each in angles for half in (each.sin(), each.cos())], dim=-1)
+    return table[None].to(x.dtype)
+
+
+def unpatched(x: Tensor, height: int, width: int, size: int) -> Tensor:
+    """Rows of patches, whose pixels have their channels side by side, to a map.
+
+    x (B, height * width, size * size * C) -> (B, C, height * size, width * size)
+    """
+    grid = x.unflatten(2, (size, size, -1)).unflatten(1, (height, width))
+    return grid.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
