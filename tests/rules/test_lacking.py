@@ -18,9 +18,8 @@ from mapper.errors import MapperError
 from mapper.inference import infer
 from mapper.rulebook.examples import Example, header, is_near_miss
 from mapper.rulebook.families import Family
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 EXAMPLES = [
     (family, example)
     for family in RULEBOOK.families
