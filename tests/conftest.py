@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
+from mapper._parsed import SUFFIX, cache_folder
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.sources import transfer
@@ -26,30 +30,73 @@ os.environ.setdefault(
 
 
 LEFT_OUT = set((Path(__file__).parent / "parity" / "left_out.txt").read_text().splitlines())
+# Of tests that do the same with each of hundreds of rules, one in so many by a digest of its name.
+SAMPLED = {"tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 3}
+_COUNT = pytest.StashKey[int]()
 
 
-def runs_all(config: pytest.Config) -> bool:
-    """Whether somebody asks for tests by name: the whole command leaves out parity tests whose steps others take."""
-    return bool(config.option.keyword) or any("parity" in str(argument) for argument in config.args)
+def runs_all(config: pytest.Config, folder: str) -> bool:
+    """Whether somebody asks for tests by name, or for those of a folder: the whole command takes a part of them."""
+    named = any(folder in str(argument) for argument in config.args)
+    return named or bool(config.option.keyword) or os.environ.get("EVERY") == "all"
+
+
+def is_sampled_out(nodeid: str) -> bool:
+    """Whether the whole command leaves out one of many tests that are alike."""
+    one_in = SAMPLED.get(nodeid.partition("[")[0], 1)
+    return zlib.crc32(nodeid.encode()) % one_in != 0
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     left_out = "parity tests are left out, as others take their steps; `pytest tests/parity` runs all"
-    return None if runs_all(config) else f"{len(LEFT_OUT)} {left_out}"
+    return None if runs_all(config, "parity") else f"{len(LEFT_OUT)} {left_out}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not runs_all(config):
+    if not runs_all(config, "parity"):
         items[:] = [item for item in items if item.nodeid not in LEFT_OUT]
+    if not runs_all(config, "rules"):
+        kept = [item for item in items if not is_sampled_out(item.nodeid)]
+        config.stash[_COUNT] = len(items) - len(kept)
+        items[:] = kept
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(
+        session.config, "workeroutput"
+    ):  # of several processes: each has collected all, and one of them reports
+        session.config.workeroutput["sampled_out"] = session.config.stash.get(_COUNT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_COUNT] = getattr(node, "workeroutput", {}).get("sampled_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if count := config.stash.get(_COUNT, 0):
+        terminalreporter.write_line(
+            f"{count} examples of rules are left out, as `mapper rules check` reads them; `pytest tests/rules` runs all"
+        )
+
+
+@pytest.fixture(scope="session")
+def user_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of a user of this process's own, with what the collection of tests has kept of the shipped rules."""
+    home = tmp_path_factory.getbasetemp() / "home"
+    kept = home / "cache" / "mapper"
+    kept.mkdir(parents=True)
+    for path in cache_folder().glob(f"*{SUFFIX}"):
+        shutil.copy2(path, kept)
+    return home
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_folders(user_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the rules, caches or hub credentials of whoever runs it."""
-    home = tmp_path_factory.getbasetemp() / "home"
     for name in ("XDG_CONFIG_HOME", "HF_HOME"):
-        monkeypatch.setenv(name, str(home / name.lower()))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+        monkeypatch.setenv(name, str(user_home / name.lower()))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(user_home / "cache"))
     for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "NO_COLOR", "MAPPER_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
 

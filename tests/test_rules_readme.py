@@ -86,7 +86,7 @@ FIELDS = {
     "Pages": ["block", "doc", "also_for", "fills", "flows", "reads_elsewhere", "outputs", "rows", "shapes", "spine", "takes", "ignored", "values", "when"],
     "Flows": names_of(FlowRule, {"file", "line", "steps", "is_unnamed", "also_for"}, {"name": "flow", "body": "forward"}),
     "Vocabulary": names_of(
-        Entry, {"section", "target", "region", "origin", "document", "keys"}, {"kinds": "kind", "ranks": "rank"}
+        Entry, {"section", "target", "region", "origin", "document", "keys", "line"}, {"kinds": "kind", "ranks": "rank"}
     ),
     "Facts": names_of(FactRule, {"name", "file", "line", "silent"}, {}),
 }  # fmt: skip

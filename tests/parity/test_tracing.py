@@ -16,10 +16,9 @@ from mapper._build import build_architecture
 from mapper._trial import input_cases
 from mapper.inference import infer
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 from tools.tracing import CHECKS, failures
 
-RULEBOOK = Rulebook()
 TYPES = ("bert", "llama", "gpt2", "mixtral", "t5", "vit")
 COMPILED = ("bert", "llama", "vit")  # compiling takes five times as long as all the rest
 

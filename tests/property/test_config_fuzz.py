@@ -12,11 +12,10 @@ from mapper.emission import emit
 from mapper.errors import MapperError
 from mapper.inference import infer
 from mapper.report import Report
-from mapper.rulebook.rulebook import Rulebook
 from mapper.sources import open_source
 from tests.hostile import GOOD
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 MANIFESTS = {
     name: ({key: {"shape": list(tensor.shape), "dtype": "F32"} for key, tensor in tensors.items()}, config)
     for name, (tensors, config) in ((name, make()) for name, make in GOOD.items())

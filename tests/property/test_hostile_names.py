@@ -17,10 +17,9 @@ from mapper.emission.guard import check_source
 from mapper.emission.identifiers import RESERVED, RESERVED_IN_DICT
 from mapper.errors import MapperError
 from mapper.inference import infer
-from mapper.rulebook.rulebook import Rulebook
 from mapper.sources import open_source
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 HOSTILE = [
     "__import__('os').system('touch pwned')", '"""', "'''\nimport os\n'''", "class", "None", "λ", "a b", "a-b", "a_b", "a_b_",
     "A_B", "0", "00", "1", "7", "1000000000000", "-1", "\\", "\n", "\r\n", "\0", "{x}", "%s", "#", "self", "config", "super",

@@ -9,9 +9,8 @@ from mapper.authoring.check import check_rules
 from mapper.authoring.expectations import read_example
 from mapper.rulebook.examples import Example, is_near_miss, lone_files
 from mapper.rulebook.families import Family
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 EXAMPLES = [
     pytest.param(family, example, id=f"{family.name}: {example.name}")
     for family in RULEBOOK.families

@@ -1,6 +1,6 @@
 """Whatever is taken out of a family's example is missed: no lesser model passes for the vouched one.
 
-A run tries one in 45 of the names of each example, another for the next one; LACKING=all tries all.
+A run tries one in 90 of the names of each example, another for the next one; LACKING=all tries all.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from mapper.errors import MapperError
 from mapper.inference import infer
 from mapper.rulebook.examples import Example, header, is_near_miss
 from mapper.rulebook.families import Family
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 EXAMPLES = [
     (family, example)
     for family in RULEBOOK.families
     for example in family.examples
     if not is_near_miss(example)
 ]
-PARTS = 45
+PARTS = 90
 # What a checkpoint of its family may lack: heads beside a tower, what training alone reads, what the forward makes itself,
 # maps that a field of the config leaves without a bias, and embeddings of which towers share one or have their own.
 OPTIONAL = (
@@ -121,8 +120,10 @@ def is_unnoticed(checkpoint: Checkpoint) -> bool:
 )
 def test_nothing_can_be_taken_from_an_example_unnoticed(family: Family, example: Example) -> None:
     checkpoint = header(example)
+    part = EXAMPLES.index((family, example)) % PARTS
+    if not any(without(checkpoint, set(), part)):
+        return  # of few names none is tried here
     if exact := exact_reading(family.name, family.examples.index(example)):
-        part = EXAMPLES.index((family, example)) % PARTS
         lesser = without(checkpoint, known_before(family, example), part)
         read = [
             (name, rest)

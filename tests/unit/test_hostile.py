@@ -13,11 +13,10 @@ import torch
 
 import mapper
 from mapper.cli import main
-from mapper.rulebook.rulebook import Rulebook
 from tests.hostile import GOOD, Case, cases, write
+from tests.shipped import RULEBOOK
 
 CASES = list(cases())
-RULEBOOK = Rulebook()
 SECONDS = 5
 REFUSED = 2
 

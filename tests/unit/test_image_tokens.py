@@ -12,9 +12,8 @@ from mapper._compiling import compile_source
 from mapper.architecture import Architecture
 from mapper.emission import emit
 from mapper.rulebook.examples import Example, header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 PATCHES = 16  # 32 x 32 pixels in squares of 8
 
 

@@ -17,10 +17,9 @@ from mapper.errors import HintError
 from mapper.inference import infer
 from mapper.report.text import as_text
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
 ROOT = Path(__file__).resolve().parents[2]
-RULEBOOK = Rulebook()
 UNHEARD = "unheard_of"
 
 

@@ -11,9 +11,7 @@ from mapper.architecture import Architecture
 from mapper.errors import ArchitectureError
 from mapper.inference import infer
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
-
-RULEBOOK = Rulebook()
+from tests.shipped import RULEBOOK
 
 
 def read(family: str, *changes: tuple[str, Any]) -> Architecture:

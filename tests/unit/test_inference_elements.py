@@ -14,9 +14,8 @@ from mapper.inference import infer
 from mapper.inference.computed import calculate
 from mapper.rulebook.examples import header
 from mapper.rulebook.facts import FactRule
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 LAYERS = 4
 
 

@@ -7,9 +7,8 @@ import pytest
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 VIT = header(next(family for family in RULEBOOK.families if family.name == "timm_vit").examples[0])
 
 

@@ -7,9 +7,7 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError
 from mapper.inference import infer
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
-
-RULEBOOK = Rulebook()
+from tests.shipped import RULEBOOK
 
 
 def experts(lacking: str) -> Checkpoint:

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 import mapper
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 WIDTH, HEADS, LAYERS, WORDS, LENGTH = 32, 4, 2, 65, 16
 TURNED = "are stored [out, in] here"
 

@@ -11,9 +11,8 @@ from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 Shapes = dict[str, tuple[int, ...]]
 
 

@@ -14,10 +14,8 @@ from mapper.errors import ArchitectureError, HintError
 from mapper.inference import infer
 from mapper.report.chain import chain
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 from tests.work import growth
-
-RULEBOOK = Rulebook()
 
 
 def example(family: str) -> Checkpoint:

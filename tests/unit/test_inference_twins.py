@@ -15,9 +15,8 @@ from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
 from mapper.inference.twins import _fields as fields_of_type
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 UNHEARD = "unheard_of"
 
 

@@ -15,9 +15,8 @@ from mapper.inference.matching import match_family
 from mapper.inference.names import Names
 from mapper.naming.tree import grow
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 LLAMA = header(next(family for family in RULEBOOK.families if family.name == "llama").examples[0])
 
 ANSWERS = {"rotary.style": "half"}  # in which listed types with these names differ

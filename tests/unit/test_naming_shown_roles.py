@@ -8,9 +8,8 @@ from mapper.checkpoint import Checkpoint
 from mapper.errors import ArchitectureError
 from mapper.inference import infer
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 PHI = header(next(family for family in RULEBOOK.families if family.name == "phi").examples[0])
 
 

@@ -13,9 +13,10 @@ from mapper.report import Report
 from mapper.rulebook.examples import Example, header
 from mapper.rulebook.index import Flows
 from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
 LAZY = Rulebook()
-EXAMPLES = [family.examples[0] for family in LAZY.families if family.examples][::24]
+EXAMPLES = [family.examples[0] for family in RULEBOOK.families if family.examples][::24]
 
 
 FAMILIES = LAZY.families

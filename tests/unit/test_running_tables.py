@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mapper.authoring.check import check_rules
-from mapper.rulebook.rulebook import Rulebook, shipped_folder
+from mapper.rulebook.rulebook import shipped_folder
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()  # read once: the tables are checked beside it
 SHIPPED = sorted((shipped_folder() / "running").glob("*.yaml"))
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.inference import infer
-from mapper.rulebook.rulebook import Rulebook
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 NORM = ("weight", "bias", "running_mean", "running_var")
 
 

@@ -14,10 +14,8 @@ from mapper.flows.arithmetic import parse, solve
 from mapper.inference import infer
 from mapper.rulebook.examples import header
 from mapper.rulebook.flows import aligned
-from mapper.rulebook.rulebook import Rulebook
 from mapper.rulebook.values import checked
-
-RULEBOOK = Rulebook()
+from tests.shipped import RULEBOOK
 
 
 def example(family: str, at: int = 0) -> Checkpoint:

@@ -23,10 +23,8 @@ from mapper.emission import emit
 from mapper.errors import MapperError, SourceError
 from mapper.inference import infer
 from mapper.rulebook.examples import header
-from mapper.rulebook.rulebook import Rulebook
 from tests.checkpoints import write_bert, write_manifest
-
-RULEBOOK = Rulebook()
+from tests.shipped import RULEBOOK
 
 
 @pytest.fixture

@@ -22,10 +22,9 @@ from mapper.architecture import Architecture
 from mapper.emission import emit
 from mapper.inference import infer
 from mapper.rulebook.examples import header, is_near_miss
-from mapper.rulebook.rulebook import Rulebook
 from mapper.sources.storage import torch_dtype
+from tests.shipped import RULEBOOK
 
-RULEBOOK = Rulebook()
 FAMILIES = {family.name: family for family in RULEBOOK.families if family.model_types}
 # One of each sort: encoders, decoders, both, mixtures, images, sound, two towers, state spaces, series.
 KINDS = (
