@@ -35,14 +35,21 @@ def exporting(folder: Path, repeat: int) -> Iterator[Line]:
     yield alone(
         "`mapper.export` of BERT base, compared in onnxruntime", [measure("export") for _ in range(repeat)]
     )
-    ours, theirs = in_turns(repeat, lambda: measure("imported"), lambda: measure("original"))
-    yield seconds(f"BERT base imported from ONNX, {LENGTH} tokens; transformers' own", ours, theirs, IMPORTED)
+    ours, graph, theirs = in_turns(
+        repeat, *(lambda side=side: measure(side) for side in ("imported", "straight", "original"))
+    )
+    what = f"BERT base imported from ONNX, {LENGTH} tokens; transformers' own"
+    yield seconds(what, ours, theirs, IMPORTED)
+    yield seconds(f"{what}, as straight-line code", graph, theirs, IMPORTED)
 
 
 def main(side: str, case: str, file: str, note: str) -> None:
     import torch
 
     import mapper
+    from mapper.graphs.reading import read_model
+    from mapper.graphs.straight.building import build_straight
+    from mapper.graphs.straight.source import write_model
 
     start = time.perf_counter()
     if side == "export":
@@ -51,6 +58,8 @@ def main(side: str, case: str, file: str, note: str) -> None:
         return
     if side == "imported":
         model = mapper.build(file)
+    elif side == "straight":
+        model = build_straight(write_model(read_model(file)), file)
     else:
         from transformers import AutoModel
 

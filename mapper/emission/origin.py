@@ -23,7 +23,7 @@ _LEAD = """\
 # architecture of its models by it; once you have edited it, their weights alone.
 """
 _DIGEST = re.compile(r"# sha256 of all above: ([0-9a-f]{16})\n\Z")
-_HEADER = re.compile(r'"""(.*): written by mapper \S+, rules [0-9a-f]*\.\n')
+_HEADER = re.compile(r'"""(.*): written by mapper [^\s,]+(?:, rules ([0-9a-f]*))?\.\n')
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def is_unedited(text: str) -> bool:
 def is_of_graph(text: str) -> bool:
     """Whether mapper wrote the text from the operations of a graph, by no rules."""
     header = _HEADER.match(text)
-    return header is not None and header[0].endswith("rules .\n")
+    return header is not None and header[2] is None
 
 
 def is_origin_there(text: str) -> bool:

@@ -10,7 +10,7 @@ from mapper.graphs.graph import Function, Graph, Key, Model, Node
 from mapper.graphs.operators import registry
 
 # Places of inputs that these must have, named or left out; the registry knows those of the others.
-CONTROL = {"If": 1, "Loop": 2, "Scan": 1}
+CONTROL = {"If": 1, "Loop": 2, "Scan": 1, "SequenceMap": 1}
 
 
 def check_model(model: Model) -> None:

@@ -89,6 +89,22 @@ def test_no_loop_is_run_at_import(tmp_path: Path) -> None:
     assert "while step < 3" in same(path, x=torch.ones(3))
 
 
+def test_a_list_is_gone_through_item_by_item(tmp_path: Path) -> None:
+    values = [make.make_tensor_value_info(name, FLOAT, [3]) for name in ("a", "b", "c")]
+    body = make.make_graph(
+        [node("Mul", ["a", "b"], ["ab"]), node("Sub", ["ab", "c"], ["one"])],
+        "body",
+        values,
+        [make.make_tensor_value_info("one", FLOAT, [3])],
+    )
+    nodes = [
+        node("Neg", ["x"], ["less"]), node("SequenceConstruct", ["x", "less"], ["xs"]), node("SequenceConstruct", ["less", "less"], ["ys"]),
+        node("SequenceMap", ["xs", "ys", "x"], ["all"], body=body), node("ConcatFromSequence", ["all"], ["y"], axis=0),
+    ]  # fmt: skip
+    text = same(saved(tmp_path / "m.onnx", nodes, [3], {}), x=torch.randn(3))
+    assert "for step in range(len(" in text
+
+
 def test_the_sizes_of_a_shape_are_how_many_axes_there_are(tmp_path: Path) -> None:
     squeezed = branch("s", node("Squeeze", ["x", "last"], ["flat"]))
     whole = branch("w", node("Identity", ["x"], ["as_it_is"]))

@@ -60,7 +60,7 @@ def split_to_sequence(
 
 
 @operator("Optional", since=15)
-def optional(x: Any = None) -> Any:
+def optional(x: Any = None, *, type: Any = None) -> Any:
     return x
 
 

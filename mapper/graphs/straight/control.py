@@ -226,4 +226,32 @@ def write_scan(writer: Writer, node: Node) -> None:
     _hand_out(writer, node, body, carried, stacked)
 
 
-WRITTEN: dict[str, Callable[[Writer, Node], None]] = {"If": write_if, "Loop": write_loop, "Scan": write_scan}
+def write_sequence_map(writer: Writer, node: Node) -> None:
+    """Once for each item of a list; what else is a list is taken item by item beside it."""
+    body = _graph(writer, node, "body")
+    given = [text_of(held) for held in map(writer.input, node.inputs) if held is not None]
+    if len(body.inputs) != len(given) or len(body.outputs) != len(node.outputs):
+        raise ArchitectureError(
+            f"{writer.source}: the body of a SequenceMap has another number of values than it has"
+        )
+    names = [writer.variable(writer.word_of(value, node)) for value in node.outputs]
+    for name in names:
+        writer.say(f"{name} = []")
+    step = writer.variable("step")
+    writer.say(f"for {step} in range(len({given[0]})):")
+    writer.indent += 1
+    items = [f"{given[0]}[{step}]"]
+    items += [f"{text}[{step}] if isinstance({text}, list) else {text}" for text in given[1:]]
+    held = []
+    for value, text in zip(body.inputs, items, strict=True):
+        held.append(Held(writer.variable(writer.word_of(value.name, node)), dtype=value.dtype))
+        writer.say(f"{held[-1].text} = {text}")
+    for name, found in zip(names, _bound(writer, body, held), strict=True):
+        writer.say(f"{name}.append({text_of(found)})")
+    writer.indent -= 1
+    writer.held |= {value: Held(name) for value, name in zip(node.outputs, names, strict=True)}
+
+
+WRITTEN: dict[str, Callable[[Writer, Node], None]] = {
+    "If": write_if, "Loop": write_loop, "Scan": write_scan, "SequenceMap": write_sequence_map
+}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,6 +33,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn"""
+_SOME = {"math.": "import math\n", "F.": "import torch.nn.functional as F\n"}  # imported where it is used
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,17 @@ def _file(
     written = [*classes.texts(), "\n".join(_model(graph, tree, classes.of, rows, inputs, outputs))]
     words = {word for text in written for word in WORD.findall(text)}
     functions = registry.sources({name: file for name, file in called.items() if name in words})
-    head = f'"""{comment(model.source)}: written by mapper {_version()}, rules .\n\nNo flow fits its names: its graph as straight-line code.\n"""'
-    return "\n\n\n".join([f"{head}\n\n{_HEAD}", *functions, *written, *_loading(ties, tree)]) + "\n"
+    head = f'"""{comment(model.source)}: written by mapper {_version()}.\n\nNo flow fits its names: its graph as straight-line code.\n"""'
+    parts = [*functions, *written, *_loading(ties, tree)]
+    return "\n\n\n".join([f"{head}\n\n{_imports(parts)}", *parts]) + "\n"
+
+
+def _imports(parts: list[str]) -> str:
+    text = _HEAD
+    for word, row in _SOME.items():
+        is_used = any(re.search(rf"(?<![\w.]){re.escape(word)}", part) for part in parts)
+        text = text if is_used else text.replace(row, "")
+    return text
 
 
 def _rows(

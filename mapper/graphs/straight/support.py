@@ -17,6 +17,7 @@ CONTROL = {
     ("", "If"): 1,
     ("", "Loop"): 1,
     ("", "Scan"): 9,
+    ("", "SequenceMap"): 17,
     ("", "Constant"): 1,
 }  # written as Python, since a version
 
