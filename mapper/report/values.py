@@ -117,12 +117,13 @@ def number(value: float) -> str:
 
 def histogram(tensor: TensorValues) -> str:
     """Bars of the numbers between the least and the largest shown, `▁▂▅█▅▂▁`; "" for a constant."""
-    if tensor.histogram is None:
-        return ""
-    most = max(tensor.histogram.counts)
-    return "".join(
-        _BARS[min(len(_BARS) * count // most, len(_BARS) - 1)] for count in tensor.histogram.counts
-    )
+    return bars(tensor.histogram.counts) if tensor.histogram is not None else ""
+
+
+def bars(counts: Sequence[float]) -> str:
+    """A bar for each count, the most as high as there are; "" for none."""
+    most = max(counts, default=1)
+    return "".join(_BARS[min(int(len(_BARS) * count / most), len(_BARS) - 1)] for count in counts)
 
 
 def strip_text(strip: Strip) -> str:

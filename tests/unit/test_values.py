@@ -195,6 +195,9 @@ def test_the_page_has_a_row_for_each_tensor_and_what_is_wrong(trained: Weights, 
     (document,) = json.loads(found[1])["documents"]
     row = document["values"]["encoder.layer.{0..2}.attention.self.query.weight"]
     assert row["wrong"] == "0 dead" and row["over depth"][1] == "0" and row["zeros"] == "0 to 100 %"
+    assert len(row["numbers"]) == 16 and max(row["numbers"]) == "█" == max(row["numbers"][4:12])
+    (node,) = [node for node in document["nodes"] if node["place"].endswith("attention.self.query")]
+    assert node["mark"] == "0 dead"
     keys = {tensor[0] for node in document["nodes"] for tensor in node["tensors"]}
     assert keys == set(document["values"])
     assert {"finding", "note"} <= {notice["kind"] for notice in document["notices"]}

@@ -129,7 +129,7 @@ function colour(kind) {
 
 function spoken(node) {
   const times = node.count > 1 ? `, ${node.count} times` : "";
-  return `${node.title}${node.indices ? ` ${node.indices}` : ""}${times}, ${node.detail || node.kind.replace(/_/g, " ")}, ${node.size}${node.mark ? `, ${node.mark}` : ""}`;
+  return `${node.title}${node.indices ? ` ${node.indices}` : ""}${times}, ${node.detail || (node.kind === "other" ? "block" : node.kind.replace(/_/g, " "))}, ${node.size}${node.mark ? `, ${node.mark}` : ""}`;
 }
 
 function caption(node) {

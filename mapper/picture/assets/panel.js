@@ -68,7 +68,7 @@ function differences() {
 }
 
 function about(view, node) {
-  const share = percent(node.share);
+  const share = percent(node.bytes / (view.doc.nodes[0].bytes || 1));
   const rows = [
     element("p", {}, node.detail.startsWith(node.kind) ? node.detail : [node.kind.replace(/_/g, " "), node.detail].filter(Boolean).join(": ")),
     element("p", {}, `${node.size}, ${share} of all`, element("meter", { min: 0, max: 1, value: node.share, "aria-label": `${share} of all bytes` })),
@@ -126,8 +126,7 @@ function measured(view, node) {
     return [
       element("dt", {}, named(key)),
       wrong ? element("dd", { class: "wrong" }, wrong) : null,
-      depth ? element("dd", { class: "chart" }, bars(depth, "deviation over depth"), " over depth") : null,
-      numbers ? element("dd", { class: "chart" }, bars(numbers, "histogram"), " its numbers") : null,
+      element("dd", { class: "charts" }, depth ? [bars(depth, "deviation over depth"), "over depth"] : [], numbers ? [bars(numbers, "histogram"), "numbers"] : []),
       element("dd", {}, Object.entries(told).map(([word, value]) => element("span", { class: "figure" }, `${word} ${value}`))),
     ];
   });
