@@ -211,7 +211,11 @@ class Config:
     def _is_number(self, found: Found) -> bool:
         """Whether a field has a number, neither none nor one, and a name of which computations need it."""
         is_number = isinstance(found.value, (int, float)) and found.value not in (0, 1)
-        return is_number and not self.vocabulary.telling.isdisjoint(parts(found.name.rpartition(".")[2]))
+        return is_number and self.is_needed(found.name)
+
+    def is_needed(self, field: str) -> bool:
+        """Whether some computation must need a field, by the last word of its dotted name."""
+        return not self.vocabulary.telling.isdisjoint(parts(field.rpartition(".")[2]))
 
     def is_idle(self, field: str, ignored: Mapping[str, Ignored]) -> bool:
         """Whether families say of a field that is there, by its dotted name, that it changes nothing."""

@@ -400,6 +400,8 @@ class Facts:
         for name in sources(rule):
             full = self.full_name(scope, name)
             known = self.get(scope, name if full == rule.name else full)
+            if known and known.problem and rule.shared and scope.tower:
+                known = self.get(scope.tower, full)  # equal elements that differ have nothing in common
             if known is None or known.problem:
                 return known  # nothing follows from a field that holds nonsense
             values[name] = known.value

@@ -115,8 +115,11 @@ class Twins:
     def _contradicted(self, scope: Scope, name: str, known: Known) -> list[Any]:
         """The values that a fact has where listed types obey another field of the config than is read here, or none.
 
-        What follows from a field that is there, whatever it holds, may follow from the type alone as well.
+        What follows from a field that is there, whatever it holds, may follow from the type alone as well; not from
+        one that some computation must need.
         """
+        if known.implied and self.facts.config.is_needed(known.source):
+            return []
         answers = [(twin, twin.facts.get(scope, name)) for twin in self.of(scope)]
         said = [
             answer

@@ -30,6 +30,7 @@ _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "
 _EMBEDDINGS = ("embeddings", None)
 _SENSES = ("vision", "audio")
 _PROJECTOR: BlockPath = (("projector", None),)
+_FEED_FORWARD: BlockPath = (("feed_forward", None),)
 _LM_HEAD: BlockPath = (("lm_head", None),)
 _NO_CLASSIFIER = {"token", "lm_head", "classifier", "distilled_classifier", "projection"}
 
@@ -236,6 +237,7 @@ def _projectors(leaves: Sequence[Leaf]) -> Shown:
 def _projector_maps(leaves: Sequence[Leaf]) -> Shown:
     """What a projector is made of that no word names: one map or two, one behind the other, and at most one norm."""
     for group in grouped(leaves, lambda leaf: in_block(leaf, "projector")):
+        yield from _taken_apart(leaves, group)
         maps = [leaf for leaf in group if leaf.kind == "Linear"]
         norms = [leaf for leaf in group if leaf.kind in NORMS]
         if any(leaf.role for leaf in maps) or len(maps) + len(norms) != len(group) or len(norms) > 1:
@@ -249,6 +251,19 @@ def _projector_maps(leaves: Sequence[Leaf]) -> Shown:
         for leaf in norms if roles else ():
             if leaf.role is None:
                 yield leaf, with_role(leaf, leaf.block, "norm", "the only norm of the projector")
+
+
+def _taken_apart(leaves: Sequence[Leaf], group: Sequence[Leaf]) -> Shown:
+    """Two maps in the folder of a projector that words took for a feed-forward network beside it."""
+    folders = {leaf.place[:-1] for leaf in group}
+    maps = [leaf for leaf in leaves if leaf.block == _FEED_FORWARD and leaf.place[:-1] in folders]
+    known = {leaf.role for leaf in group}
+    roles = _linked(maps) if len(maps) == 2 and not known & {"linear", "up", "down"} else {}
+    for leaf in maps if roles else ():
+        yield (
+            leaf,
+            with_role(leaf, group[0].block, roles[leaf.place], "the maps in the folder of the projector"),
+        )
 
 
 def _linked(maps: Sequence[Leaf]) -> dict[Place, str]:

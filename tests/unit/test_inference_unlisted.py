@@ -238,3 +238,36 @@ def test_one_head_of_keys_and_values_is_seen_by_the_rows_behind_all_queries() ->
 def test_a_ratio_that_shapes_show_is_known() -> None:
     assert read(ANSWERS, model_type="unheard_of", widening_ratio=1.5).missing == []
     assert "widening_ratio" in read(ANSWERS, model_type="unheard_of", widening_ratio=3.0).missing[0]
+
+
+def unlisted(family: str, **config: Any) -> Architecture:
+    """The first example of a family under a type that no family lists."""
+    found = header(next(one for one in RULEBOOK.families if one.name == family).examples[0])
+    said = {**(found.config or {}), "model_type": "unheard_of", **config}
+    return infer(Checkpoint("x", "manifest", found.tensors, said), RULEBOOK)
+
+
+def test_layers_that_differ_by_a_list_of_the_config_have_a_mixed_pattern() -> None:
+    types = ["sliding_attention", "full_attention"]
+    config = LLAMA.config or {}
+    layers = [types[at % 2] for at in range(config["num_hidden_layers"])]
+    missing = read(model_type="unheard_of", layer_types=layers, sliding_window=8).missing
+    assert any("rotary.style is unknown" in line for line in missing)
+    assert not any("differs between" in line for line in missing)
+
+
+def test_what_follows_from_a_field_that_a_computation_must_need_is_not_asked() -> None:
+    answered = read(ANSWERS, model_type="unheard_of", attention_multiplier=0.5)
+    assert answered.missing == []
+    assert set(facts(answered, "attention.scale")) == {0.5}
+
+
+def test_a_projector_reads_as_many_frames_as_its_columns_hold() -> None:
+    assert set(facts(unlisted("glmasr"), "projector.frames")) == {"joined"}
+    assert set(facts(unlisted("audio_text"), "projector.frames")) <= {"single"}
+
+
+def test_a_tower_of_an_unlisted_whole_is_tried_as_those_of_its_kin() -> None:
+    found = unlisted("siglip", text_config={"model_type": "unheard_of_text"})
+    assert found.towers["text"] == "siglip_text"
+    assert any("'unheard_of_text' is listed by no family" in line for line in found.findings)
