@@ -177,7 +177,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "MiMoV2FlashForCausalLM",
         "MiMoV2FlashConfig",
         {
-            **ROUTED, "head_dim": 24, "v_head_dim": 12, "num_key_value_heads": 2, "num_hidden_layers": 3, "sliding_window": 4,
+            **ROUTED, "head_dim": 16, "v_head_dim": 12, "num_key_value_heads": 2, "num_hidden_layers": 3, "sliding_window": 4,
             "layer_types": [WINDOWS[1], WINDOWS[0], WINDOWS[1]], "mlp_layer_types": ["dense", "sparse", "sparse"], "n_group": 1, "topk_group": 1,
         },
     ),
