@@ -239,7 +239,9 @@ def perturb(model: nn.Module) -> nn.Module:
     """The model with no vector at its neutral value, and statistics of their own."""
     generator = torch.Generator().manual_seed(7)
     for parameter in model.parameters():
-        if parameter.dim() < 2 or not parameter.abs().max():
+        if not parameter.isfinite().all() or parameter.abs().max() > 100:  # never initialised
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.05)
+        elif parameter.dim() < 2 or not parameter.abs().max():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
     for name, buffer in model.named_buffers():
         if name.endswith("running_mean"):
