@@ -146,6 +146,7 @@ TUNE: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3": ("phi3:phi3", {**TUNED, "intermediate_dim": 96}),
     "mistral": ("mistral:mistral", {**TUNED, "intermediate_dim": 96}),
 }
+TORCH = {"d_model": 64, "nhead": 4, "dim_feedforward": 96, "batch_first": True}
 ESM = {"num_layers": 2, "embed_dim": 64, "attention_heads": 4}
 ROWS = {
     **{f"diffusers_{name}": Row(f"diffusers:{made_by}", arguments, inputs, "diffusers") for name, (made_by, arguments, inputs) in DIFFUSERS.items()},
@@ -185,7 +186,9 @@ ROWS = {
     "ta_deepspeech": Row("torchaudio.models:DeepSpeech", {"n_feature": 20, "n_hidden": 32, "n_class": 12}, ((1, 1, 10, 20),)),
     "ta_tasnet": Row("torchaudio.models:ConvTasNet", {"enc_num_feats": 32, "msk_num_feats": 16, "msk_num_hidden_feats": 24, "msk_num_layers": 2, "msk_num_stacks": 1}, ((1, 1, 320),)),
     "ta_wavernn": Row("torchaudio.models:WaveRNN", {"upsample_scales": [2, 2], "n_classes": 8, "hop_length": 4, "n_res_block": 2, "n_rnn": 16, "n_fc": 16, "n_freq": 12, "n_hidden": 16, "n_output": 16}, ((1, 1, 16), (1, 1, 8, 12))),
-    "resemblyzer": Row("torch.nn:LSTM", {"input_size": 40, "hidden_size": 32, "num_layers": 3, "batch_first": True}, ((1, 9, 40),)),
+    "nn_transformer": Row("torch.nn:Transformer", {**TORCH, "num_encoder_layers": 2, "num_decoder_layers": 2}, {"src": (1, 8, 64), "tgt": (1, 6, 64)}),
+    "nn_encoder": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": TORCH}, "num_layers": 2}, ((1, 8, 64),)),
+    "nn_encoder_first": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": {**TORCH, "norm_first": True, "activation": "gelu"}}, "num_layers": 2}, ((1, 8, 64),)),
     "crepe": Row("torchcrepe:Crepe", {"model": "tiny"}, ((1, 1024),)),
     "ddpm": Row("denoising_diffusion_pytorch:Unet", {"dim": 16, "dim_mults": [1, 2], "flash_attn": False}, ((1, 3, 16, 16), 7)),
     "facenet": Row("facenet_pytorch:InceptionResnetV1", {"pretrained": None, "num_classes": 10, "classify": True}, ((1, 3, 96, 96),)),
@@ -222,9 +225,9 @@ def made(row: Row) -> tuple[nn.Module, dict[str, str]]:
             head_size=16, intermediate_size=96, padded_vocab_size=100, vocab_size=100, block_size=64, rope_adjustments=None,
         )  # fmt: skip
         return make(config), {"model_config.yaml": yaml.dump(dataclasses.asdict(config))}
-    if isinstance(arguments.get("attn_layers"), dict):
-        ((kind, layers),) = arguments["attn_layers"].items()
-        arguments["attn_layers"] = getattr(importlib.import_module(module), kind)(**layers)
+    for part in set(arguments) & {"attn_layers", "encoder_layer"}:
+        ((kind, layers),) = arguments[part].items()
+        arguments[part] = getattr(importlib.import_module(module), kind)(**layers)
     model = make(**arguments)
     if row.settings == "diffusers":
         return model, {"config.json": model.to_json_string()}  # type: ignore[operator]
@@ -239,7 +242,9 @@ def perturb(model: nn.Module) -> nn.Module:
     """The model with no vector at its neutral value, and statistics of their own."""
     generator = torch.Generator().manual_seed(7)
     for parameter in model.parameters():
-        if parameter.dim() < 2 or not parameter.abs().max():
+        if not parameter.isfinite().all() or parameter.abs().max() > 100:  # never initialised
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.05)
+        elif parameter.dim() < 2 or not parameter.abs().max():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
     for name, buffer in model.named_buffers():
         if name.endswith("running_mean"):
