@@ -23,7 +23,6 @@ import yaml
 from safetensors.torch import save_file
 from torch import nn
 
-
 Input = tuple[int, ...] | str | float  # a shape of normal numbers, "ids", or the number of a step
 
 
