@@ -17,7 +17,9 @@ _ENDINGS = tuple(f".{word}" for word in UPDATED)
 
 def without_updates(tensors: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
     """The tensors by whose names an architecture is recognised: an adapter may stand beside any."""
-    names = "\n".join((*tensors, ""))  # one text: of a hundred thousand names few models have any that ends so
+    names = "\n".join(
+        (*tensors, "")
+    )  # one text: of a hundred thousand names few models have any that ends so
     if not any(f"{ending}\n" in names for ending in _ENDINGS):
         return dict(tensors)
     return {name: info for name, info in tensors.items() if not name.endswith(_ENDINGS)}

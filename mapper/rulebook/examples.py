@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,14 @@ def beside(document: Document) -> Document | None:
     path = path_beside(document.path)
     if path is None or not path.is_file():
         return None
-    label = path_beside(Path(document.label)) or path
-    return load_yaml(path, label.as_posix())
+    label, info = path_beside(Path(document.label)) or path, path.stat()
+    return _parsed(path, label.as_posix(), info.st_size, info.st_mtime_ns)
+
+
+@lru_cache(maxsize=2048)
+def _parsed(path: Path, label: str, size: int, time: int) -> Document:
+    """One file while its size and its time of writing are the same: each rule set of a process asks for hundreds."""
+    return load_yaml(path, label)
 
 
 def path_beside(path: Path) -> Path | None:

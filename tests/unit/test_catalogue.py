@@ -14,6 +14,9 @@ from types import ModuleType
 import pytest
 
 from mapper import catalogue
+from mapper.catalogue import HEADERS
+from mapper.catalogue.published import FIELDS
+from mapper.catalogue.records import read_record
 from mapper.checkpoint import DTYPE_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,3 +115,25 @@ def test_the_shipped_bundle_is_what_the_tool_would_write(tmp_path: Path) -> None
     with zipfile.ZipFile(tmp_path / "again.zip") as again, zipfile.ZipFile(catalogue.HEADERS) as shipped:
         assert again.namelist() == shipped.namelist()
         assert all(again.read(name) == shipped.read(name) for name in again.namelist())
+
+
+@pytest.mark.parametrize("path", [HEADERS, FIELDS], ids=lambda path: path.name)
+def test_a_record_is_what_the_standard_library_reads(path: Path) -> None:
+    archive = path.read_bytes()
+    with zipfile.ZipFile(path) as whole:
+        names = whole.namelist()
+        assert all(read_record(archive, name) == whole.read(name) for name in names[::7])
+    for name in ("", "nobodys.json", names[0][1:], names[0] + "x"):
+        assert read_record(archive, name) is None
+
+
+def test_a_damaged_record_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.json", "stored as it is")
+    data = path.read_bytes()
+    assert read_record(data, "a.json") == b"stored as it is"
+    with pytest.raises(ValueError, match="checksum"):
+        read_record(data.replace(b"stored", b"broken"), "a.json")
+    with pytest.raises(ValueError, match="directory"):
+        read_record(data + b"more", "a.json")

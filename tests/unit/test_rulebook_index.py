@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from mapper.inference import infer
 from mapper.report import Report
 from mapper.rulebook.examples import Example, header
 from mapper.rulebook.index import Flows
+from mapper.rulebook.pages import page_of, read_page
 from mapper.rulebook.rulebook import Rulebook
+from mapper.rulebook.vocabulary import Entry, read_vocabulary, vocabulary_of
 from tests.shipped import RULEBOOK
 
 LAZY = Rulebook()
@@ -78,3 +81,26 @@ def test_a_reading_decodes_few_of_the_files() -> None:
     }
     assert len(decoded["families"]) == 1
     assert len(decoded["flows"]) < len(rulebook.flows) / 10
+
+
+def test_what_was_made_of_a_file_is_what_the_file_says() -> None:
+    pages = RULEBOOK.documents("flows")
+    assert all(document.made is not None for document in pages)
+    for document in pages:
+        assert page_of(document) == read_page(
+            document.data, document.label, lambda keys, of=document: of.line(*keys)
+        )
+    for document in RULEBOOK.documents("vocabulary"):
+        if read := read_vocabulary(document):
+            assert document.made is not None
+            kept = vocabulary_of(document)
+            assert (kept.name, kept.tensors, kept.block_kinds, kept.roles_of) == (
+                read.name, read.tensors, read.block_kinds, read.roles_of,
+            )  # fmt: skip
+            assert list(map(said, kept.entries)) == list(map(said, read.entries))
+
+
+def said(entry: Entry) -> list[Any]:
+    """What an entry says, and where it stands: in one that was kept the line is known, in another where to look for it."""
+    plain = (field.name for field in fields(entry) if field.name not in ("document", "keys", "line"))
+    return [entry.where, *(getattr(entry, name) for name in plain)]

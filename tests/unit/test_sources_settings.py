@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from safetensors.torch import save_file
 
 from mapper.checkpoint import Checkpoint
 from mapper.errors import FormatError, MapperError, RuleError
-from mapper.rulebook.settings import read_settings
-from mapper.rulebook.strict import parse_yaml
+from mapper.rulebook import shelf
+from mapper.rulebook.rulebook import shipped_folder
+from mapper.rulebook.settings import FOLDER, read_settings
+from mapper.rulebook.shelf import found
+from mapper.rulebook.strict import load_yaml, parse_yaml
 from mapper.sources import open_source
+from mapper.sources.settings import every_settings
 
 META = {"dim": 8, "n_layers": 1, "n_heads": 2, "norm_eps": 1e-5}
 
@@ -180,3 +185,17 @@ def test_the_metadata_of_a_safetensors_file_may_hold_them(tmp_path: Path) -> Non
     assert found.config == {"n_head": 2}
     save_file({"norm.weight": torch.ones(8)}, tmp_path / "other.safetensors", metadata={"config": "[1"})
     assert open_source(tmp_path / "other.safetensors", purpose="headers").config is None
+
+
+def test_settings_files_are_kept_as_they_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parsed(*arguments: Any) -> Any:
+        raise AssertionError("a file is parsed again")
+
+    every_settings.cache_clear()
+    first = every_settings()
+    files = found(FOLDER, [shipped_folder()])
+    read = [read_settings(load_yaml(Path(file.path), file.label)) for file in files]
+    assert first == tuple(replace(one, examples=()) for one in read) and len(first) > 5
+    every_settings.cache_clear()
+    monkeypatch.setattr(shelf, "parse_yaml", parsed)
+    assert every_settings() == first
