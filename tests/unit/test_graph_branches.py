@@ -62,6 +62,8 @@ def test_a_branch_that_the_declared_sizes_decide_is_taken_without_a_question(
     path = saved(tmp_path / "m.onnx", nodes, ["rows", 4], {**WEIGHTS, "axis": np.array(axis)})
     text = same(path, x=torch.randn(2, 4))
     assert ("if " in text.partition("def forward")[2], "self.wide" in text) == (axis == 0, axis == 0)
+    notes = mapper.verify(path, against="onnxruntime").notes
+    assert any("only the branches" in note for note in notes) == (axis == 0)
 
 
 @pytest.mark.parametrize("rate", [8, 16])
@@ -70,6 +72,10 @@ def test_a_choice_between_two_values_is_one_line(rate: int, tmp_path: Path) -> N
     path = saved(tmp_path / "m.onnx", nodes, ["rows", 4], {**WEIGHTS, "eight": np.array(8)}, rate=[])
     text = same(path, x=torch.randn(2, 4), rate=torch.tensor(rate))
     assert "F.relu(self.wide(x)) if rate == 8 else self.narrow(x)" in text
+    assert any(
+        "only the branches that these take" in note
+        for note in mapper.verify(path, against="onnxruntime").notes
+    )
 
 
 def test_no_loop_is_run_at_import(tmp_path: Path) -> None:
