@@ -198,3 +198,20 @@ def test_a_hard_swish_of_several_operations_is_one(highest: float, tmp_path: Pat
         tmp_path / "m.onnx", nodes, ["n", 4], {name: np.float32(one) for name, one in numbers.items()}
     )
     assert ("F.hardswish(x)" in same(path, x=4 * torch.randn(5, 4))) == (highest == 6.0)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_weight_of_eight_bits_is_a_layers_in_float(axis: int, tmp_path: Path) -> None:
+    scale = np.linspace(0.1, 0.4, (3, 4)[axis]).astype(np.float32)
+    arrays = {
+        "fc.weight_quantized": np.arange(-6, 6, dtype=np.int8).reshape(3, 4),
+        "fc.scale": scale,
+        "fc.zero": np.ones(scale.shape, np.int8),
+    }
+    nodes = [
+        node("DequantizeLinear", list(arrays), ["fc.weight_DequantizeLinear_Output"], axis=axis),
+        node("Gemm", ["x", "fc.weight_DequantizeLinear_Output"], ["y"], transB=1),
+    ]
+    text = same(path := saved(tmp_path / "m.onnx", nodes, ["n", 4], arrays), x=torch.randn(2, 4))
+    assert "self.fc = nn.Linear(4, 3, bias=False)" in text
+    assert {name for name, _ in mapper.build(path).named_parameters()} == {"fc.weight"}
