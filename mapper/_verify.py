@@ -62,6 +62,7 @@ def _compare_with_graph(
 ) -> None:
     """Compare with what onnxruntime computes of an ONNX file: the one named, or the source itself."""
     from mapper.graphs.runtime import version
+    from mapper.graphs.straight.support import has_choices
 
     own = next((path for path in architecture.checkpoint.weights if path.endswith(GRAPH)), None)
     path = own if against == RUNTIME else against
@@ -72,6 +73,10 @@ def _compare_with_graph(
         )
     graph = side_of(path)
     found.against = f"{version()} on {graph.name}"
+    if architecture.graph is not None and has_choices(architecture.graph):
+        found.notes.append(
+            "inputs decide what its graph runs: only the branches that these take were compared"
+        )
     compare_sides(found, side_of_module(candidate, found.source, architecture), graph)
 
 

@@ -62,6 +62,8 @@ def test_a_branch_that_the_declared_sizes_decide_is_taken_without_a_question(
     path = saved(tmp_path / "m.onnx", nodes, ["rows", 4], {**WEIGHTS, "axis": np.array(axis)})
     text = same(path, x=torch.randn(2, 4))
     assert ("if " in text.partition("def forward")[2], "self.wide" in text) == (axis == 0, axis == 0)
+    notes = mapper.verify(path, against="onnxruntime").notes
+    assert any("only the branches" in note for note in notes) == (axis == 0)
 
 
 @pytest.mark.parametrize("rate", [8, 16])
@@ -70,6 +72,10 @@ def test_a_choice_between_two_values_is_one_line(rate: int, tmp_path: Path) -> N
     path = saved(tmp_path / "m.onnx", nodes, ["rows", 4], {**WEIGHTS, "eight": np.array(8)}, rate=[])
     text = same(path, x=torch.randn(2, 4), rate=torch.tensor(rate))
     assert "F.relu(self.wide(x)) if rate == 8 else self.narrow(x)" in text
+    assert any(
+        "only the branches that these take" in note
+        for note in mapper.verify(path, against="onnxruntime").notes
+    )
 
 
 def test_no_loop_is_run_at_import(tmp_path: Path) -> None:
@@ -192,3 +198,20 @@ def test_a_hard_swish_of_several_operations_is_one(highest: float, tmp_path: Pat
         tmp_path / "m.onnx", nodes, ["n", 4], {name: np.float32(one) for name, one in numbers.items()}
     )
     assert ("F.hardswish(x)" in same(path, x=4 * torch.randn(5, 4))) == (highest == 6.0)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_weight_of_eight_bits_is_a_layers_in_float(axis: int, tmp_path: Path) -> None:
+    scale = np.linspace(0.1, 0.4, (3, 4)[axis]).astype(np.float32)
+    arrays = {
+        "fc.weight_quantized": np.arange(-6, 6, dtype=np.int8).reshape(3, 4),
+        "fc.scale": scale,
+        "fc.zero": np.ones(scale.shape, np.int8),
+    }
+    nodes = [
+        node("DequantizeLinear", list(arrays), ["fc.weight_DequantizeLinear_Output"], axis=axis),
+        node("Gemm", ["x", "fc.weight_DequantizeLinear_Output"], ["y"], transB=1),
+    ]
+    text = same(path := saved(tmp_path / "m.onnx", nodes, ["n", 4], arrays), x=torch.randn(2, 4))
+    assert "self.fc = nn.Linear(4, 3, bias=False)" in text
+    assert {name for name, _ in mapper.build(path).named_parameters()} == {"fc.weight"}

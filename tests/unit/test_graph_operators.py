@@ -59,6 +59,49 @@ def built(path: Path) -> tuple[torch.nn.Module, str]:
     return build_straight(straight, path.name), straight.text
 
 
+SQUARE = np.array([[1, 2], [3, 4]], np.float32)
+LINE = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+GROUPS = np.array([[[1, 1], [3, 3], [0, 4], [4, 0]]], np.float32)
+ROI = {"roi": np.array([[0, 0, 3, 3]], np.float32), "which": np.array([0])}
+VECTORS: list[tuple[str, int, dict[str, Any], dict[str, Any], Any]] = [
+    # operator and version, attributes, inputs, what comes out: functions of which the suite has no case
+    ("Equal", 6, {}, {"a": np.array([1, 2]), "b": np.array([1, 3])}, [True, False]),
+    ("Hardmax", 12, {"axis": 1}, {"x": np.array([[1, 3, 2], [5, 5, 0]], np.float32)}, [[0, 1, 0], [1, 0, 0]]),
+    ("Resize", 10, {}, {"x": LINE[:, :, :1, :2], "by": np.array([1, 1, 2, 2], np.float32)}, [[[[0, 0, 1, 1]] * 2]]),
+    ("Upsample", 8, {"scales": [1.0, 1.0, 2.0, 2.0]}, {"x": LINE[:, :, :1, :2]}, [[[[0, 0, 1, 1]] * 2]]),
+    ("RoiAlign", 15, {"output_height": 2, "output_width": 2, "sampling_ratio": 1}, {"x": LINE, **ROI}, [[[[3.75, 5.25], [9.75, 11.25]]]]),
+    ("TopK", 9, {"k": 2}, {"x": np.array([3, 1, 2], np.float32)}, [3, 2]),
+    ("GroupNormalization", 20, {"num_groups": 2, "epsilon": 1e-12}, {"x": GROUPS, "scale": np.array([1, 2], np.float32), "bias": np.array([0, 1], np.float32)}, [[[-1, -1], [1, 1], [-1, 3], [3, -1]]]),
+    ("GlobalLpPool", 20, {}, {"x": np.array([[[3, 4]]], np.float32)}, [[[5]]]),
+    ("ReduceProd", 17, {"axes": [1]}, {"x": SQUARE}, [[2], [12]]),
+    ("ReduceL1", 17, {"axes": [0], "keepdims": 0}, {"x": -SQUARE}, [4, 6]),
+    ("ReduceL2", 17, {"axes": [1]}, {"x": np.array([[3, 4]], np.float32)}, [[5]]),
+    ("ReduceSumSquare", 17, {"axes": [1]}, {"x": SQUARE}, [[5], [25]]),
+    ("ReduceLogSum", 17, {"axes": [1]}, {"x": SQUARE}, np.log([[3], [7]])),
+    ("ReduceLogSumExp", 17, {"axes": [1]}, {"x": np.log(SQUARE)}, np.log([[3], [7]])),
+    ("Reshape", 4, {"shape": [4]}, {"x": SQUARE}, [1, 2, 3, 4]),
+    ("Concat", 3, {}, {"x": SQUARE, "z": SQUARE}, [[1, 2, 1, 2], [3, 4, 3, 4]]),
+    ("Pad", 1, {"paddings": [0, 1, 0, 0], "value": 9.0}, {"x": SQUARE}, [[9, 1, 2], [9, 3, 4]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "said", "given", "wanted"), VECTORS, ids=[one[0] for one in VECTORS]
+)
+def test_versions_of_which_the_suite_has_no_case(
+    name: str, version: int, said: dict[str, Any], given: dict[str, Any], wanted: Any, tmp_path: Path
+) -> None:
+    outputs = ["y", "places"] if name == "TopK" else ["y"]
+    node = make.make_node(name, list(given), outputs, **said)
+    declared = [
+        (key, onnx.helper.np_dtype_to_tensor_dtype(one.dtype), list(one.shape)) for key, one in given.items()
+    ]
+    opsets = [("", version)]
+    model, _ = built(saved(tmp_path / "m.onnx", [node], declared, opsets=opsets))
+    found = model(**{key: torch.from_numpy(np.ascontiguousarray(one)) for key, one in given.items()})["y"]
+    np.testing.assert_allclose(found.numpy(), np.asarray(wanted), rtol=1e-5)
+
+
 def test_an_operator_of_ones_own_takes_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = next(text for _, name, text in blocks(page("docs/importing.md")) if name == "my_operators.py")
     assert len(text.splitlines()) < 15

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mapper.graphs.graph import Graph, Node, TensorRef
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_WHOLE = 64  # numbers of a constant that is read while nothing is built
 STEPS = ("Identity", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Concat")
+NARROW = ("I8", "U8", "I16", "U16", "I32")  # types of quantised numbers
 Make = Callable[["list[torch.Tensor]"], "torch.Tensor"]
 
 
@@ -64,8 +65,14 @@ class Constants:
         if node.operator == "Constant" and isinstance(value, TensorRef):
             self.held[node.outputs[0]] = value
             self.most += value.size
-        elif node.operator in STEPS and node.inputs and (ref := self._step(node)) is not None:
+        elif (ref := self._made(node)) is not None:
             self.held[node.outputs[0]] = ref
+
+    def _made(self, node: Node) -> TensorRef | None:
+        """The tensor that a node makes of others of the file; None for any other node."""
+        if node.operator == "DequantizeLinear":
+            return self._dequantised(node)
+        return self._step(node) if node.operator in STEPS and node.inputs else None
 
     def _step(self, node: Node) -> TensorRef | None:
         count = None if node.operator == "Concat" else 1
@@ -83,6 +90,18 @@ class Constants:
             return None
         whole = tuple(size for size in shape if isinstance(size, int))
         return derived(whole, sources, make) if math.prod(whole) <= self.most else None
+
+    def _dequantised(self, node: Node) -> TensorRef | None:
+        """The float32 numbers that narrow ones stand for: what the layers compute with, and what can be trained."""
+        refs = [self.held.get(name) for name in node.inputs]
+        sources = [ref for ref in refs if ref is not None]
+        if len(sources) < max(len(refs), 2) or node.attributes.keys() - {"axis"}:
+            return None
+        if sources[0].dtype not in NARROW or sources[1].dtype != "F32":
+            return None
+        axis = integer(node, "axis", 1)
+        made = derived(sources[0].shape, sources, lambda tensors: _dequantised(tensors, axis))
+        return replace(made, dtype="F32")
 
     def _held(self, name: str, place: int) -> Held | None:
         ref = self.held.get(name)
@@ -119,6 +138,12 @@ def _made(node: Node, inputs: list[Held | None]) -> Make | None:
     if node.operator == "Squeeze":
         return lambda tensors: tensors[0].squeeze(tuple(axes))
     return lambda tensors: _unsqueezed(tensors[0], sorted(axes))
+
+
+def _dequantised(tensors: list[torch.Tensor], axis: int) -> torch.Tensor:
+    from mapper.graphs.operators.quantised import dequantize_linear
+
+    return dequantize_linear(*tensors, axis=axis)
 
 
 def _joined(tensors: list[torch.Tensor], axis: int) -> torch.Tensor:

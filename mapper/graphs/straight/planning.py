@@ -17,6 +17,9 @@ from mapper.sources.onnx_graph import is_counted
 ROLES = re.compile(
     r"(?:^|_)(?:weights?|bias|kernel|scale|offset|gamma|beta|[wbWRB]|w_0|b_0|weight_[ih]h(?:_l0)?|bias_[ih]h(?:_l0)?)$"
 )
+QUANTISED = (
+    "_DequantizeLinear_Output"  # behind a weight's name: what onnxruntime's quantiser calls its numbers
+)
 CALL = re.compile(r"(?:[A-Z][a-z0-9]*){2,}$")  # an operation of TensorFlow in a path, such as BiasAdd
 
 
@@ -62,9 +65,9 @@ def _in_order(graph: Graph, layers: dict[int, Layer]) -> list[Layer]:
 def words_of_layer(names: list[str]) -> list[str]:
     """The dotted name of a layer, by those of its weights: without what each weight is to it. An empty list: none tells."""
     for name in names:
-        if not name or is_counted(name):
+        whole = name.partition(";")[0].removesuffix(QUANTISED)
+        if not whole or is_counted(whole):
             continue
-        whole = name.partition(";")[0]
         words = [word for word in whole.replace("/", ".").replace(":", "_").split(".") if word]
         if not words:  # the name is of dots alone
             continue

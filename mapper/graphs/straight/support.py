@@ -46,6 +46,18 @@ def prepared(model: Model) -> Graph:
     return fused(graph)
 
 
+def has_choices(model: Model) -> bool:
+    """Whether inputs decide which operations are run."""
+    return any(node.operator == "If" and not node.domain for node in _every(decided(inlined(model)).nodes))
+
+
+def _every(nodes: list[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        for inner in node.graphs():
+            yield from _every(inner.nodes)
+
+
 def version_of(node: Node, opsets: dict[str, int]) -> int:
     """The version of its domain that a node is written in."""
     return node.version if node.version is not None else opsets.get(node.domain, 1)

@@ -77,7 +77,7 @@ class Writer:
             path = self.layers[id(node)].path.split(".")
             return next((word for word in reversed(path) if not word.isdigit()), self.layers[id(node)].word)
         tail = value.rpartition("/")[2].rpartition("#")[2]
-        is_name = tail.isascii() and "output" not in tail and "." not in tail
+        is_name = tail.isascii() and "output" not in tail.lower() and "." not in tail
         word = COUNTED.sub("", tail).strip("_")
         if (
             value and is_name and not any(map(is_counted, (value, tail, f"{word}_1")))
