@@ -372,6 +372,8 @@ class _Tracer(Walk):
         return self.joined(values, function.attr.replace("_", " "))
 
     def operation(self, name: str, arguments: list[ast.expr], measured: list[ast.expr]) -> Value:
+        if name == "optional":  # the second where the first is there: of which nothing else is read
+            arguments = arguments[1:]
         handed = [argument for argument in arguments if self.blocks(argument)]
         rest = [argument for argument in arguments if argument not in handed]
         values = [self.value(argument) for argument in rest if argument not in measured]

@@ -146,6 +146,14 @@ def test_towers_join_in_the_logits() -> None:
     assert {"(pixel values) -> vision", "(input ids) -> text"} <= set(edges)
 
 
+def test_what_is_only_asked_for_is_no_data() -> None:
+    """Features are made where pictures are given: of the pictures nothing goes past their tower."""
+    found = drawn("google/gemma-3-12b-it")
+    edges = flow(found, found.root)
+    assert "projector -> text" in edges
+    assert [edge for edge in edges if edge.startswith("(pixel values)")] == ["(pixel values) -> vision"]
+
+
 def test_a_mask_that_weights_made_is_data() -> None:
     shipped = Rulebook()
     sam = next(family for family in shipped.families if family.name == "sam")
