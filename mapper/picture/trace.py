@@ -204,6 +204,30 @@ def _has_weights(end: End) -> bool:
     return isinstance(end, Leaf) or (isinstance(end, Block) and next(end.leaves(), None) is not None)
 
 
+def _turns(items: Mapping[str, tuple[Item, ...]]) -> Iterable[dict[str, Item]]:
+    """What each variable of a loop stands for, turn by turn; where elements have no numbers, every different one once."""
+    if not items:
+        return [{}]
+    numbered = {name: _by_number(found) for name, found in items.items()}
+    if not all(numbered.values()):
+        rounds = max(len(found) for found in items.values())
+        return [
+            {name: found[min(at, len(found) - 1)] for name, found in items.items()} for at in range(rounds)
+        ]
+    numbers = sorted(set.intersection(*(set(found) for found in numbered.values())))
+    turns = [{name: found[at] for name, found in numbered.items()} for at in numbers]
+    same = [[*map(id, turn.values())] for turn in turns]
+    return [turn for at, turn in enumerate(turns) if at == 0 or same[at] != same[at - 1]]
+
+
+def _by_number(found: tuple[Item, ...]) -> dict[int, Item]:
+    """The elements of a list by their place in it; none where that is not known of all."""
+    known: dict[int, Item] = {
+        at: item for item in found if isinstance(item, Block) for at in item.indices or ()
+    }
+    return known if all(isinstance(item, Block) and item.indices for item in found) else {}
+
+
 def _union(values: Iterable[Value]) -> Value:
     return tuple({_key(end): end for value in values for end in value}.values())
 
@@ -242,12 +266,11 @@ class _Tracer(Walk):
             super().statement(node)
 
     def loop_over(self, node: ast.For) -> None:
-        """The body once for each different element, in their order; what varies beside them is one value."""
+        """The body for each element in the order of the list, equal ones in a row once; what varies beside them is one value."""
         items = loop_items(self.piece.block, node, self.loops)
         self.known.update(dict.fromkeys(targets(node.target), self.value(node.iter) if not items else ()))
-        rounds = max((len(found) for found in items.values()), default=1)
-        for at in range(rounds):
-            self.loops.update({name: (found[min(at, len(found) - 1)],) for name, found in items.items()})
+        for turn in _turns(items):
+            self.loops.update({name: (item,) for name, item in turn.items()})
             self.block(node.body)
 
     def read(self, node: ast.expr) -> None:
@@ -372,6 +395,8 @@ class _Tracer(Walk):
         return self.joined(values, function.attr.replace("_", " "))
 
     def operation(self, name: str, arguments: list[ast.expr], measured: list[ast.expr]) -> Value:
+        if name == "optional":  # the second where the first is there: of which nothing else is read
+            arguments = arguments[1:]
         handed = [argument for argument in arguments if self.blocks(argument)]
         rest = [argument for argument in arguments if argument not in handed]
         values = [self.value(argument) for argument in rest if argument not in measured]

@@ -146,6 +146,14 @@ def test_towers_join_in_the_logits() -> None:
     assert {"(pixel values) -> vision", "(input ids) -> text"} <= set(edges)
 
 
+def test_what_is_only_asked_for_is_no_data() -> None:
+    """Features are made where pictures are given: of the pictures nothing goes past their tower."""
+    found = drawn("google/gemma-3-12b-it")
+    edges = flow(found, found.root)
+    assert "projector -> text" in edges
+    assert [edge for edge in edges if edge.startswith("(pixel values)")] == ["(pixel values) -> vision"]
+
+
 def test_a_mask_that_weights_made_is_data() -> None:
     shipped = Rulebook()
     sam = next(family for family in shipped.families if family.name == "sam")
@@ -175,6 +183,16 @@ def test_stages_stand_apart_one_after_the_other_and_numbers_are_no_data() -> Non
         if (edge.start, edge.end) == (one.id, joins.id)
     ]
     assert sources == ["output"]  # of the states before the windows it reads the shape alone
+
+
+def test_layers_that_take_turns_lead_to_each_other_and_the_last_goes_on() -> None:
+    found = drawn("ai21labs/Jamba-v0.1")
+    tower = node(found, "tower")
+    called = {one.id: one.indices or one.title for one in found.inside(tower)}
+    even, odd, attention = "0, 2 … 30", "1, 3 … 31", "4, 12, 20, 28"
+    edges = [(called[edge.start], called[edge.end]) for edge in found.edges if edge.level == tower.id]
+    assert {(even, odd), (odd, even), (odd, attention), (attention, odd), (odd, "final norm")} <= set(edges)
+    assert not {(even, attention), (attention, "final norm"), ("embeddings", odd)} & set(edges)
 
 
 def test_a_skeleton_is_in_the_order_of_its_names_and_claims_no_data(tmp_path: Path) -> None:

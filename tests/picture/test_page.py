@@ -14,7 +14,7 @@ import pytest
 import mapper
 from mapper.cli import main
 from mapper.picture import as_html, as_svg
-from mapper.picture.page import as_json
+from mapper.picture.page import as_json, asset
 from tests.checkpoints import write_manifest
 
 Captured = pytest.CaptureFixture[str]
@@ -102,3 +102,41 @@ def test_questions_come_with_what_answers_them(tmp_path: Path) -> None:
     page = data(mapper.inspect(str(place)).to_html())
     notices = page["documents"][0]["notices"]  # type: ignore[index]
     assert {"--set attention.heads=VALUE"} <= {notice["set"] for notice in notices}
+
+
+def lightness(colour: str) -> float:
+    """Relative luminance as the web's guidelines define it (WCAG 2.2)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(map(lightness, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "paper"])
+def test_words_are_legible_on_every_kind_and_kinds_differ_in_grey(theme: str) -> None:
+    sheets = [*re.findall(r":root, \.picture \{(.*?)\}", asset("draw.css") + asset("page.css"), re.DOTALL)]
+    colours = dict(re.findall(r"--(\w+): (#\w{6})\b", sheets[["light", "dark", "paper"].index(theme)]))
+    kinds = colours.keys() - {"ink", "dim", "detail", "rule", "line", "shade", "alert", "link", "mark"}
+    assert len(kinds) == 14
+    for kind in kinds:
+        assert contrast(colours["ink"], colours[kind]) > 4.5, (
+            kind
+        )  # what the guidelines ask of text of this size
+        assert contrast(colours["detail"], colours[kind]) > 4.5, kind
+    for one, other in [
+        ("linear", "attention"),
+        ("linear", "feed_forward"),
+        ("norm", "attention"),
+        ("attention", "feed_forward"),
+    ]:
+        if (theme, one) != (
+            "dark",
+            "norm",
+        ):  # both are as light there as their words allow; their names tell them apart
+            assert contrast(colours[one], colours[other]) > 1.09, (one, other)

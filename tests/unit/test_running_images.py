@@ -18,6 +18,7 @@ from mapper.errors import FormatError, HintError, SourceError
 from mapper.running.pictures import opened, prepared
 from mapper.running.preprocessors import settings_of
 from mapper.running.session import Session
+from mapper.running.tables import rows
 from mapper.sources.companions import within
 from tests.running_models import WORDS, with_words
 
@@ -34,6 +35,8 @@ PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("CLIP", {}),
     ("CLIP", {"size": {"shortest_edge": 64, "longest_edge": 80}, "crop_size": 70}),
     ("Bit", {"rescale_factor": 0.01}),
+    ("ChineseCLIP", {}),
+    ("MobileNetV1", {}),
     ("MobileNetV2", {}),
     ("MobileViT", {}),
     ("ConvNext", {"size": {"shortest_edge": 224}}),
@@ -42,6 +45,8 @@ PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("Levit", {}),
     ("Detr", {"size": {"shortest_edge": 80, "longest_edge": 100}}),
     ("ConditionalDetr", {"size": {"shortest_edge": 60, "longest_edge": 100}}),
+    ("DeformableDetr", {"size": {"shortest_edge": 70, "longest_edge": 90}}),
+    ("Gemma3", {"do_pan_and_scan": False}),
     ("Yolos", {"size": {"shortest_edge": 80, "longest_edge": 101}}),
     ("RTDetr", {"size": {"height": 64, "width": 48}}),
     ("DPT", {"keep_aspect_ratio": True, "ensure_multiple_of": 14, "size": {"height": 518, "width": 518}}),
@@ -75,6 +80,19 @@ def test_a_picture_is_prepared_as_the_reference_does(
     found = prepared(picture, *settings_of(session_of(tmp_path), "images"))
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_every_class_of_the_tables_is_compared() -> None:
+    from tests.unit.test_running_sounds import EXTRACTORS
+
+    other = {
+        "Timm",
+        "Qwen2VL",
+        "Data2VecVision",
+    }  # by the tests of a config and of prompts; Beit's under an older name
+    for table, compared in (("images", PROCESSORS), ("sounds", EXTRACTORS)):
+        listed = {name for row in rows(table) for name in row["classes"]}
+        assert listed - other == {name for name, _ in compared} & listed
 
 
 def test_a_file_with_the_class_alone_has_the_settings_of_its_class(tmp_path: Path) -> None:

@@ -203,7 +203,8 @@ function laidOut(ids, edges, boxes, align) {
     const pair = `${edge.v} ${edge.w}`, nth = between.get(pair) || 0;
     between.set(pair, nth + 1);
     const points = throughRanks(found.points, bands);
-    return [intoSide(points, from, to, standing, sides) || anchored(points, from, to, nth * APART), found.way];
+    const led = intoSide(points, from, to, standing, sides) || anchored(points, from, to, nth * APART);
+    return [from.y < to.y ? outOfRanks(led, bands.get(Math.round(from.y))[1], bands.get(Math.round(to.y))[0]) : led, found.way];
   });
   return withCorner(...(isReversed(at.filter(([id]) => !boxes.get(id).isMark)) ? mirrored(at, lines) : [at, lines]), bent);
 }
@@ -241,6 +242,14 @@ function throughRanks(points, bands) {
   const inner = points.slice(1, -1).flatMap(({ x, y }) => (bands.get(Math.round(y)) || []).map((side) => [x, side]));
   const [first, last] = [points[0], points[points.length - 1]];
   return [[first.x, first.y], ...inner, [last.x, last.y]];
+}
+
+/* A line leaves the rank that it starts in, and reaches that it ends in, straight: beside them stand taller nodes. */
+function outOfRanks(points, bottom, top) {
+  const [first, second] = points, last = points[points.length - 1], before = points[points.length - 2];
+  const out = first[0] !== second[0] && first[1] < bottom - 1 && bottom < second[1] ? [[first[0], bottom]] : [];
+  const into = before[0] !== last[0] && before[1] < top && top < last[1] - 1 ? [[last[0], top]] : [];
+  return [first, ...out, ...points.slice(1, -1), ...into, last];
 }
 
 /* Edges leave at the bottom and arrive at the top, near the middle; one against the order stays as dagre has it. */

@@ -2,6 +2,7 @@
 /* On paper: each picture in strips as high as a page, cut where no box is cut, so that its words stay legible. */
 
 const SHEET = { width: 690, height: 940 }; // pixels that A4 and Letter both have within the margins
+const TITLE = 50; // of one of two pictures
 const LEAST = 200; // of a strip, in the picture's own size
 const MARGIN = { top: 10, left: 2, across: 14, around: 3 }; // of the picture in its window, and of a box that is not cut
 
@@ -47,7 +48,7 @@ function offPaper() {
 function setUpPrinting() {
   window.addEventListener("beforeprint", () => {
     offPaper();
-    views.forEach((view, at) => onPaper(view, at ? 40 : $("title").closest("header").offsetHeight + 40));
+    views.forEach((view, at) => onPaper(view, (view.prefix ? TITLE : 0) + (at ? 0 : $("title").closest("header").offsetHeight + 40))); // 40: a narrower page breaks its lines
   });
   window.addEventListener("afterprint", offPaper);
 }
