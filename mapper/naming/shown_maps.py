@@ -44,15 +44,23 @@ def loose_feed_forwards(leaves: Sequence[Leaf]) -> Shown:
                 yield leaf, with_role(leaf, (*layer, _FEED_FORWARD), made[id(leaf)], _WIDER)
 
 
+def lettered(leaves: Sequence[Leaf]) -> Shown:
+    """Three maps in one folder, whose names are one word with the letter q, k or v in it, are query, key and value."""
+    why = "one of three names that differ by the letters q, k and v"
+    for group in grouped(leaves, lambda leaf: in_block(leaf, "attention")):
+        left = [leaf for leaf in group if leaf.role is None and leaf.kind == "Linear"]
+        named = {(leaf.place[:-1], normal(str(leaf.place[-1]))): leaf for leaf in left}
+        for (folder, word), leaf in named.items():
+            for role in (role for role in _THREE if role[0] in word):
+                if all((folder, word.replace(role[0], other[0], 1)) in named for other in _THREE):
+                    yield leaf, with_role(leaf, leaf.block, role, why)
+
+
 def attentions(leaves: Sequence[Leaf]) -> Shown:
     """The one map that is left beside queries, keys and values, and the one of all three before the output."""
     for group in grouped(leaves, lambda leaf: in_block(leaf, "attention")):
-        left = [leaf for leaf in group if leaf.role is None and leaf.kind == "Linear"]
-        named = {id(leaf): shown for leaf, shown in _lettered(left)}
-        yield from ((leaf, named[id(leaf)]) for leaf in left if id(leaf) in named)
-        left = [leaf for leaf in left if id(leaf) not in named]
-        group = [named.get(id(leaf), leaf) for leaf in group]
         roles = {leaf.role: leaf for leaf in group}
+        left = [leaf for leaf in group if leaf.role is None and leaf.kind == "Linear"]
         first = roles.get("qkv") or (roles.get("query") if {"key", "value"} <= roles.keys() else None)
         if first is not None and "output" not in roles and _is_alone(left, group):
             yield from _output(left[0], first)
@@ -137,28 +145,6 @@ def _of_three(maps: Sequence[Leaf]) -> list[tuple[str, str]]:
     if known:
         made = {id(leaf): leaf.role or names[known] for leaf in pair}
     return [(made.get(id(leaf), "down"), _TWO if id(leaf) in made else _WIDER) for leaf in maps]
-
-
-def _lettered(left: Sequence[Leaf]) -> Shown:
-    """Three maps in one folder, whose names are one word with the letter q, k or v in it, are query, key and value."""
-    for role in _THREE:
-        letter = role[0]
-        for leaf in left:
-            word = normal(str(leaf.place[-1]))
-            names = [word.replace(letter, other[0], 1) for other in _THREE]
-            twins = [
-                other
-                for name in names
-                for other in left
-                if other.place[:-1] == leaf.place[:-1] and normal(str(other.place[-1])) == name
-            ]
-            if letter in word and len(twins) == len({*map(id, twins)}) == len(_THREE):
-                yield (
-                    leaf,
-                    with_role(
-                        leaf, leaf.block, role, "one of three names that differ by the letters q, k and v"
-                    ),
-                )
 
 
 def _is_alone(left: Sequence[Leaf], group: Sequence[Leaf]) -> bool:

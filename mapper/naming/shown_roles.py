@@ -23,7 +23,7 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
-from mapper.naming.shown_maps import attentions, feed_forwards, loose_feed_forwards
+from mapper.naming.shown_maps import attentions, feed_forwards, lettered, loose_feed_forwards
 
 NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
 _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "moe": NORM_FEED_FORWARD}
@@ -319,6 +319,7 @@ def _is_behind(leaf: Leaf) -> bool:
 _LOOKS = (
     loose_feed_forwards,
     feed_forwards,
+    lettered,
     attentions,
     _layer_norms,
     _words,

@@ -121,6 +121,14 @@ def test_the_maps_of_a_projector_are_linked_by_their_shapes(
     assert roles(*maps, norm("bridge.n", block))[-1] == ("norm" if shown[0] else None)
 
 
+@pytest.mark.parametrize("shapes", [[(5, 8), (6, 5)], [(5, 8), (8, 5)]])
+def test_maps_in_the_folder_of_a_projector_are_no_network_beside_it(shapes: list[tuple[int, int]]) -> None:
+    block = (("projector", None),)
+    maps = [leaf(f"bridge.m{at}", shape, (("feed_forward", None),)) for at, shape in enumerate(shapes)]
+    shown = with_shown_roles([norm("bridge.n", block, "norm"), *maps])[1:]
+    assert [(one.block, one.role) for one in shown] == [(block, "up"), (block, "down")]
+
+
 def sub_layers() -> list[Leaf]:
     names = {"query": ATTENTION, "key": ATTENTION, "value": ATTENTION, "output": ATTENTION}
     maps = [leaf(f"h.*.att.{name}", (8, 8), block, name) for name, block in names.items()]
