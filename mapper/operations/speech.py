@@ -58,7 +58,7 @@ def dilated_units(
     return x * mask
 
 
-def knots(logits: Tensor, bound: float) -> Tensor:
+def spline_bins(logits: Tensor, bound: float) -> Tensor:
     """Where the bins of a spline meet, from -bound to bound, by shares of at least 0.001. (..., n) -> (..., n + 1)"""
     least = 1e-3
     shares = least + (1 - least * logits.shape[-1]) * logits.softmax(dim=-1)
@@ -74,8 +74,8 @@ def invert_splines(y: Tensor, bins: Tensor, scale: float, bound: float) -> Tenso
     the scale, and the slopes where two bins meet before softplus; the slope at both ends is 1
     """
     count = (bins.shape[-1] + 1) // 3
-    across = knots(bins[..., :count] / scale, bound)
-    up = knots(bins[..., count : 2 * count] / scale, bound)
+    across = spline_bins(bins[..., :count] / scale, bound)
+    up = spline_bins(bins[..., count : 2 * count] / scale, bound)
     slopes = F.pad(1e-3 + F.softplus(bins[..., 2 * count :]), (1, 1), value=1.0)
     value = y.clamp(-bound, bound)[..., None]
     at = (value >= up[..., 1:-1]).sum(dim=-1, keepdim=True)

@@ -162,6 +162,26 @@ def test_blip_2(biased: bool, tmp_path: Path) -> None:
     check(reference("Blip2ForConditionalGeneration", config), tmp_path, cases)
 
 
+def test_blip_2_with_an_encoder_and_a_decoder_of_words(tmp_path: Path) -> None:
+    config = transformers.Blip2Config(
+        text_config={
+            "model_type": "t5", "vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 1,
+            "num_heads": 4, "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu", "tie_word_embeddings": False,
+        },
+        vision_config={**VISION, "qkv_bias": True},
+        qformer_config={**TEXT, "hidden_size": 40, "num_hidden_layers": 2},
+        num_query_tokens=3,
+        image_token_index=98,
+        use_decoder_only_language_model=False,
+    )  # fmt: skip
+    texts = text_inputs(vocab_size=98, positions=False, padding=1)
+    for given in texts.values():
+        given["input_ids"][:, 1:4] = 98  # places for what the queries find
+        given["decoder_input_ids"] = given["input_ids"][:, 4:7]
+    cases = with_images(texts, resize="interpolate_pos_encoding")
+    check(reference("Blip2ForConditionalGeneration", config), tmp_path, cases)
+
+
 @pytest.mark.parametrize("bridges", [2, 3])
 def test_bridgetower(bridges: int, tmp_path: Path) -> None:
     config = transformers.BridgeTowerConfig(

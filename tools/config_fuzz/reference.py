@@ -104,10 +104,13 @@ def call(model: nn.Module, inputs: Mapping[str, Tensor], plain: bool = False) ->
     """A forward; `plain`: of the reference, without a cache."""
     takes = inspect.signature(model.forward).parameters
     wanted = {"use_cache": False, "return_dict": True} if plain else {}
+    passed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
+    may_have = {"use_cache"} if passed_on and hasattr(getattr(model, "config", None), "use_cache") else set()
     torch.manual_seed(0)
     with torch.no_grad():
         copies = {name: value.clone() for name, value in inputs.items()}
-        return model(**copies, **{name: value for name, value in wanted.items() if name in takes})
+        kept = {name: value for name, value in wanted.items() if name in takes or name in may_have}
+        return model(**copies, **kept)
 
 
 def named(result: Any) -> dict[str, Tensor]:
