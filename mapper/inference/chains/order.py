@@ -177,7 +177,9 @@ def _joins_earlier(elements: Sequence[Element]) -> bool:
     joining = [
         element.outputs
         for element in elements
-        if element.group == CONVOLUTION and not element.is_transposed and element.inputs == 2 * element.outputs
+        if element.group == CONVOLUTION
+        and not element.is_transposed
+        and element.inputs == 2 * element.outputs
     ]
     return bool(larger) and all(larger.count(width) <= joining.count(width) for width in larger)
 
