@@ -187,9 +187,17 @@ def _sizes(config: Mapping[str, Any] | None) -> dict[str, int]:
     return {"channels": 3}
 
 
+def _sizes_of_chain(architecture: Architecture) -> dict[str, int]:
+    """The size of an input for which the sizes of a chain of layers add up: others fail behind its last maps."""
+    told = next((str(fact.value) for fact in architecture.facts if fact.name == "chain.input_size"), "")
+    sides = [int(side) for side in told.split("x") if side.isdecimal() and int(side) <= LARGEST_SIDE]
+    axes = ("length",) if len(sides) == 1 else ("depth", "height", "width")[-len(sides) :] if sides else ()
+    return dict(zip(axes, sides, strict=False))
+
+
 def _extents(architecture: Architecture, sizes: Mapping[str, int]) -> dict[str, int]:
     """The free extents of inputs: the usual ones, those that the config names, `sizes`; as many patches as an image has."""
-    found = EXTENTS | _sizes(architecture.checkpoint.config) | dict(sizes)
+    found = EXTENTS | _sizes(architecture.checkpoint.config) | _sizes_of_chain(architecture) | dict(sizes)
     words = {word for spec in architecture.inputs.values() for word in spec["shape"]}
     side = next((fact.value for fact in architecture.facts if fact.name == "patch_size"), None)
     if isinstance(side, int) and side > 0 and {"patches", "height", "width"} <= words:

@@ -137,7 +137,14 @@ MORE_TIMM: dict[str, dict[str, Any]] = {
     "resmlp_12_224": {"img_size": 64, "num_blocks": 2, "embed_dim": 48},
     **{name: {} for name in ("resnet26d", "seresnet50", "resnetv2_50", "res2net50_26w_4s", "ecaresnet26t", "resnext26ts", "skresnet18", "convnextv2_atto", "mobilenetv2_050", "mobileone_s0", "regnety_002", "repvgg_a0", "ghostnet_100", "efficientnetv2_rw_t", "tf_efficientnet_b0", "dpn48b", "inception_v3", "xception41", "hrnet_w18_small", "nfnet_l0", "cspdarknet53", "dla34", "vovnet39a", "edgenext_xx_small", "mobilevit_xxs", "fastvit_t8", "levit_128s", "efficientformer_l1", "rexnet_100", "lcnet_050")},
 }  # fmt: skip
-TUNED = {"vocab_size": 100, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "embed_dim": 64, "max_seq_len": 64}
+TUNED = {
+    "vocab_size": 100,
+    "num_layers": 2,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "embed_dim": 64,
+    "max_seq_len": 64,
+}
 TUNE: dict[str, tuple[str, dict[str, Any]]] = {
     "llama3": ("llama3:llama3", {**TUNED, "intermediate_dim": 96}),
     "qwen2": ("qwen2:qwen2", {**TUNED, "intermediate_dim": 96}),

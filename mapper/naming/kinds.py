@@ -169,6 +169,8 @@ class _Folder:
                     "bias is as long as the second extent of weight",
                     True,
                 )
+            if self.gives_second_extent(shape):
+                return kind.replace("Conv", "ConvTranspose"), "the norms beside it are as wide as that", True
             return kind, f"weight has {len(shape)} dimensions", True
         if len(shape) == 2:
             return "Linear", "weight has 2 dimensions", True
@@ -177,6 +179,26 @@ class _Folder:
         if len(shape) == 1:
             return "RMSNorm", "weight has 1 dimension, no bias", False
         return "Parameter", "", True
+
+    def gives_second_extent(self, shape: tuple[int, ...]) -> bool:
+        """Whether norms in the same list show that a weight is of [in, out]: the next gives no other size a sense.
+
+        Behind the last one there is none: what the norm before it passes on is then read in no groups of [out, in].
+        """
+        last = self.spot.place[-1]
+        at = last[0] if isinstance(last, tuple) and len(last) == 1 else None
+        if at is None or shape[0] == shape[1]:
+            return False
+        if after := self.norm_width(at + 1):
+            return after == shape[1]
+        before = next((width for place in range(at - 1, at - 4, -1) if (width := self.norm_width(place))), 0)
+        return before == shape[0] and shape[1] > 1 and before % shape[1] > 0
+
+    def norm_width(self, at: int) -> int:
+        """How wide the norm at a place of the list is; 0 where none stands."""
+        weight = self.spot.nodes[-1].at(str(at), "weight")
+        shape = weight.info.shape if weight is not None and weight.info is not None else ()
+        return shape[0] if len(shape) == 1 else 0
 
     def follows_convolution(self, channels: int) -> bool:
         """Whether the module before it in a list is a convolution to so many channels; one slope does for all."""

@@ -1,4 +1,4 @@
-"""What a moment and a text do to the states of a diffusion transformer."""
+"""What a timestep and a text do to the states of a diffusion transformer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from torch.nn import functional as F
 
 
 def modulated(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-    """Each row normalised, scaled by 1 + scale and shifted. x (B, T, W), shift and scale (B, W) -> (B, T, W)"""
+    """Normalises each row, scales it by 1 + scale and shifts it.
+
+    x (B, T, W), shift and scale (B, W) -> (B, T, W)
+    """
     return F.layer_norm(x, x.shape[-1:], eps=1e-6) * (1 + scale[:, None]) + shift[:, None]
 
 
-def place_angles(places: Tensor, sizes: tuple[int, ...], base: float) -> tuple[Tensor, Tensor]:
+def rotary_tables_of_axes(places: Tensor, sizes: tuple[int, ...], base: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines of the angles of places with several axes, each axis with its share of the channels.
 
     places (T, axes), sizes: channels of each axis -> two (1, 1, T, sum of sizes / 2)
@@ -34,7 +37,7 @@ def middle_positions(table: Tensor, height: int, width: int) -> Tensor:
 
 
 def centred_sinusoids(x: Tensor, height: int, width: int, size: int, side: int) -> Tensor:
-    """Sines and cosines of column and row, half of the channels each, as if the map had `side` rows and columns.
+    """Sines and cosines of column and row, half of the channels each, as of `side` rows and columns.
 
     -> (1, height * width, size)
     """
@@ -47,7 +50,7 @@ def centred_sinusoids(x: Tensor, height: int, width: int, size: int, side: int) 
     return table[None].to(x.dtype)
 
 
-def unpatched(x: Tensor, height: int, width: int, size: int) -> Tensor:
+def image_of_patches(x: Tensor, height: int, width: int, size: int) -> Tensor:
     """Rows of patches, whose pixels have their channels side by side, to a map.
 
     x (B, height * width, size * size * C) -> (B, C, height * size, width * size)

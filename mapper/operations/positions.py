@@ -50,16 +50,16 @@ def sinusoids_cosine_first(x: Tensor, positions: Tensor, size: int) -> Tensor:
     return F.pad(torch.cat((angles.cos(), angles.sin()), dim=-1), (0, size % 2)).to(x.dtype)
 
 
-def moments(x: Tensor, steps: Tensor, size: int, cosine_first: bool, shift: int) -> Tensor:
-    """Sines and cosines of the steps of a diffusion model, which need be no whole numbers. (...) -> (..., size)
+def timestep_sinusoids(x: Tensor, steps: Tensor, size: int, cosine_first: bool, shift: int) -> Tensor:
+    """Sines and cosines of the timesteps of a diffusion model. (...) -> (..., size)
 
-    The frequencies fall from 1 to 1 / 10000; `shift` is 1 where the last of them is reached (paper 2006.11239).
+    The frequencies fall from 1 to 1 / 10000, which they reach where `shift` is 1 (paper 2006.11239).
     """
     half = size // 2
     index = torch.arange(half, dtype=torch.float32, device=x.device)
     angles = steps[..., None].float() * torch.exp(index * (-math.log(10000.0) / (half - shift)))
-    pair = (angles.cos(), angles.sin()) if cosine_first else (angles.sin(), angles.cos())
-    return F.pad(torch.cat(pair, dim=-1), (0, size % 2)).to(x.dtype)
+    halves = (angles.cos(), angles.sin()) if cosine_first else (angles.sin(), angles.cos())
+    return F.pad(torch.cat(halves, dim=-1), (0, size % 2)).to(x.dtype)
 
 
 def sinusoids_interleaved(x: Tensor, positions: Tensor, size: int) -> Tensor:

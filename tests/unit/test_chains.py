@@ -450,3 +450,12 @@ def test_layers_of_names_that_are_no_attributes_run():
     for name in ("forward.weight", "x.items.weight"):
         wanted = wanted.relu() @ weights[name].T
     assert torch.allclose(model(inputs=x).output, wanted, atol=1e-6)
+
+
+def test_a_network_that_joins_earlier_maps_is_no_chain():
+    def twice(size, out):
+        return nn.Sequential(nn.Conv2d(size, out, 3), nn.ReLU(), nn.Conv2d(out, out, 3))
+
+    layers = {"down1": twice(1, 4), "down2": twice(4, 8), "up1": nn.ConvTranspose2d(8, 4, 2, 2)}
+    state = nn.ModuleDict({**layers, "conv1": twice(8, 4), "out": nn.Conv2d(4, 1, 1)}).state_dict()
+    assert mapper.inspect(state).architecture.reading == "skeleton"

@@ -197,3 +197,13 @@ def test_a_norm_behind_a_map_of_patches_or_beside_linear_maps_is_a_layer_norm(fi
         shapes = {f"norm.{word}": shape for word, shape in NORM.items()}
         shapes |= {f"{other}.{word}": shape for word, shape in CONV.items()}
         assert kinds(files, shapes)["norm"] == "LayerNorm"
+
+
+def test_norms_in_the_same_list_tell_convolutions_that_are_transposed(files):
+    norm = {f"main.{at}.{name}": [size] for at, size in ((1, 6), (4, 5)) for name in ("weight", "bias", "running_mean", "running_var")}  # fmt: skip
+    weights = {"main.0.weight": [8, 6, 4, 4], "main.3.weight": [6, 5, 4, 4], "main.6.weight": [5, 3, 4, 4]}
+    found = kinds(files, {**norm, **weights})
+    assert [found[f"main.{at}"] for at in (0, 3, 6)] == ["ConvTranspose2d"] * 3
+    forward = {"main.0.weight": [6, 8, 3, 3], "main.3.weight": [5, 6, 3, 3], "main.6.weight": [3, 5, 3, 3]}
+    found = kinds(files, {**norm, **forward})
+    assert [found[f"main.{at}"] for at in (0, 3, 6)] == ["Conv2d"] * 3

@@ -152,6 +152,8 @@ def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | N
 
     The order of the file counts where it is not that of the names, which some containers sort by.
     """
+    if _joins_earlier(elements):
+        return None
     budget = Budget(_TRIED)
     found = _in_order(elements, ranks, budget)
     if found:
@@ -164,6 +166,22 @@ def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | N
         if found and all(ends):
             return replace(found, heads=tuple(end for end in ends if end))
     return None
+
+
+def _joins_earlier(elements: Sequence[Element]) -> bool:
+    """Whether each layer that makes maps larger has one of its own that reads twice what it gives, and gives as much.
+
+    That is what joins maps of an earlier layer to them (U-Net): sizes that fit a chain all the same show no order.
+    """
+    larger = sorted(element.outputs for element in elements if element.is_transposed)
+    joining = [
+        element.outputs
+        for element in elements
+        if element.group == CONVOLUTION
+        and not element.is_transposed
+        and element.inputs == 2 * element.outputs
+    ]
+    return bool(larger) and all(larger.count(width) <= joining.count(width) for width in larger)
 
 
 def _possible_heads(elements: Sequence[Element]) -> Iterator[tuple[Element, ...]]:

@@ -1,0 +1,217 @@
+"""A diffusion U-Net and transformers under diffusers' names, against the same models written here with torch alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import mapper
+from tests.parity.harness import TOLERANCE, randomise
+from tests.parity.test_convolutional_names import parts
+
+GROUPS, HEADS, SIZE = 4, 2, 16
+TEXT = torch.randn((2, 5, 12), generator=torch.Generator().manual_seed(2))
+
+
+def sinusoids(steps: Tensor, size: int) -> Tensor:
+    angles = steps[:, None] * torch.exp(torch.arange(size // 2) * (-math.log(10000.0) / (size // 2)))
+    return torch.cat((angles.cos(), angles.sin()), dim=-1)
+
+
+def two(name: str, size: int, out: int) -> Any:
+    return parts(linear_1=nn.Linear(size, out), linear_2=nn.Linear(out, out))
+
+
+def through(maps: Any, x: Tensor) -> Tensor:
+    return maps.linear_2(F.silu(maps.linear_1(x)))
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (each.unflatten(2, (HEADS, -1)).transpose(1, 2) for each in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+class Attention(nn.Module):
+    def __init__(self, size: int, source: int):
+        super().__init__()
+        self.to_q = nn.Linear(size, size, bias=False)
+        self.to_k, self.to_v = nn.Linear(source, size, bias=False), nn.Linear(source, size, bias=False)
+        self.to_out = nn.ModuleList([nn.Linear(size, size)])
+
+    def forward(self, x: Tensor, source: Tensor) -> Tensor:
+        return self.to_out[0](attended(self.to_q(x), self.to_k(source), self.to_v(source)))
+
+
+class Reader(nn.Module):
+    def __init__(self, size: int):
+        super().__init__()
+        self.norm = nn.GroupNorm(GROUPS, size, eps=1e-6)
+        self.proj_in, self.proj_out = nn.Conv2d(size, size, 1), nn.Conv2d(size, size, 1)
+        net = nn.ModuleDict({"0": parts(proj=nn.Linear(size, 8 * size)), "2": nn.Linear(4 * size, size)})
+        norms = {f"norm{at}": nn.LayerNorm(size) for at in (1, 2, 3)}
+        layer = parts(attn1=Attention(size, size), attn2=Attention(size, 12), ff=parts(net=net), **norms)
+        self.transformer_blocks = nn.ModuleList([layer])
+
+    def forward(self, x: Tensor) -> Tensor:
+        layer, y = self.transformer_blocks[0], self.proj_in(self.norm(x)).flatten(2).transpose(1, 2)
+        y = y + layer.attn1(layer.norm1(y), layer.norm1(y))
+        y = y + layer.attn2(layer.norm2(y), TEXT)
+        up, gate = layer.ff.net["0"].proj(layer.norm3(y)).chunk(2, dim=-1)
+        y = y + layer.ff.net["2"](up * F.gelu(gate))
+        return x + self.proj_out(y.transpose(1, 2).reshape(x.shape))
+
+
+class Resnet(nn.Module):
+    def __init__(self, size: int, out: int):
+        super().__init__()
+        self.norm1, self.norm2 = nn.GroupNorm(GROUPS, size, eps=1e-5), nn.GroupNorm(GROUPS, out, eps=1e-5)
+        self.conv1, self.conv2 = nn.Conv2d(size, out, 3, padding=1), nn.Conv2d(out, out, 3, padding=1)
+        self.time_emb_proj = nn.Linear(32, out)
+        if size != out:
+            self.conv_shortcut = nn.Conv2d(size, out, 1)
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        y = self.conv1(F.silu(self.norm1(x))) + self.time_emb_proj(F.silu(time))[:, :, None, None]
+        return self.conv2(F.silu(self.norm2(y))) + (self.conv_shortcut(x) if hasattr(self, "conv_shortcut") else x)  # fmt: skip
+
+
+class UNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.time_embedding = two("", 8, 32)
+        self.conv_in, self.conv_out = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
+        down = parts(resnets=nn.ModuleList([Resnet(8, 8)]), attentions=nn.ModuleList([Reader(8)]))
+        down.add_module("downsamplers", nn.ModuleList([parts(conv=nn.Conv2d(8, 8, 3, 2, 1))]))
+        self.down_blocks = nn.ModuleList([down, parts(resnets=nn.ModuleList([Resnet(8, 16)]))])
+        middle = nn.ModuleList([Resnet(16, 16), Resnet(16, 16)])
+        self.mid_block = parts(resnets=middle, attentions=nn.ModuleList([Reader(16)]))
+        first = parts(resnets=nn.ModuleList([Resnet(32, 16), Resnet(24, 16)]))
+        first.add_module("upsamplers", nn.ModuleList([parts(conv=nn.Conv2d(16, 16, 3, padding=1))]))
+        last = parts(resnets=nn.ModuleList([Resnet(24, 8), Resnet(16, 8)]), attentions=nn.ModuleList([Reader(8), Reader(8)]))  # fmt: skip
+        self.up_blocks, self.conv_norm_out = nn.ModuleList([first, last]), nn.GroupNorm(GROUPS, 8, eps=1e-5)
+
+    def forward(self, x: Tensor, steps: Tensor) -> Tensor:
+        time = through(self.time_embedding, sinusoids(steps, 8))
+        x = self.conv_in(x)
+        down, low = self.down_blocks
+        kept = [x, down.attentions[0](down.resnets[0](x, time))]
+        kept.append(down.downsamplers[0].conv(kept[-1]))
+        kept.append(low.resnets[0](kept[-1], time))
+        x = self.mid_block.attentions[0](self.mid_block.resnets[0](kept[-1], time))
+        x = self.mid_block.resnets[1](x, time)
+        first, last = self.up_blocks
+        for layer in first.resnets:
+            x = layer(torch.cat((x, kept.pop()), dim=1), time)
+        x = first.upsamplers[0].conv(F.interpolate(x, scale_factor=2))
+        for layer, reader in zip(last.resnets, last.attentions, strict=True):
+            x = reader(layer(torch.cat((x, kept.pop()), dim=1), time))
+        return self.conv_out(F.silu(self.conv_norm_out(x)))
+
+
+def compared(
+    folder: Path, model: nn.Module, config: dict[str, Any], wanted: Tensor, **inputs: Tensor
+) -> None:
+    torch.save(model.state_dict(), folder / "diffusion_pytorch_model.bin")
+    (folder / "config.json").write_text(json.dumps(config))
+    report = mapper.inspect(folder).architecture
+    assert report.reading == "unverified", (report.findings, report.missing)
+    assert not report.unmapped + report.findings
+    with torch.no_grad():
+        got = mapper.build(folder)(**inputs).sample
+    assert float((got - wanted).abs().max() / wanted.std()) <= TOLERANCE
+
+
+def test_a_unet_takes_noise_from_a_map_as_a_text_says(tmp_path: Path) -> None:
+    model = randomise(UNet().eval())
+    image = torch.randn((2, 3, 8, 12), generator=torch.Generator().manual_seed(1))
+    steps = torch.tensor([3.0, 500.0])
+    config = {"_class_name": "UNet2DConditionModel", "norm_num_groups": GROUPS, "attention_head_dim": HEADS, "norm_eps": 1e-5, "flip_sin_to_cos": True, "freq_shift": 0, "cross_attention_dim": 12, "act_fn": "silu"}  # fmt: skip
+    with torch.no_grad():
+        wanted = model(image, steps)
+    compared(tmp_path, model, config, wanted, sample=image, timestep=steps, encoder_hidden_states=TEXT)
+
+
+class Joint(nn.Module):
+    """A layer of Stable Diffusion 3; the last only reads the text."""
+
+    def __init__(self, is_last: bool):
+        super().__init__()
+        self.is_last = is_last
+        names = ["to_q", "to_k", "to_v", "add_q_proj", "add_k_proj", "add_v_proj"]
+        maps: dict[str, nn.Module] = {name: nn.Linear(SIZE, SIZE) for name in names}
+        maps["to_out"] = nn.ModuleList([nn.Linear(SIZE, SIZE)])
+        self.norm1 = parts(linear=nn.Linear(SIZE, 6 * SIZE))
+        self.norm1_context = parts(linear=nn.Linear(SIZE, (2 if is_last else 6) * SIZE))
+        self.ff = self.network()
+        if not is_last:
+            maps["to_add_out"] = nn.Linear(SIZE, SIZE)
+            self.ff_context = self.network()
+        self.attn = parts(**maps)
+
+    def network(self) -> nn.Module:
+        return parts(net=nn.ModuleDict({"0": parts(proj=nn.Linear(SIZE, 24)), "2": nn.Linear(24, SIZE)}))
+
+    def forward(self, x: Tensor, words: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
+        says = self.norm1.linear(F.silu(time))[:, None].chunk(6, dim=2)
+        of_text = self.norm1_context.linear(F.silu(time))[:, None].chunk(2 if self.is_last else 6, dim=2)
+        shift, scale = of_text[::-1] if self.is_last else of_text[:2]
+        maps, count = self.attn, words.shape[1]
+        y, z = normal(x) * (1 + says[1]) + says[0], normal(words) * (1 + scale) + shift
+        q, k, v = (torch.cat((add(z), own(y)), dim=1) for add, own in ((maps.add_q_proj, maps.to_q), (maps.add_k_proj, maps.to_k), (maps.add_v_proj, maps.to_v)))  # fmt: skip
+        both = attended(q, k, v)
+        x = x + says[2] * maps.to_out[0](both[:, count:])
+        x = x + says[5] * self.feed(self.ff, normal(x) * (1 + says[4]) + says[3])
+        if not self.is_last:
+            words = words + of_text[2] * maps.to_add_out(both[:, :count])
+            words = words + of_text[5] * self.feed(
+                self.ff_context, normal(words) * (1 + of_text[4]) + of_text[3]
+            )
+        return x, words
+
+    def feed(self, network: Any, x: Tensor) -> Tensor:
+        return network.net["2"](F.gelu(network.net["0"].proj(x), approximate="tanh"))
+
+
+def normal(x: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:], eps=1e-6)
+
+
+class JointPatches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pos_embed = parts(proj=nn.Conv2d(4, SIZE, 2, 2))
+        self.pos_embed.register_buffer("pos_embed", torch.randn(1, 36, SIZE))
+        self.context_embedder, self.proj_out = nn.Linear(12, SIZE), nn.Linear(SIZE, 12)
+        self.time_text_embed = parts(timestep_embedder=two("", 8, SIZE), text_embedder=two("", 10, SIZE))
+        self.norm_out = parts(linear=nn.Linear(SIZE, 2 * SIZE))
+        self.transformer_blocks = nn.ModuleList([Joint(False), Joint(True)])
+
+    def forward(self, x: Tensor, text: Tensor, pooled: Tensor, steps: Tensor) -> Tensor:
+        table = self.pos_embed.pos_embed.unflatten(1, (6, 6))[:, 1:5, 1:5].flatten(1, 2)
+        x = self.pos_embed.proj(x).flatten(2).transpose(1, 2) + table
+        time = through(self.time_text_embed.timestep_embedder, sinusoids(steps, 8))
+        time = time + through(self.time_text_embed.text_embedder, pooled)
+        words = self.context_embedder(text)
+        for layer in self.transformer_blocks:
+            x, words = layer(x, words, time)
+        scale, shift = self.norm_out.linear(F.silu(time))[:, None].chunk(2, dim=2)
+        x = self.proj_out(normal(x) * (1 + scale) + shift)
+        rows = x.unflatten(2, (4, 3)).transpose(2, 3).flatten(2).transpose(1, 2)
+        return F.fold(rows, (8, 8), 2, stride=2)
+
+
+def test_layers_over_an_image_and_a_text_in_one_row(tmp_path: Path) -> None:
+    model = randomise(JointPatches().eval())
+    generator = torch.Generator().manual_seed(1)
+    image, pooled = torch.randn((2, 4, 8, 8), generator=generator), torch.randn((2, 10), generator=generator)
+    steps = torch.tensor([3.0, 500.0])
+    config = {"_class_name": "SD3Transformer2DModel", "num_attention_heads": HEADS, "attention_head_dim": SIZE // HEADS, "sample_size": 8, "patch_size": 2}  # fmt: skip
+    with torch.no_grad():
+        wanted = model(image, TEXT, pooled, steps)
+    compared(tmp_path, model, config, wanted, hidden_states=image, encoder_hidden_states=TEXT, pooled_projections=pooled, timestep=steps)  # fmt: skip

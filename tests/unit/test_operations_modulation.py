@@ -1,0 +1,58 @@
+"""Operations of diffusion transformers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional as F
+
+from mapper.operations.modulation import (
+    centred_sinusoids,
+    image_of_patches,
+    middle_positions,
+    modulated,
+    rotary_tables_of_axes,
+)
+from mapper.operations.positions import timestep_sinusoids
+
+
+def test_rows_are_normalised_scaled_and_shifted():
+    x, shift, scale = torch.randn(2, 3, 4), torch.randn(2, 4), torch.randn(2, 4)
+    normal = (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-6).sqrt()
+    wanted = normal * (1 + scale)[:, None] + shift[:, None]
+    torch.testing.assert_close(modulated(x, shift, scale), wanted)
+
+
+def test_each_axis_turns_its_own_channels():
+    cos, sin = rotary_tables_of_axes(torch.tensor([[0.0, 3.0], [2.0, 1.0]]), (2, 4), 10000.0)
+    angles = torch.tensor([[0.0, 3.0, 0.03], [2.0, 1.0, 0.01]])
+    torch.testing.assert_close(cos[0, 0], angles.cos())
+    torch.testing.assert_close(sin[0, 0], angles.sin())
+
+
+def test_the_middle_of_a_table_is_taken():
+    table = torch.arange(16.0).view(1, 16, 1)
+    assert middle_positions(table, 2, 2).flatten().tolist() == [5, 6, 9, 10]
+
+
+def test_columns_come_before_rows_in_sinusoids_of_places():
+    table = centred_sinusoids(torch.zeros(1), 2, 4, 8, 4)[0]
+    row, column = 2.0, 3.0  # of the last of two rows and four columns, counted as if there were four of each
+    wanted = [math.sin(column), math.sin(column / 100), math.cos(column), math.cos(column / 100)]
+    torch.testing.assert_close(table[-1, :4], torch.tensor(wanted))
+    assert math.isclose(float(table[-1, 4]), math.sin(row), rel_tol=1e-5)
+
+
+def test_patches_are_the_places_of_a_map_again():
+    image = torch.randn(2, 3, 4, 6)
+    rows = F.unfold(image, 2, stride=2).transpose(1, 2).unflatten(2, (3, 4)).transpose(2, 3).flatten(2)
+    assert torch.equal(image_of_patches(rows, 2, 3, 2), image)
+
+
+def test_timesteps_may_have_cosines_first_and_reach_the_last_frequency():
+    x, steps = torch.zeros(1), torch.tensor([2.5])
+    found = timestep_sinusoids(x, steps, 4, True, 1)[0]
+    wanted = [math.cos(2.5), math.cos(2.5e-4), math.sin(2.5), math.sin(2.5e-4)]
+    torch.testing.assert_close(found, torch.tensor(wanted))
+    assert math.isclose(float(timestep_sinusoids(x, steps, 4, False, 0)[0, 1]), math.sin(0.025), rel_tol=1e-5)
