@@ -134,7 +134,13 @@ def test_what_stands_before_a_known_map_that_predicts_words_is_its_head() -> Non
     last = leaf("zig", (50, 8), (("lm_head", None),), "decoder")
     assert roles(token, last, leaf("top.a", (8, 8)), norm("top.b"))[2:] == ["dense", "norm"]
     assert roles(token, last, leaf("top.a", (8, 8)), leaf("top.c", (8, 8)))[2:] == [None, None]
-    assert roles(token, last, leaf("top.a", (8, 8)), norm("other.b"))[2:] == ["dense", None]
+    assert roles(token, last, leaf("top.a", (8, 8)), norm("other.b"))[2:] == [None, None]
+    named = norm("top.b", (("tower", None),), "final_norm")
+    assert roles(token, last, leaf("top.a", (8, 8)), named, norm("other.b"))[2:] == [
+        "dense",
+        "norm",
+        "final_norm",
+    ]
 
 
 def sub_layers() -> list[Leaf]:
