@@ -160,7 +160,11 @@ def _heads(leaves: Sequence[Leaf]) -> Shown:
     known = [leaf for leaf in leaves if leaf.block == _LM_HEAD and leaf.role]
     left = [leaf for leaf in leaves if leaf.role is None and _is_behind(leaf)]
     if known:
-        yield from _rest_of_head(left, {leaf.role for leaf in known}, rows, width)
+        roles = {leaf.role for leaf in known}
+        if {"decoder", "decoder_bias"} & roles and "dense" not in roles:
+            yield from _before_last(leaves, left, known, width)
+        else:
+            yield from _rest_of_head(left, roles, rows, width)
         return
     last = [leaf for leaf in left if leaf.kind == "Linear" and _ends(leaf, rows, width)]
     rest = [leaf for leaf in left if leaf not in last]
@@ -192,6 +196,24 @@ def _rest_of_head(left: Sequence[Leaf], roles: set[str | None], rows: int, width
     if "dense" in roles and not {"decoder", "decoder_bias"} & roles and len(last) == 1:
         role = "decoder" if "weight" in last[0].tensors else "decoder_bias"
         yield last[0], with_role(last[0], _LM_HEAD, role, "its rows: one for each word")
+
+
+def _before_last(leaves: Sequence[Leaf], left: Sequence[Leaf], known: Sequence[Leaf], width: int) -> Shown:
+    """The one square map behind the layers, and the norm in its folder, before a known map that predicts words."""
+    maps = [leaf for leaf in left if leaf.kind == "Linear" and weight_of(leaf) == (width, width)]
+    norms = [leaf for leaf in leaves if leaf.kind in NORMS and weight_of(leaf) == (width,)]
+    own = [leaf for leaf in norms if len(maps) == 1 and leaf.place[:-1] == maps[0].place[:-1]]
+    taken = [leaf for leaf in own if leaf.role == "final_norm"]  # by its word: the final norm is the one left
+    rest = [leaf for leaf in left if leaf in norms and leaf not in own]
+    if len(maps) != 1 or len(own) > 1 or len(taken) != len(rest):
+        return
+    for leaf, role in ((maps[0], "dense"), *((norm, "norm") for norm in own)):
+        yield leaf, with_role(leaf, _LM_HEAD, role, "it stands before the map that predicts words")
+    for leaf in rest:
+        yield leaf, with_role(leaf, taken[0].block, "final_norm", "the only norm left behind the layers")
+    for leaf in known:
+        if leaf.role == "decoder" and "weight" not in leaf.tensors:
+            yield leaf, with_role(leaf, leaf.block, "decoder_bias", "the bias of a map that is tied")
 
 
 def _classifiers(leaves: Sequence[Leaf]) -> Shown:

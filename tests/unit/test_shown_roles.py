@@ -129,6 +129,20 @@ def test_maps_in_the_folder_of_a_projector_are_no_network_beside_it(shapes: list
     assert [(one.block, one.role) for one in shown] == [(block, "up"), (block, "down")]
 
 
+def test_what_stands_before_a_known_map_that_predicts_words_is_its_head() -> None:
+    token = leaf("words.table", (50, 8), (("tower", None), ("embeddings", None)), "token", "Embedding")
+    last = leaf("zig", (50, 8), (("lm_head", None),), "decoder")
+    assert roles(token, last, leaf("top.a", (8, 8)), norm("top.b"))[2:] == ["dense", "norm"]
+    assert roles(token, last, leaf("top.a", (8, 8)), leaf("top.c", (8, 8)))[2:] == [None, None]
+    assert roles(token, last, leaf("top.a", (8, 8)), norm("other.b"))[2:] == [None, None]
+    named = norm("top.b", (("tower", None),), "final_norm")
+    assert roles(token, last, leaf("top.a", (8, 8)), named, norm("other.b"))[2:] == [
+        "dense",
+        "norm",
+        "final_norm",
+    ]
+
+
 def sub_layers() -> list[Leaf]:
     names = {"query": ATTENTION, "key": ATTENTION, "value": ATTENTION, "output": ATTENTION}
     maps = [leaf(f"h.*.att.{name}", (8, 8), block, name) for name, block in names.items()]
