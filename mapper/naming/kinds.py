@@ -195,10 +195,10 @@ class _Folder:
         return before == shape[0] and shape[1] > 1 and before % shape[1] > 0
 
     def norm_width(self, at: int) -> int:
-        """How wide the norm at a place of the list is; 0 where none stands."""
-        weight = self.spot.nodes[-1].at(str(at), "weight")
+        """How wide the norm at a place of the list is; 0 where none stands: slopes of a rectifier have no bias."""
+        weight, bias = (self.spot.nodes[-1].at(str(at), name) for name in ("weight", "bias"))
         shape = weight.info.shape if weight is not None and weight.info is not None else ()
-        return shape[0] if len(shape) == 1 else 0
+        return shape[0] if len(shape) == 1 and bias is not None else 0
 
     def follows_convolution(self, channels: int) -> bool:
         """Whether the module before it in a list is a convolution to so many channels; one slope does for all."""

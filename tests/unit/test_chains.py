@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import mapper
+from mapper._trial import made_up_inputs
 from mapper.errors import HintError
 
 
@@ -459,3 +460,11 @@ def test_a_network_that_joins_earlier_maps_is_no_chain():
     layers = {"down1": twice(1, 4), "down2": twice(4, 8), "up1": nn.ConvTranspose2d(8, 4, 2, 2)}
     state = nn.ModuleDict({**layers, "conv1": twice(8, 4), "out": nn.Conv2d(4, 1, 1)}).state_dict()
     assert mapper.inspect(state).architecture.reading == "skeleton"
+
+
+def test_made_up_inputs_have_the_size_that_a_chain_reads():
+    model, _ = lenet()
+    answers = {"chain.stride": 1, "chain.padding": 0, "chain.activation": "relu", "chain.pooling": "max_2", "chain.reduction": "flatten", "chain.output": "none"}  # fmt: skip
+    built = mapper.build(model.state_dict(), hints=answers)
+    made = made_up_inputs(mapper.inspect(model.state_dict(), hints=answers).architecture, built)
+    assert built(**made).output.shape == (1, 3)

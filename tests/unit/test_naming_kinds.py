@@ -207,3 +207,8 @@ def test_norms_in_the_same_list_tell_convolutions_that_are_transposed(files):
     forward = {"main.0.weight": [6, 8, 3, 3], "main.3.weight": [5, 6, 3, 3], "main.6.weight": [3, 5, 3, 3]}
     found = kinds(files, {**norm, **forward})
     assert [found[f"main.{at}"] for at in (0, 3, 6)] == ["Conv2d"] * 3
+
+
+def test_slopes_behind_a_depthwise_convolution_are_no_norm(files):
+    found = kinds(files, {"main.0.weight": [6, 1, 3], "main.0.bias": [6], "main.1.weight": [1]})
+    assert found == {"main.0": "Conv1d", "main.1": "PReLU"}
