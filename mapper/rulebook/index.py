@@ -12,6 +12,7 @@ from functools import cache, cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mapper._collector import collection_paused
 from mapper.rulebook.signs import Signs
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ INDEXES: Mapping[str, Callable[[Sequence[Document]], Any]] = {
 
 
 # ------------------------------------------------------------------------------------------------------- using
+@collection_paused()
 def family_entries(index: Mapping[str, Any], document: Callable[[int], Document]) -> list[FamilyEntry]:
     """The entries of an index, the families of which are read from its documents."""
     rows = index.get("families", ())

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mapper._collector import collection_paused
 from mapper._dataclass import dataclass
 from mapper.errors import RuleError
 from mapper.rulebook.fields import Fields, Lines
@@ -211,6 +212,7 @@ def _merged(key: str, rules: Iterable[FlowRule]) -> dict[str, Any]:
     return merged
 
 
+@collection_paused()
 def page_of(document: Document) -> Page:
     """What a rule file says."""
     if document.made is not None:

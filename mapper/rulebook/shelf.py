@@ -8,6 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from mapper._collector import collection_paused
 from mapper._parsed import Cache, Kept, SourceFile, digest, keep
 from mapper.rulebook.renamed import Renamed, renamed_document
 from mapper.rulebook.strict import Document, KeptDocument, parse_yaml, read_text
@@ -58,6 +59,7 @@ def _below(folder: str, relative: str) -> list[tuple[str, str, os.stat_result]]:
 class Shelf:
     """The files of one kind in one rule set. What another process kept of just these is believed; else they are read."""
 
+    @collection_paused()  # what is kept becomes thousands of objects, all of them held
     def __init__(self, kind: str, folders: Sequence[Path]):
         self.kind, self.files = kind, found(kind, folders)
         self.name = kind.replace("/", "-")  # of what is kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mapper._collector import collection_paused
 from mapper._dataclass import dataclass
 from mapper.architecture import BLOCK_KINDS, LEAF_KINDS
 from mapper.rulebook.fields import Fields
@@ -127,6 +128,7 @@ def read_vocabulary(document: Document) -> VocabularyFile | None:
     return VocabularyFile(name, tuple(entries), tensors, kinds, roles_of)
 
 
+@collection_paused()
 def vocabulary_of(document: Document) -> VocabularyFile:
     """The same of a file that `read_vocabulary` reads, by what was made of it where that is there."""
     if document.made is None:
