@@ -462,6 +462,17 @@ def test_a_network_that_joins_earlier_maps_is_no_chain():
     assert mapper.inspect(state).architecture.reading == "skeleton"
 
 
+def test_layers_under_two_names_are_no_chain():
+    """As in the temporal convolutional network of paper 1803.01271, whose blocks put their layers into a list too."""
+    block = nn.Module()
+    block.conv1, block.conv2, block.downsample = nn.Conv1d(1, 4, 3), nn.Conv1d(4, 4, 3), nn.Conv1d(1, 4, 1)
+    block.net = nn.Sequential(block.conv1, nn.ReLU(), block.conv2)
+    state = nn.ModuleDict({"network": nn.ModuleList([block]), "linear": nn.Linear(4, 2)}).state_dict()
+    read = mapper.inspect(state).architecture
+    assert read.reading == "skeleton"
+    assert any("network.0.net" in finding for finding in read.findings)
+
+
 def test_made_up_inputs_have_the_size_that_a_chain_reads():
     model, _ = lenet()
     answers = {"chain.stride": 1, "chain.padding": 0, "chain.activation": "relu", "chain.pooling": "max_2", "chain.reduction": "flatten", "chain.output": "none"}  # fmt: skip

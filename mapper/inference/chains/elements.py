@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -53,6 +55,25 @@ def unfolded(leaf: Leaf) -> list[Leaf]:
         replace(leaf, place=Place(parts), block=(), role=None, facts={}, fixed=fixed)
         for parts in product(*choices)
     ]
+
+
+def twice_registered(leaves: Iterable[Leaf]) -> Place | None:
+    """The numbered list, if any, all of whose layers stand beside it again under names of their own.
+
+    `net.0` beside `conv1`: a class that puts its attributes into a Sequential too has each of them under two names.
+    """
+    listed: dict[Place, Counter[str]] = {}
+    beside: dict[Place, Counter[str]] = {}
+    for leaf in (leaf for leaf in leaves if leaf.place):
+        shapes = repr(sorted((name, info.shape) for name, info in leaf.tensors.items()))
+        is_numbered = not isinstance(leaf.place[-1], str)
+        inside = listed if is_numbered else beside
+        inside.setdefault(Place(leaf.place[:-1]), Counter())[shapes] += 1
+    for folder, found in listed.items():
+        others = beside.get(Place(folder[:-1]), Counter()) if folder else Counter()
+        if found.total() > 1 and not found - others:
+            return folder
+    return None
 
 
 def element_of(leaf: Leaf) -> Element | None:

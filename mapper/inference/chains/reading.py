@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Question
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.between import INPUT, Between, Written
-from mapper.inference.chains.elements import EMBEDDING, Element, element_of, unfolded
+from mapper.inference.chains.elements import EMBEDDING, Element, element_of, twice_registered, unfolded
 from mapper.inference.chains.order import LAYERS, MAPS, Link, Order, in_order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
@@ -24,6 +24,7 @@ from mapper.rulebook.rulebook import Rulebook
 FLOW = "root/chain"
 _FILE = "vocabulary/chain.yaml"
 _BY_NAMES = "the layers are called in the order of their names; their sizes allow others"
+_TWICE = "each layer of '{}' stands beside it under another name too: one layer, or two, no name tells"
 _OTHER = frozenset(BLOCK_KINDS) - {
     "feed_forward",
     "norm",
@@ -79,6 +80,9 @@ def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
     rest = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer") and _is_small(leaf)]
     layers = [leaf for leaf in leaves if not (leaf.kind in ("Parameter", "Buffer") and _is_small(leaf))]
+    if listed := twice_registered(layers):
+        architecture.findings.append(_TWICE.format(listed))
+        return None
     elements = _elements(layers)
     if elements is None or sum(element.is_main for element in elements) < _LEAST:
         return None
