@@ -161,7 +161,6 @@ def inherited(family: Family, families: Mapping[str, Family], seen: tuple[str, .
             "towers",
             "reads_as",
             "folders",
-            "present_if",
             "names",
             "kinds",
             "forms",
@@ -172,6 +171,7 @@ def inherited(family: Family, families: Mapping[str, Family], seen: tuple[str, .
     }
     for key in ("requires", "varies", "optional"):
         changes[key] = tuple(dict.fromkeys((*getattr(family, key), *getattr(base, key))))
+    changes["present_if"] = {**_promised_still(base.present_if, family.optional), **family.present_if}
     changes["ignored"] = base.ignored.beside(family.ignored)
     if not family.recognise:
         changes |= {
@@ -180,6 +180,12 @@ def inherited(family: Family, families: Mapping[str, Family], seen: tuple[str, .
             "absent": base.absent,
         }
     return replace(family, facts=FirstOf((family.facts, base.facts)), **changes)
+
+
+def _promised_still(table: dict[str, tuple[str, ...]], optional: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """What fields of the config say is there, but for what the extending family leaves to be there or not."""
+    left = {field: tuple(name for name in names if name not in optional) for field, names in table.items()}
+    return {field: names for field, names in left.items() if names}
 
 
 def _without(table: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
