@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 099cd33f6906.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -153,11 +153,6 @@ def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
     return real.cumsum(dim=1) * real + padding_id
 
 
-def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
-    """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
-    return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
-
-
 def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     """The caller's segments, or the first segment everywhere. (B, T)"""
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -166,15 +161,6 @@ def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
 def shift_within(side: int, size: int, shift: int) -> int:
     """The shift, or 0 where one window spans the side of an image."""
     return shift if side > size else 0
-
-
-def side_by_side(parts: Tensor, x: Tensor, whole: Tensor) -> Tensor:
-    """The parts of each of x's images beside each other, with zeros behind them to the width of `whole`.
-
-    parts (B * N, C, Y, X), x (B, 1 + N, ...), whole (B, C, Y, W) -> (B, C, Y, W)
-    """
-    parts = parts.unflatten(0, (x.shape[0], -1)).permute(0, 2, 3, 1, 4).flatten(3)
-    return F.pad(parts, (0, whole.shape[-1] - parts.shape[-1]))
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -236,8 +222,9 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         x = self.word_embeddings(input_ids)
         x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
-        x = x + self.position_embeddings(position_indices_of_ids(input_ids, position_ids, self.padding_index))
-        return self.LayerNorm(x)
+        if position_ids is None:
+            position_ids = positions_of_ids(input_ids, self.padding_index)
+        return self.LayerNorm(x + self.position_embeddings(position_ids))
 
 
 class AttentionSelf(nn.Module):
@@ -552,7 +539,9 @@ class StagedSpectrogram(nn.Module):
         x = self.batch_norm(input_features.transpose(1, 3)).transpose(1, 3)
         x = fold_spectrogram(x, self.image_size, self.mel_bins)
         whole = self.patch_embed.proj(x[:, :1])
-        parts = side_by_side(self.patch_embed.mel_conv2d(x[:, 1:].flatten(0, 1)[:, None]), x, whole)
+        parts = self.patch_embed.mel_conv2d(x[:, 1:].flatten(0, 1)[:, None])
+        parts = parts.unflatten(0, (x.shape[0], -1)).permute(0, 2, 3, 1, 4).flatten(3)
+        parts = F.pad(parts, (0, whole.shape[-1] - parts.shape[-1]))
         x = torch.where(
             is_longer[:, :, None, None], self.patch_embed.fusion_model(whole, parts), whole
         ).permute(0, 2, 3, 1)
@@ -619,4 +608,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 8246ad112c8574c3
+# sha256 of all above: 40b799b964ac283b

@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 099cd33f6906.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -70,13 +70,6 @@ class LayerNormChannelsFirst(nn.Module):
         return x.movedim(-1, 1)
 
 
-def lengths_after(lengths: Tensor, kernels: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    """Lengths after unpadded convolutions, one after another. lengths (B,) -> (B,)"""
-    for kernel, stride in zip(kernels, strides, strict=True):
-        lengths = (lengths - kernel) // stride + 1
-    return lengths
-
-
 def frame_mask(
     x: Tensor, attention_mask: Tensor | None, kernels: tuple[int, ...], strides: tuple[int, ...]
 ) -> Tensor | None:
@@ -86,7 +79,9 @@ def frame_mask(
     """
     if attention_mask is None:
         return None
-    lengths = lengths_after(attention_mask.sum(dim=-1), kernels, strides)
+    lengths = attention_mask.sum(dim=-1)
+    for kernel, stride in zip(kernels, strides, strict=True):
+        lengths = (lengths - kernel) // stride + 1
     return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
 
 
@@ -315,4 +310,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "layer_norm_eps": 1e-05, "model_type": "data2vec-audio", "num_attention_heads": 12, "num_hidden_layers": 12,
 # "vocab_size": 32}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from
 # config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 97f236e473bd094f
+# sha256 of all above: c6114f7379cf5000

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 099cd33f6906.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -65,15 +65,6 @@ def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """Joins the heads again. x (B, H, T, D) -> (B, T, H * D)"""
     return x.transpose(1, 2).flatten(2)
-
-
-def patches_as_image(x: Tensor, pixels: Tensor, size: int) -> Tensor:
-    """Patches behind one class token as an image of patches.
-
-    x (B, 1 + T, C), pixels (B, _, Y, X) -> (B, C, y, x)
-    """
-    grid = (pixels.shape[2] // size, pixels.shape[3] // size)
-    return x[:, 1:].transpose(1, 2).unflatten(2, grid)
 
 
 def prepend_token(token: Tensor, x: Tensor) -> Tensor:
@@ -145,7 +136,7 @@ class Embeddings(nn.Module):
 
 
 class DepthHead(nn.Module):
-    """head: depth head: three convolutions with upsampling, then sigmoid or ReLU."""
+    """head: depth head: convolutions, then sigmoid or ReLU with upsampling."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -318,8 +309,8 @@ class ImageMaps(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.features_layer = config.features_layer
         self.patch_size = config.patch_size
+        self.features_layer = config.features_layer
         self.embeddings = Embeddings(config)
         self.encoder: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(BackboneLayer(config) for _ in range(config.backbone_layers))}
@@ -333,8 +324,10 @@ class ImageMaps(nn.Module):
             x = layer(x)
             states.append(x)
         maps = []
+        height, width = pixel_values.shape[2] // self.patch_size, pixel_values.shape[3] // self.patch_size
         for state in some_states(states, self.features_layer):
-            maps.append(patches_as_image(self.layernorm(state), pixel_values, self.patch_size))
+            patches = self.layernorm(state)[:, 1:].transpose(1, 2)
+            maps.append(patches.unflatten(2, (height, width)))
         return maps
 
 
@@ -437,4 +430,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f01bef084343ea37
+# sha256 of all above: 69b6eecd25d81a11

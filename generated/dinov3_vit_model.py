@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 099cd33f6906.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -10,7 +10,6 @@ Load the weights with `load(path)`; the attributes are the names in the checkpoi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,13 +61,6 @@ def image_coordinates(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
     rows = torch.arange(pixels.shape[2] // size, device=pixels.device)
     columns = torch.arange(pixels.shape[3] // size, device=pixels.device)
     return rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
-
-
-def image_rotary_positions(pixels: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Row and column of the middle of every patch, from -2 pi to 2 pi over the image. -> two (T,)"""
-    rows, columns = image_coordinates(pixels, size)
-    height, width = pixels.shape[2] // size, pixels.shape[3] // size
-    return 2 * math.pi * ((2 * rows + 1) / height - 1), 2 * math.pi * ((2 * columns + 1) / width - 1)
 
 
 def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
@@ -196,7 +188,10 @@ class Model(nn.Module):
 
     def tower(self, pixel_values: Tensor, bool_masked_pos: Tensor | None) -> tuple[Tensor, Tensor]:
         x = self.embeddings(pixel_values, bool_masked_pos)
-        rows, columns = image_rotary_positions(pixel_values, self.patch_size)
+        rows, columns = image_coordinates(pixel_values, self.patch_size)
+        height, width = pixel_values.shape[2] // self.patch_size, pixel_values.shape[3] // self.patch_size
+        rows = 2 * torch.pi * ((2 * rows + 1) / height - 1)
+        columns = 2 * torch.pi * ((2 * columns + 1) / width - 1)
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
         cos, sin = rotary_tables_grid(x, rows, columns, frequencies)
         cos = F.pad(cos, (0, 0, x.shape[1] - cos.shape[2], 0), value=1.0)
@@ -234,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 58a9bd0f10bdd8fe
+# sha256 of all above: 79d12f990f74aee9

@@ -1,4 +1,4 @@
-"""google/fnet-base: written by mapper 0.1.0, rules 099cd33f6906.
+"""google/fnet-base: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family fnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -45,11 +45,6 @@ class Output:
 
 
 torch.export.register_dataclass(Output)
-
-
-def fourier_real(x: Tensor) -> Tensor:
-    """The real part of the Fourier transform over positions and channels. x (B, T, C) -> (B, T, C)"""
-    return torch.fft.fftn(x, dim=(1, 2)).real
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -105,7 +100,9 @@ class Layer(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.fourier.output.LayerNorm(x + fourier_real(x))
+        y = torch.fft.fftn(x, dim=(1, 2)).real
+        x = x + y
+        x = self.fourier.output.LayerNorm(x)
         return self.output.LayerNorm(x + self.feed_forward(x))
 
     def feed_forward(self, x: Tensor) -> Tensor:
@@ -215,4 +212,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "type_vocab_size": 4, "vocab_size": 32000}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 71374e3da7b85030
+# sha256 of all above: 56e2467c4ebb79ea

@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 099cd33f6906.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -240,14 +240,6 @@ def scatter_features(x: Tensor, features: Tensor | None, input_ids: Tensor, plac
     return x.masked_scatter((input_ids == place_id).unsqueeze(-1), features.to(x.dtype))
 
 
-def sliding_block_mask(
-    x: Tensor, attention_mask: Tensor | None, blocks: Tensor | None, window: int
-) -> Tensor:
-    """A mask of blocks without the keys that stand `window` or more before. Shapes as in block_mask"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return block_mask(x, attention_mask, blocks) & (index > index[:, None] - window)
-
-
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """Splits a projection into heads. x (B, T, H * D) -> (B, H, T, D)"""
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
@@ -459,8 +451,10 @@ class Decoder(nn.Module):
         self, x: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor | None
     ) -> dict[str, Tensor]:
         numbers = image_blocks(token_type_ids)
-        near = sliding_block_mask(x, attention_mask, numbers, self.window)
-        return {"full_attention": block_mask(x, attention_mask, numbers), "sliding_attention": near}
+        full = block_mask(x, attention_mask, numbers)
+        index = torch.arange(x.shape[1], device=x.device)
+        near = full & (index > index[:, None] - self.window)
+        return {"full_attention": full, "sliding_attention": near}
 
     def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = rotary_frequencies(positions, self.rotary_dim, self.rotary_base) / self.rotary_factor
@@ -535,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 58fce73d0162bde7
+# sha256 of all above: 78304374a3711c8b

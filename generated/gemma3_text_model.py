@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 099cd33f6906.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -141,10 +141,11 @@ def scale_rounded(x: Tensor, scale: float) -> Tensor:
     return x * torch.tensor(scale, dtype=x.dtype, device=x.device)
 
 
-def sliding_mask_both(x: Tensor, attention_mask: Tensor | None, reach: int) -> Tensor:
-    """Shows each query the keys at most `reach` away on either side. Shapes as in causal_mask"""
+def sliding_mask_around(x: Tensor, attention_mask: Tensor | None, before: int, after: int) -> Tensor:
+    """Shows each query itself, `before` keys before it and `after` behind it. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    mask = ((index - index[:, None]).abs() <= reach)[None, None]
+    apart = index - index[:, None]
+    mask = ((apart >= -before) & (apart <= after))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -234,7 +235,7 @@ class Model(nn.Module):
     def tower(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         x = scale_rounded(self.embed_tokens(input_ids), self.scale)
         full = padding_mask(attention_mask)
-        near = sliding_mask_both(x, attention_mask, self.one_sided_window)
+        near = sliding_mask_around(x, attention_mask, self.one_sided_window, self.one_sided_window)
         masks = {"full_attention": full, "sliding_attention": near}
         positions = position_indices(x, position_ids)
         angles = {
@@ -283,4 +284,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: d7acd6fd3ef9a214
+# sha256 of all above: b9f05ddf6abe0c6c

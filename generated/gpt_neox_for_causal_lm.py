@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 099cd33f6906.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -93,12 +93,6 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def split_qkv_per_head(x: Tensor, head_dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Splits a projection of [query | key | value] per head. x (B, T, H * 3 * D) -> three (B, H, T, D)"""
-    q, k, v = x.unflatten(-1, (-1, 3, head_dim)).transpose(1, 2).unbind(3)
-    return q, k, v
-
-
 class FeedForward(nn.Module):
     """gpt_neox.layers.*.mlp: feed-forward network."""
 
@@ -136,7 +130,7 @@ class Attention(nn.Module):
         self.rotary_emb = RotaryEmb()  # unused: computed from the rotary base
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
-        q, k, v = split_qkv_per_head(self.query_key_value(x), self.head_dim)
+        q, k, v = self.query_key_value(x).unflatten(-1, (-1, 3, self.head_dim)).transpose(1, 2).unbind(3)
         q = apply_rotary_partial(q, cos, sin)
         k = apply_rotary_partial(k, cos, sin)
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
@@ -234,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: 9ee6b586eb5b565c
+# sha256 of all above: a6a39e26fbba789f

@@ -1,4 +1,4 @@
-"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 099cd33f6906.
+"""openai/gpt-oss-20b: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family gpt_oss).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -166,11 +166,6 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def normalise_weights(weights: Tensor) -> Tensor:
-    """Weights that sum to 1; a sum of nothing stays finite. (..., count) -> (..., count)"""
-    return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
-
-
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
@@ -318,7 +313,8 @@ class MixtureOfExperts(nn.Module):
         logits = self.router(x)
         scores = logits.softmax(dim=-1, dtype=torch.float32)
         chosen = scores.topk(self.experts_per_token, dim=-1).indices
-        weights = normalise_weights(scores.gather(-1, chosen))
+        weights = scores.gather(-1, chosen)
+        weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
         rows, order, sizes = sort_by_expert(x, chosen, self.moe_experts)
         rows = expert_linear_mxfp4(
             rows,
@@ -458,4 +454,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # num_hidden_layers, num_local_experts"]}
-# sha256 of all above: e13a640e4647ae27
+# sha256 of all above: d9e01db0cd2400c1

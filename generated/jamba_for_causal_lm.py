@@ -1,4 +1,4 @@
-"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 099cd33f6906.
+"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family jamba).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -123,21 +123,13 @@ def mix_experts(x: Tensor, weights: Tensor, chosen: Tensor, experts: nn.ModuleLi
     return combine_experts(x, torch.cat(parts) if parts else rows, weights, order)
 
 
-def selective_step(
-    h: Tensor, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor
-) -> tuple[Tensor, Tensor]:
-    """One position: the next state and the output. h (B, I, N), x, dt (B, I), b, c (B, N) -> h, y (B, I)"""
-    h = torch.exp(dt[..., None] * a) * h + (dt * x)[..., None] * b[:, None]
-    return h, (h @ c[..., None]).squeeze(-1)
-
-
 def selective_scan_steps(x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """selective_scan one position after another."""
     h = x.new_zeros(x.shape[0], x.shape[2], a.shape[1])
     outputs = []
     for t in range(x.shape[1]):
-        h, y = selective_step(h, x[:, t], dt[:, t], a, b[:, t], c[:, t])
-        outputs.append(y)
+        h = torch.exp(dt[:, t, :, None] * a) * h + (dt[:, t] * x[:, t])[..., None] * b[:, t, None]
+        outputs.append((h @ c[:, t, :, None]).squeeze(-1))
     return torch.stack(outputs, dim=1)
 
 
@@ -456,4 +448,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 90d94c38e449034b
+# sha256 of all above: 9ed53439d33a05f0

@@ -1,4 +1,4 @@
-"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules 099cd33f6906.
+"""microsoft/layoutlmv3-base: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family layoutlmv3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -88,25 +88,9 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def order_of_joined(x: Tensor, input_ids: Tensor) -> Tensor:
-    """Positions of words and of what stands behind them, each counted from 0. x (B, T + P, W) -> (T + P,)"""
-    index = torch.arange(x.shape[1], device=x.device)
-    return torch.where(index < input_ids.shape[1], index, index - input_ids.shape[1])
-
-
 def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
-
-
-def padding_mask_before(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A padding mask of x, of which attention_mask knows the beginning; all behind is real.
-
-    x (B, T + P, W), attention_mask (B, T) or None -> (B, 1, 1, T + P) or None
-    """
-    if attention_mask is None:
-        return None
-    return padding_mask(F.pad(attention_mask, (0, x.shape[1] - attention_mask.shape[1]), value=1))
 
 
 def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
@@ -116,11 +100,6 @@ def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
     """
     real = (input_ids != padding_id).long()
     return real.cumsum(dim=1) * real + padding_id
-
-
-def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
-    """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
-    return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
 
 
 def prepend_token(token: Tensor, x: Tensor) -> Tensor:
@@ -185,7 +164,9 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         x = self.word_embeddings(input_ids)
         x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
-        x = x + self.position_embeddings(position_indices_of_ids(input_ids, position_ids, self.padding_index))
+        if position_ids is None:
+            position_ids = positions_of_ids(input_ids, self.padding_index)
+        x = x + self.position_embeddings(position_ids)
         boxes = bbox
         if boxes is None:
             boxes = torch.zeros_like(input_ids)[..., None].expand(-1, -1, 4)
@@ -316,13 +297,17 @@ class Model(nn.Module):
         words = self.embeddings(input_ids, token_type_ids, position_ids, bbox)
         image = self.image_embeddings(pixel_values)
         x = self.LayerNorm(torch.cat((words, image), dim=1))
-        mask = padding_mask_before(x, attention_mask)
+        real = None
+        if attention_mask is not None:
+            real = F.pad(attention_mask, (0, x.shape[1] - attention_mask.shape[1]), value=1)
+        mask = padding_mask(real)
         boxes = bbox
         if boxes is None:
             boxes = torch.zeros_like(input_ids)[..., None].expand(-1, -1, 4)
         boxes = boxes_and_patches(boxes, pixel_values, self.patch_size)
         left, bottom = boxes[..., 0], boxes[..., 3]
-        order = order_of_joined(x, input_ids)
+        index, words = torch.arange(x.shape[1], device=x.device), input_ids.shape[1]
+        order = torch.where(index < words, index, index - words)
         apart = relative_buckets(order - order[:, None], self.text_buckets, self.text_distance)
         across = relative_buckets(left[:, None] - left[..., None], self.page_buckets, self.page_distance)
         down = relative_buckets(bottom[:, None] - bottom[..., None], self.page_buckets, self.page_distance)
@@ -368,4 +353,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "pad_token_id": 1, "patch_size": 16,
 # "type_vocab_size": 2, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 3c178c86742ff32f
+# sha256 of all above: 6b1c0aa58235fb4d

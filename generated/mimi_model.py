@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 099cd33f6906.
+"""kyutai/mimi: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 788b5401279fb8e2
+# sha256 of all above: 66aa001ffcd496ca

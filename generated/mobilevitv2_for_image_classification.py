@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 099cd33f6906.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -41,22 +41,6 @@ class Output:
 
 
 torch.export.register_dataclass(Output)
-
-
-def fold_map(patches: Tensor, x: Tensor, size: int) -> Tensor:
-    """Undoes unfold_map of an image as large as x, zeros where no patch was.
-
-    patches (B, C, size ** 2, patches), x (B, _, Y, X) -> (B, C, Y, X)
-    """
-    return F.fold(patches.flatten(1, 2), (x.shape[2], x.shape[3]), size, stride=size)
-
-
-def unfold_map(x: Tensor, size: int) -> Tensor:
-    """The places inside of the patches by the patches; what fills no patch is left out (MobileViT v2).
-
-    x (B, C, Y, X), size the side of a patch -> (B, C, size ** 2, patches)
-    """
-    return F.unfold(x, size, stride=size).unflatten(1, (x.shape[1], -1))
 
 
 class Embeddings(nn.Module):
@@ -271,10 +255,11 @@ class StageWithNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.downsampling_layer(x)
         x = self.conv_1x1.convolution(F.silu(self.conv_kxk(x)))
-        y = unfold_map(x, self.patch_size)
+        y = F.unfold(x, self.patch_size, stride=self.patch_size).unflatten(1, (x.shape[1], -1))
         for layer in self.transformer.layer:
             y = layer(y)
-        return self.conv_projection(fold_map(self.layernorm(y), x, self.patch_size))
+        y = F.fold(self.layernorm(y).flatten(1, 2), x.shape[2:], self.patch_size, stride=self.patch_size)
+        return self.conv_projection(y)
 
 
 class Stage(nn.Module):
@@ -415,4 +400,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 615ff27ee33ee08f
+# sha256 of all above: d0babdc195c595a9

@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 099cd33f6906.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -105,10 +105,11 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def sliding_mask_both(x: Tensor, attention_mask: Tensor | None, reach: int) -> Tensor:
-    """Shows each query the keys at most `reach` away on either side. Shapes as in causal_mask"""
+def sliding_mask_around(x: Tensor, attention_mask: Tensor | None, before: int, after: int) -> Tensor:
+    """Shows each query itself, `before` keys before it and `after` behind it. Shapes as in causal_mask"""
     index = torch.arange(x.shape[1], device=x.device)
-    mask = ((index - index[:, None]).abs() <= reach)[None, None]
+    apart = index - index[:, None]
+    mask = ((apart >= -before) & (apart <= after))[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
 
 
@@ -214,7 +215,7 @@ class Encoder(nn.Module):
     ) -> Tensor:
         x = self.embeddings(input_ids)
         full = padding_mask(attention_mask)
-        near = sliding_mask_both(x, attention_mask, self.one_sided_window)
+        near = sliding_mask_around(x, attention_mask, self.one_sided_window, self.one_sided_window)
         masks = {"full_attention": full, "sliding_attention": near}
         positions = position_indices(x, position_ids)
         angles = {
@@ -291,4 +292,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 4ed3e31964253f20
+# sha256 of all above: 5a9fdced9bd2396b

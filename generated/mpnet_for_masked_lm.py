@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 099cd33f6906.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -78,11 +78,6 @@ def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
     return real.cumsum(dim=1) * real + padding_id
 
 
-def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
-    """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
-    return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
-
-
 def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tensor:
     """One bucket per length for the lower half, then logarithmic up to max_distance.
 
@@ -129,8 +124,9 @@ class Embeddings(nn.Module):
 
     def forward(self, input_ids: Tensor, position_ids: Tensor | None) -> Tensor:
         x = self.word_embeddings(input_ids)
-        x = x + self.position_embeddings(position_indices_of_ids(input_ids, position_ids, self.padding_index))
-        return self.LayerNorm(x)
+        if position_ids is None:
+            position_ids = positions_of_ids(input_ids, self.padding_index)
+        return self.LayerNorm(x + self.position_embeddings(position_ids))
 
 
 class Attention(nn.Module):
@@ -251,4 +247,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: b776be323d293688
+# sha256 of all above: c8ee3f933c7242bf

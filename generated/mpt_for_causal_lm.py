@@ -1,4 +1,4 @@
-"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 099cd33f6906.
+"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family mpt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -52,14 +52,6 @@ def alibi_slopes(x: Tensor, heads: int) -> Tensor:
     first = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
     between = [2.0 ** (-4.0 * (2 * i + 1) / power) for i in range(heads - power)]
     return torch.tensor(first + between, dtype=torch.float32, device=x.device)
-
-
-def alibi_bias(x: Tensor, positions: Tensor, heads: int) -> Tensor:
-    """Bias that grows with the key's position; softmax sees differences only.
-
-    positions (B, S) -> (B, H, 1, S)
-    """
-    return (alibi_slopes(x, heads)[:, None, None] * positions[:, None, None, :]).to(x.dtype)
 
 
 def attend_biased(
@@ -180,7 +172,8 @@ class Decoder(nn.Module):
 
     def score_bias(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         positions = positions_of_mask(x, attention_mask)
-        return alibi_bias(x, positions, self.heads)
+        slopes = alibi_slopes(x, self.heads)[:, None, None]
+        return (slopes * positions[:, None, None, :]).type_as(x)
 
 
 class Model(nn.Module):
@@ -223,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mpt", "n_heads": 32, "n_layers": 32, "vocab_size": 50432}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 4de453864dc2c78f
+# sha256 of all above: 65639cbe235269cd

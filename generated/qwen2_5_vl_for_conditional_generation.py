@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 099cd33f6906.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -220,11 +220,6 @@ def patch_windows(x: Tensor, grid: Tensor, merge: int, window: int) -> Tensor:
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
-
-
-def restore_order(x: Tensor, order: Tensor, merge: int) -> Tensor:
-    """Undoes the order by window for merged patches. x (T / merge ** 2, C), order (T,)"""
-    return x[(order[:: merge * merge] // (merge * merge)).argsort()]
 
 
 def rotary_frequencies(positions: Tensor, rotary_dim: int, base: float) -> Tensor:
@@ -462,7 +457,8 @@ class PackedWindows(nn.Module):
         x = x[:, order]
         for layer, kind in zip(self.blocks, self.layer_types, strict=True):
             x = layer(x, cos, sin, masks[kind])
-        return x[0], restore_order(self.merger(x), order, self.merge_size)
+        merged_order = order[:: self.merge_size**2] // self.merge_size**2
+        return x[0], self.merger(x)[merged_order.argsort()]
 
     def grid_rotary(self, x: Tensor, grid_thw: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = patch_coordinates(x, grid_thw, self.merge_size)
@@ -600,4 +596,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5f7ee7531e7bf270
+# sha256 of all above: a023649c475e9081

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 099cd33f6906.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family qwen3_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -114,11 +114,6 @@ def mix_experts(x: Tensor, weights: Tensor, chosen: Tensor, experts: nn.ModuleLi
     return combine_experts(x, torch.cat(parts) if parts else rows, weights, order)
 
 
-def normalise_weights(weights: Tensor) -> Tensor:
-    """Weights that sum to 1; a sum of nothing stays finite. (..., count) -> (..., count)"""
-    return weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
-
-
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     """The caller's positions, or 0, 1, 2, ... x (B, T, ...) -> (B or 1, T)"""
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
@@ -194,7 +189,8 @@ class MixtureOfExperts(nn.Module):
         logits = self.gate(x)
         scores = logits.softmax(dim=-1, dtype=torch.float32)
         chosen = scores.topk(self.experts_per_token, dim=-1).indices
-        weights = normalise_weights(scores.gather(-1, chosen))
+        weights = scores.gather(-1, chosen)
+        weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
         return mix_experts(x, weights, chosen, self.experts)
 
 
@@ -286,4 +282,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f4414c4b31647f01
+# sha256 of all above: e4b10608c3a49362

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 099cd33f6906.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -181,12 +181,6 @@ def prompt_points(
     return x + (labels == 0) * kinds[0] + (labels == 1) * kinds[1]
 
 
-def prompt_boxes(boxes: Tensor, size: int, table: Tensor, kinds: tuple[Tensor, ...]) -> Tensor:
-    """Vectors of both corners of boxes (B, P, 4) in pixels; kinds: a vector for each -> (B, P, 2, W)"""
-    corners = point_fourier_features((boxes.unflatten(-1, (2, 2)) + 0.5) / size, table)
-    return corners + torch.cat(kinds)
-
-
 def prompt_vectors(
     x: Tensor, points: Tensor | None, labels: Tensor | None, boxes: Tensor | None, size: int, table: Tensor,
     kinds: tuple[Tensor, ...],
@@ -199,7 +193,8 @@ def prompt_vectors(
     if points is not None:
         found.append(prompt_points(points, labels, boxes is None, size, table, kinds[:3]))
     if boxes is not None:
-        found.append(prompt_boxes(boxes, size, table, kinds[3:]))
+        corners = (boxes.unflatten(-1, (2, 2)) + 0.5) / size  # of pixels
+        found.append(point_fourier_features(corners, table) + torch.cat(kinds[3:]))
     return torch.cat(found, dim=2) if found else x.new_zeros(x.shape[0], 1, 0, x.shape[1])
 
 
@@ -599,4 +594,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 14d3388ce66b9de9
+# sha256 of all above: c867e93cec2ed0aa

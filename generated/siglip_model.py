@@ -1,4 +1,4 @@
-"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 099cd33f6906.
+"""google/siglip-base-patch16-224: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family siglip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -72,25 +72,6 @@ def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
     return torch.arange(x.shape[1], device=x.device)[None] if position_ids is None else position_ids
 
 
-def project_packed_key_value(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Key and value of a stacked [query; key; value] weight.
-
-    x (B, S, W), weight (3 * W, W) -> two (B, S, W)
-    """
-    size = weight.shape[1]
-    k, v = F.linear(x, weight[size:], bias[size:]).chunk(2, dim=-1)
-    return k, v
-
-
-def project_packed_query(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Query of a stacked [query; key; value] weight (nn.MultiheadAttention).
-
-    x (B, T, W), weight (3 * W, W)
-    """
-    size = weight.shape[1]
-    return F.linear(x, weight[:size], bias[:size])
-
-
 def resize_positions(table: Tensor, kept: int, height: int, width: int, antialias: bool = False) -> Tensor:
     """Fits a square table of patch positions to a grid of height x width by bicubic interpolation.
 
@@ -155,6 +136,7 @@ class VisionAttentionWithQkv(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
+        self.heads = config.heads
         self.head_dim = config.head_dim
         self.in_proj_weight = nn.Parameter(
             torch.zeros(3 * config.heads * config.head_dim, config.hidden_size)
@@ -163,8 +145,9 @@ class VisionAttentionWithQkv(nn.Module):
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor, source: Tensor) -> Tensor:
-        k, v = project_packed_key_value(source, self.in_proj_weight, self.in_proj_bias)
-        q = split_heads(project_packed_query(x, self.in_proj_weight, self.in_proj_bias), self.head_dim)
+        size = self.heads * self.head_dim
+        k, v = F.linear(source, self.in_proj_weight[size:], self.in_proj_bias[size:]).chunk(2, dim=-1)
+        q = split_heads(F.linear(x, self.in_proj_weight[:size], self.in_proj_bias[:size]), self.head_dim)
         k = split_heads(k, self.head_dim)
         v = split_heads(v, self.head_dim)
         return self.out_proj(merge_heads(F.scaled_dot_product_attention(q, k, v)))
@@ -356,4 +339,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "siglip_text_model", "vocab_size": 32000}, "vision_config": {"model_type": "siglip_vision_model"}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 591d65c96f519e8e
+# sha256 of all above: ef65e2f74651b9a4

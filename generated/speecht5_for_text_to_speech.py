@@ -1,4 +1,4 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 099cd33f6906.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -77,15 +77,6 @@ def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     index = torch.arange(x.shape[1], device=x.device)
     mask = (index <= index[:, None])[None, None]
     return mask if attention_mask is None else mask & (attention_mask[:, None, None, :] != 0)
-
-
-def distance_vectors(x: Tensor, table: Tensor) -> Tensor:
-    """The vector of each query's distance to each key, which all farther ones share with the farthest.
-
-    x (B, T, W), table (2 * farthest, D), distance 0 behind its middle -> (T, T, D)
-    """
-    places, farthest = torch.arange(x.shape[1], device=x.device), table.shape[0] // 2
-    return table[(places[:, None] - places).clamp(-farthest, farthest - 1) + farthest]
 
 
 def drop_shared(x: Tensor, rate: float) -> Tensor:
@@ -325,7 +316,12 @@ class Encoder(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         x = self.wrapped_encoder.layer_norm(self.prenet(input_ids))
         mask = padding_mask(attention_mask)
-        distances = distance_vectors(x, self.wrapped_encoder.embed_positions.pe_k.weight)
+        places, farthest = (
+            torch.arange(x.shape[1], device=x.device),
+            self.wrapped_encoder.embed_positions.pe_k.weight.shape[0] // 2,
+        )
+        apart = (places[:, None] - places).clamp(-farthest, farthest - 1)
+        distances = self.wrapped_encoder.embed_positions.pe_k.weight[apart + farthest]
         for layer in self.wrapped_encoder.layers:
             x = layer(x, distances, mask)
         return x
@@ -439,4 +435,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 923b54be7d2878b6
+# sha256 of all above: 67e675430c5c90d3

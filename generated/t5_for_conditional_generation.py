@@ -1,4 +1,4 @@
-"""google-t5/t5-small: written by mapper 0.1.0, rules 099cd33f6906.
+"""google-t5/t5-small: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family t5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -47,6 +47,18 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
+def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tensor:
+    """One bucket per length for the lower half, then logarithmic up to max_distance.
+
+    lengths >= 0, any shape
+    """
+    exact = buckets // 2
+    steps = (
+        torch.log(lengths.clamp(min=1).float() / exact) / math.log(max_distance / exact) * (buckets - exact)
+    )
+    return torch.where(lengths < exact, lengths, (exact + steps.long()).clamp(max=buckets - 1))
+
+
 def causal_mask(x: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Hides later keys and padded ones. x (B, T, ...), attention_mask (B, T) or None -> (1 or B, 1, T, T)"""
     index = torch.arange(x.shape[1], device=x.device)
@@ -72,18 +84,6 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def bucket_logarithmic(lengths: Tensor, buckets: int, max_distance: int) -> Tensor:
-    """One bucket per length for the lower half, then logarithmic up to max_distance.
-
-    lengths >= 0, any shape
-    """
-    exact = buckets // 2
-    steps = (
-        torch.log(lengths.clamp(min=1).float() / exact) / math.log(max_distance / exact) * (buckets - exact)
-    )
-    return torch.where(lengths < exact, lengths, (exact + steps.long()).clamp(max=buckets - 1))
-
-
 def relative_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
     """Buckets of both directions: later keys take the upper half (T5 encoder, MPNet; 1910.10683).
 
@@ -91,11 +91,6 @@ def relative_buckets(distances: Tensor, buckets: int, max_distance: int) -> Tens
     """
     half = buckets // 2
     return torch.where(distances > 0, half, 0) + bucket_logarithmic(distances.abs(), half, max_distance)
-
-
-def relative_buckets_causal(distances: Tensor, buckets: int, max_distance: int) -> Tensor:
-    """Buckets of earlier keys; all later keys share bucket 0 (T5 decoder, paper 1910.10683). Any shape"""
-    return bucket_logarithmic((-distances).clamp(min=0), buckets, max_distance)
 
 
 def relative_distances(x: Tensor) -> Tensor:
@@ -290,7 +285,8 @@ class Decoder(nn.Module):
     ) -> Tensor:
         x = embedded
         mask = causal_mask(x, attention_mask)
-        buckets = relative_buckets_causal(relative_distances(x), self.buckets, self.max_distance)
+        before = (-relative_distances(x)).clamp(min=0)
+        buckets = bucket_logarithmic(before, self.buckets, self.max_distance)
         bias = masked_bias(
             self.block[0].layer[0].SelfAttention.relative_attention_bias(buckets).permute(2, 0, 1)[None], mask
         )
@@ -359,4 +355,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (learningexample/xformer:t5-small/config.json)", "about this header: the difference from the
 # published count is the unused relative bias"]}
-# sha256 of all above: 38cda9fda6eed81b
+# sha256 of all above: a4c39659e035c819

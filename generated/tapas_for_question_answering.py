@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 099cd33f6906.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -59,10 +59,9 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def positions_in_cells(rows: Tensor, columns: Tensor) -> Tensor:
-    """Positions counted from the first token of the same cell. rows and columns (B, T) -> (B, T)"""
-    same = (rows[:, None] == rows[..., None]) & (columns[:, None] == columns[..., None])
-    return torch.arange(rows.shape[1], device=rows.device) - same.long().argmax(-1)
+def positions_in_order(x: Tensor) -> Tensor:
+    """0, 1, 2, ... for every position of x. x (B, T, ...) -> (1, T)"""
+    return torch.arange(x.shape[1], device=x.device)[None]
 
 
 def cell_average(x: Tensor, cells: Tensor, count: int) -> Tensor:
@@ -146,7 +145,10 @@ class Embeddings(nn.Module):
             + self.token_type_embeddings_5(types[..., 5])
             + self.token_type_embeddings_6(types[..., 6])
         )
-        places = positions_in_cells(types[..., 2], types[..., 1]).clamp(max=self.positions - 1)
+        same_row = types[:, None, :, 2] == types[..., 2, None]
+        same_cell = same_row & (types[:, None, :, 1] == types[..., 1, None])
+        places = positions_in_order(x) - same_cell.long().argmax(-1)
+        places = places.clamp(max=self.positions - 1)
         if position_ids is None:
             position_ids = places
         return self.LayerNorm(x + self.position_embeddings(position_ids))
@@ -308,4 +310,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: d4558cff74e3442a
+# sha256 of all above: b72814e96a0fff91

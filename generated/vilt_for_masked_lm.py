@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 099cd33f6906.
+"""dandelin/vilt-b32-mlm: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -64,16 +64,6 @@ def merge_heads(x: Tensor) -> Tensor:
 def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     """Hides padded keys from every query; None hides nothing. attention_mask (B, S) -> (B, 1, 1, S)"""
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
-
-
-def padding_mask_before(x: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-    """A padding mask of x, of which attention_mask knows the beginning; all behind is real.
-
-    x (B, T + P, W), attention_mask (B, T) or None -> (B, 1, 1, T + P) or None
-    """
-    if attention_mask is None:
-        return None
-    return padding_mask(F.pad(attention_mask, (0, x.shape[1] - attention_mask.shape[1]), value=1))
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -265,7 +255,10 @@ class Encoder(nn.Module):
         )
         image = self.embeddings(pixel_values) + self.embeddings.token_type_embeddings.weight[1:2]
         x = torch.cat((words, image), dim=1)
-        mask = padding_mask_before(x, attention_mask)
+        real = None
+        if attention_mask is not None:
+            real = F.pad(attention_mask, (0, x.shape[1] - attention_mask.shape[1]), value=1)
+        mask = padding_mask(real)
         for layer in self.encoder.layer:
             x = layer(x, mask)
         x = self.layernorm(x)
@@ -325,4 +318,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": true, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 62298f9c9f1e82a5
+# sha256 of all above: 8147cbe15bae95c2

@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 099cd33f6906.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -97,13 +97,6 @@ class LayerNormChannelsFirst(nn.Module):
         return x.movedim(-1, 1)
 
 
-def lengths_after(lengths: Tensor, kernels: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    """Lengths after unpadded convolutions, one after another. lengths (B,) -> (B,)"""
-    for kernel, stride in zip(kernels, strides, strict=True):
-        lengths = (lengths - kernel) // stride + 1
-    return lengths
-
-
 def frame_mask(
     x: Tensor, attention_mask: Tensor | None, kernels: tuple[int, ...], strides: tuple[int, ...]
 ) -> Tensor | None:
@@ -113,7 +106,9 @@ def frame_mask(
     """
     if attention_mask is None:
         return None
-    lengths = lengths_after(attention_mask.sum(dim=-1), kernels, strides)
+    lengths = attention_mask.sum(dim=-1)
+    for kernel, stride in zip(kernels, strides, strict=True):
+        lengths = (lengths - kernel) // stride + 1
     return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
 
 
@@ -315,9 +310,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["Wav2Vec2ForCTC"], "conv_bias": true, "conv_dim": [512, 512, 512, 512, 512,
 # 512, 512], "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2],
-# "do_stable_layer_norm": true, "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 1024,
-# "intermediate_size": 4096, "layer_norm_eps": 1e-05, "model_type": "wav2vec2", "num_attention_heads": 16,
-# "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40}, "notes": ["header from the
-# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
-# config: recalled"]}
-# sha256 of all above: fe3dca3529014512
+# "do_stable_layer_norm": true, "feat_extract_activation": "gelu", "feat_extract_norm": "layer", "hidden_act":
+# "gelu", "hidden_size": 1024, "intermediate_size": 4096, "layer_norm_eps": 1e-05, "model_type": "wav2vec2",
+# "num_attention_heads": 16, "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40},
+# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
+# the hub", "evidence for its config: recalled"]}
+# sha256 of all above: 27f4d7de0b2cf24a

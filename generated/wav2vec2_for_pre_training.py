@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 099cd33f6906.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -101,13 +101,6 @@ def best_codes(scores: Tensor, codes: Tensor, groups: int) -> tuple[Tensor, Tens
     return table[torch.arange(groups, device=best.device), best].flatten(2), perplexity
 
 
-def lengths_after(lengths: Tensor, kernels: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    """Lengths after unpadded convolutions, one after another. lengths (B,) -> (B,)"""
-    for kernel, stride in zip(kernels, strides, strict=True):
-        lengths = (lengths - kernel) // stride + 1
-    return lengths
-
-
 def frame_mask(
     x: Tensor, attention_mask: Tensor | None, kernels: tuple[int, ...], strides: tuple[int, ...]
 ) -> Tensor | None:
@@ -117,7 +110,9 @@ def frame_mask(
     """
     if attention_mask is None:
         return None
-    lengths = lengths_after(attention_mask.sum(dim=-1), kernels, strides)
+    lengths = attention_mask.sum(dim=-1)
+    for kernel, stride in zip(kernels, strides, strict=True):
+        lengths = (lengths - kernel) // stride + 1
     return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
 
 
@@ -351,9 +346,10 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["Wav2Vec2ForPreTraining"], "conv_bias": false, "conv_dim": [512, 512, 512,
 # 512, 512, 512, 512], "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2],
-# "do_stable_layer_norm": false, "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 768,
-# "intermediate_size": 3072, "layer_norm_eps": 1e-05, "model_type": "wav2vec2", "num_attention_heads": 12,
-# "num_codevector_groups": 2, "num_codevectors_per_group": 320, "num_conv_pos_embeddings": 128,
-# "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue (reconstructed with transformers
-# 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d30d1bab8ed0884a
+# "do_stable_layer_norm": false, "feat_extract_activation": "gelu", "feat_extract_norm": "group",
+# "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072, "layer_norm_eps": 1e-05, "model_type":
+# "wav2vec2", "num_attention_heads": 12, "num_codevector_groups": 2, "num_codevectors_per_group": 320,
+# "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
+# (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
+# recalled"]}
+# sha256 of all above: 3f09c7bcb0ca8779

@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules 099cd33f6906.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -89,13 +89,6 @@ class Conv1dParametrized(nn.Module):
         return F.conv1d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
-def lengths_after(lengths: Tensor, kernels: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-    """Lengths after unpadded convolutions, one after another. lengths (B,) -> (B,)"""
-    for kernel, stride in zip(kernels, strides, strict=True):
-        lengths = (lengths - kernel) // stride + 1
-    return lengths
-
-
 def frame_mask(
     x: Tensor, attention_mask: Tensor | None, kernels: tuple[int, ...], strides: tuple[int, ...]
 ) -> Tensor | None:
@@ -105,7 +98,9 @@ def frame_mask(
     """
     if attention_mask is None:
         return None
-    lengths = lengths_after(attention_mask.sum(dim=-1), kernels, strides)
+    lengths = attention_mask.sum(dim=-1)
+    for kernel, stride in zip(kernels, strides, strict=True):
+        lengths = (lengths - kernel) // stride + 1
     return torch.arange(x.shape[1], device=x.device) < lengths[:, None]
 
 
@@ -357,9 +352,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architectures": ["WavLMModel"], "conv_bias": false, "conv_dim": [512, 512, 512, 512, 512, 512,
 # 512], "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2], "do_stable_layer_norm":
-# false, "feat_extract_activation": "gelu", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size":
-# 3072, "layer_norm_eps": 1e-05, "max_bucket_distance": 800, "model_type": "wavlm", "num_attention_heads": 12,
-# "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the
-# bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
-# config: transformers-default"]}
-# sha256 of all above: d9203ba7242e1536
+# false, "feat_extract_activation": "gelu", "feat_extract_norm": "group", "hidden_act": "gelu", "hidden_size":
+# 768, "intermediate_size": 3072, "layer_norm_eps": 1e-05, "max_bucket_distance": 800, "model_type": "wavlm",
+# "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
+# "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
+# the hub", "evidence for its config: transformers-default"]}
+# sha256 of all above: 0cd92841e1bc51ef

@@ -1,4 +1,4 @@
-"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 099cd33f6906.
+"""FacebookAI/xlm-roberta-base: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -68,11 +68,6 @@ def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
     return real.cumsum(dim=1) * real + padding_id
 
 
-def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
-    """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
-    return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
-
-
 def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     """The caller's segments, or the first segment everywhere. (B, T)"""
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -101,8 +96,9 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         x = self.word_embeddings(input_ids)
         x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
-        x = x + self.position_embeddings(position_indices_of_ids(input_ids, position_ids, self.padding_index))
-        return self.LayerNorm(x)
+        if position_ids is None:
+            position_ids = positions_of_ids(input_ids, self.padding_index)
+        return self.LayerNorm(x + self.position_embeddings(position_ids))
 
 
 class LmHead(nn.Module):
@@ -260,4 +256,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1,
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3c14a99d2b6d3768
+# sha256 of all above: 6780f8323236ae5e

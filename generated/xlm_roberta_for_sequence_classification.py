@@ -1,4 +1,4 @@
-"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules 099cd33f6906.
+"""BAAI/bge-reranker-base: written by mapper 0.1.0, rules 793bcf1f2072.
 
 Reading: exact (family roberta).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -68,11 +68,6 @@ def positions_of_ids(input_ids: Tensor, padding_id: int) -> Tensor:
     return real.cumsum(dim=1) * real + padding_id
 
 
-def position_indices_of_ids(input_ids: Tensor, position_ids: Tensor | None, padding_id: int) -> Tensor:
-    """The caller's positions, or those of the real tokens, counted from padding_id + 1. (B, T)"""
-    return positions_of_ids(input_ids, padding_id) if position_ids is None else position_ids
-
-
 def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     """The caller's segments, or the first segment everywhere. (B, T)"""
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -103,8 +98,9 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         x = self.word_embeddings(input_ids)
         x = x + self.token_type_embeddings(segment_ids(input_ids, token_type_ids))
-        x = x + self.position_embeddings(position_indices_of_ids(input_ids, position_ids, self.padding_index))
-        return self.LayerNorm(x)
+        if position_ids is None:
+            position_ids = positions_of_ids(input_ids, self.padding_index)
+        return self.LayerNorm(x + self.position_embeddings(position_ids))
 
 
 class Attention(nn.Module):
@@ -246,4 +242,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "vocab_size": 250002}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: repository
 # (vminh16/VI-Legal-RAG:models/bge-reranker-base/config.json)"]}
-# sha256 of all above: 4dc5efbe281cc5ca
+# sha256 of all above: edb1bb84a28e939d
