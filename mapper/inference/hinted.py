@@ -42,14 +42,15 @@ def read_with_hints(hints: Hints, read: Read) -> Architecture:
 
 
 def _asked(read: Read, hints: Hints) -> set[str]:
-    """What is asked of whoever says nothing, and then of whoever answers that, until nothing more is."""
+    """What is asked of whoever says nothing, and then of whoever answers that, until nothing more is: by both names of a place."""
     asked: set[str] = set()
     before: set[str] | None = None
     with suppress(ArchitectureError, HintError):
         while asked != before and not asked.issuperset(hints):
             before = set(asked)
             said = {name: value for name, value in hints.items() if name in asked}
-            asked.update(question.name for question in read(said).questions)
+            for question in read(said).questions:
+                asked |= {question.name, f"{question.at}:{question.fact}"}
     return asked
 
 

@@ -167,9 +167,8 @@ class InputRule:
     optional: bool
     doc: str
     kind: str = "tensor"  # "cache": keys and values of every layer; "index": a position; "state": what an earlier call gave; all three only with the option cache
-    made_up: tuple[
-        Any, ...
-    ] = ()  # the values of each row in made-up inputs: numbers, or names of free extents
+    made_up: tuple[Any, ...] = ()  # of each row in made-up inputs: numbers, or names of free extents
+    unlisted: bool = False  # only of models whose family lists no types: others have what makes it
 
 
 @dataclass(frozen=True)
@@ -451,6 +450,7 @@ def read_input(fields: Fields, name: str) -> InputRule:
         fields.text("doc", ""),
         fields.text("kind", "tensor"),
         tuple(fields.sequence("made_up")),
+        fields.flag("unlisted"),
     )
     fields.done()
     if rule.kind not in ("tensor", "cache", "index", "state"):

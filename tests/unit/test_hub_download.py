@@ -377,7 +377,7 @@ def test_progress_is_shown_with_bytes_and_time_left(serve: Serve, monkeypatch: p
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr(_progress, "PATIENCE", 0.01)
     monkeypatch.setattr(_progress, "_REFRESH", 0.02)
-    monkeypatch.setattr(_progress.shutil, "get_terminal_size", lambda **_: os.terminal_size((200, 20)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda **_: os.terminal_size((200, 20)))
     monkeypatch.setattr(transfer, "FIRST_WAIT", 0.05)
     faults = [Fault(pause=0.02), Fault(500), FINE]
     serve({"org/small": SMALL}, faults={FILE: faults})
