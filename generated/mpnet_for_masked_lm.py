@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 793bcf1f2072.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules bb1dd4df310a.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -247,4 +247,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: c8ee3f933c7242bf
+# sha256 of all above: ba2c47c7a5c4f123

@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 793bcf1f2072.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules bb1dd4df310a.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -143,9 +143,10 @@ def dilated_units(
     pointwise: nn.ModuleList,
     seconds: nn.ModuleList,
 ) -> Tensor:
-    """Residual units of a depthwise and a pointwise convolution, each with a norm and GELU (paper 2106.06103).
+    """Residual units of a depthwise and a pointwise convolution, each with a norm and GELU.
 
-    x (B, C, T), mask (B, 1, T); the nth depthwise kernel is dilated by its width to the power of n
+    Paper 2106.06103. x (B, C, T), mask (B, 1, T); the nth depthwise kernel is dilated by its width to the
+    power of n
     """
     units = zip(depthwise, firsts, pointwise, seconds, strict=True)
     for number, (apart, first, together, second) in enumerate(units):
@@ -173,7 +174,10 @@ def gated_convolutions(x: Tensor, mask: Tensor, gates: nn.ModuleList, skips: nn.
 
 
 def spline_bins(logits: Tensor, bound: float) -> Tensor:
-    """Where the bins of a spline meet, from -bound to bound, by shares of at least 0.001. (..., n) -> (..., n + 1)"""
+    """Where the bins of a spline meet, from -bound to bound, by shares of at least 0.001.
+
+    (..., n) -> (..., n + 1)
+    """
     least = 1e-3
     shares = least + (1 - least * logits.shape[-1]) * logits.softmax(dim=-1)
     ends = (2 * bound * shares.cumsum(dim=-1) - bound)[..., :-1]
@@ -182,10 +186,11 @@ def spline_bins(logits: Tensor, bound: float) -> Tensor:
 
 
 def invert_splines(y: Tensor, bins: Tensor, scale: float, bound: float) -> Tensor:
-    """Where monotone splines of rational quadratics have these values; beyond the bound, the values (paper 1906.04032).
+    """Where monotone splines of rational quadratics have these values; beyond the bound, the values.
 
-    y (...), bins (..., 3n - 1): for each of n bins a logit of its width and one of its height, both divided by
-    the scale, and the slopes where two bins meet before softplus; the slope at both ends is 1
+    Paper 1906.04032. y (...), bins (..., 3n - 1): for each of n bins a logit of its width and one of its
+    height, both divided by the scale, and the slopes where two bins meet before softplus;
+    the slope at both ends is 1
     """
     count = (bins.shape[-1] + 1) // 3
     across = spline_bins(bins[..., :count] / scale, bound)
@@ -642,4 +647,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 5a6d0d5334335491
+# sha256 of all above: de1968c211b29dec
