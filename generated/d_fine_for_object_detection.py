@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules bb1dd4df310a.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 418c4bd9f15c.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -606,6 +606,16 @@ class BoxHeads(nn.Module):
         return self.layers[2](F.relu(x))
 
 
+class ReferenceHead(nn.ModuleList):
+    """model.decoder.query_pos_head.layers: feed-forward of two or three linear layers with ReLU."""
+
+    def __init__(self):
+        super().__init__([nn.Linear(4, 512), nn.Linear(512, 256)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1](F.relu(self[0](x)))
+
+
 class QualityHeads(nn.Module):
     """model.decoder.lqe_layers.*: feed-forward of two or three linear layers with ReLU."""
 
@@ -615,16 +625,6 @@ class QualityHeads(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.reg_conf.layers[1](F.relu(self.reg_conf.layers[0](x)))
-
-
-class ReferenceHead(nn.ModuleList):
-    """model.decoder.query_pos_head.layers: feed-forward of two or three linear layers with ReLU."""
-
-    def __init__(self):
-        super().__init__([nn.Linear(4, 512), nn.Linear(512, 256)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self[1](F.relu(self[0](x)))
 
 
 class DecoderLayer(nn.Module):
@@ -778,14 +778,14 @@ class DistributionDecoder(nn.Module):
         self.queries_best_bins = config.queries_best_bins
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.bbox_embed = nn.ModuleList(BoxHeads(config) for _ in range(3))
-        self.class_embed = nn.ModuleList(
-            nn.Linear(config.decoder_hidden_size, config.labels) for _ in range(3)
-        )
-        self.lqe_layers = nn.ModuleList(QualityHeads() for _ in range(3))
         self.query_pos_head: Any = nn.ModuleDict({"layers": ReferenceHead()})
         self.pre_bbox_head: Any = nn.ModuleDict({"layers": ProposalBoxes(config)})
         self.up = nn.Parameter(torch.zeros(1))
         self.reg_scale = nn.Parameter(torch.zeros(1))
+        self.class_embed = nn.ModuleList(
+            nn.Linear(config.decoder_hidden_size, config.labels) for _ in range(3)
+        )
+        self.lqe_layers = nn.ModuleList(QualityHeads() for _ in range(3))
 
     def forward(
         self, queries: Tensor, proposals: Tensor, encoder_hidden_states: Tensor, sizes: list[tuple[int, int]]
@@ -796,9 +796,7 @@ class DistributionDecoder(nn.Module):
         corners = y[..., :1]
         first = None
         states = []
-        for layer, box_head, class_head, quality_head in zip(
-            self.layers, self.bbox_embed, self.class_embed, self.lqe_layers, strict=True
-        ):
+        for layer, box_head in zip(self.layers, self.bbox_embed, strict=True):
             positions = self.query_pos_head.layers(boxes).clamp(-10, 10)
             references = boxes[:, :, None]
             x = layer(x, positions, encoder_hidden_states, references, sizes)
@@ -815,7 +813,7 @@ class DistributionDecoder(nn.Module):
             states.append(x)
         best = corners.unflatten(-1, (4, -1)).softmax(-1).topk(self.queries_best_bins, dim=-1).values
         best = torch.cat((best, best.mean(-1, keepdim=True)), dim=-1).flatten(-2)
-        scores = class_head(x) + quality_head(best)
+        scores = self.class_embed[-1](x) + self.lqe_layers[-1](best)
         if first is None:
             first = boxes
         return torch.stack(states), scores, first, corners, boxes
@@ -1184,4 +1182,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 730fcfd469f35f10
+# sha256 of all above: 15676dd19dfa850e

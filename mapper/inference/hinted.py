@@ -42,7 +42,10 @@ def read_with_hints(hints: Hints, read: Read) -> Architecture:
 
 
 def _asked(read: Read, hints: Hints) -> set[str]:
-    """What is asked of whoever says nothing, and then of whoever answers that, until nothing more is: by both names of a place."""
+    """What is asked of whoever says nothing, and then of whoever answers that, until nothing more is.
+
+    By both names that a place has: `decoder:rotary` and `model.decoder:rotary`.
+    """
     asked: set[str] = set()
     before: set[str] | None = None
     with suppress(ArchitectureError, HintError):
