@@ -126,7 +126,7 @@ def rotary_tables(x: Tensor, positions: Tensor, frequencies: Tensor) -> tuple[Te
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
-def scale_parts(x: Tensor, scales: list[float], sizes: list[int]) -> Tensor:
+def scale_parts(x: Tensor, scales: tuple[float, ...], sizes: list[int]) -> Tensor:
     """Each part of the channels times its own factor. x (..., C), sizes sum to C -> (..., C)"""
     return torch.cat(
         [part * scale for part, scale in zip(x.split(sizes, dim=-1), scales, strict=True)], dim=-1
@@ -434,4 +434,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: fa776157e9043e98
+# sha256 of all above: e0eb406e189f7ae5

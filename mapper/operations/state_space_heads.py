@@ -47,7 +47,7 @@ def decay_pairs(decay: Tensor) -> Tensor:
     return between.masked_fill(ahead > 0, -torch.inf).exp()
 
 
-def scale_parts(x: Tensor, scales: list[float], sizes: list[int]) -> Tensor:
+def scale_parts(x: Tensor, scales: tuple[float, ...], sizes: list[int]) -> Tensor:
     """Each part of the channels times its own factor. x (..., C), sizes sum to C -> (..., C)"""
     return torch.cat(
         [part * scale for part, scale in zip(x.split(sizes, dim=-1), scales, strict=True)], dim=-1

@@ -29,4 +29,4 @@ def test_chunks_give_what_the_recurrence_gives(length: int) -> None:
 
 def test_each_part_of_the_channels_has_its_own_factor():
     x = torch.tensor([[1.0, 2.0, 3.0]])
-    assert scale_parts(x, [10.0, 0.5], [1, 2]).tolist() == [[10.0, 1.0, 1.5]]
+    assert scale_parts(x, (10.0, 0.5), [1, 2]).tolist() == [[10.0, 1.0, 1.5]]
