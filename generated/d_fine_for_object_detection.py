@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 298d4487d23a.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 28e30399a7e4.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -220,8 +220,8 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """model.backbone.model.embedder: a stem: five convolutions with max pooling beside two of them, a
-    scale and a shift behind each activation (HGNet).
+    """model.backbone.model.embedder: a stem: a convolution of stride two, max pooling beside two small
+    ones, two more, each with a scale (HGNet).
     """
 
     def __init__(self, config: Config):
@@ -1182,4 +1182,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: bab2a05acd3f319d
+# sha256 of all above: ddcce7407c7db526
