@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mapper.authoring.expectations import read_example
+from mapper.authoring.pairs import pairs
 from mapper.errors import MapperError, RuleError, shorten
 from mapper.rulebook.dropout import KIND as DROPOUT
 from mapper.rulebook.dropout import check_dropout
@@ -28,7 +29,7 @@ from mapper.rulebook.family_file import read_family
 from mapper.rulebook.flows import continued
 from mapper.rulebook.libraries import LIBRARY, library_documents, read_library
 from mapper.rulebook.namings import KIND, NAMING, naming_documents, read_naming
-from mapper.rulebook.pages import page_of, pairs
+from mapper.rulebook.pages import page_of
 from mapper.rulebook.settings import SETTINGS, read_settings, wrong_examples
 from mapper.rulebook.strict import Document, load_yaml
 from mapper.rulebook.trees import TREE, read_tree

@@ -13,11 +13,11 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from mapper.architecture import Architecture, Block, Leaf, Place
+from mapper.authoring.pairs import pairs
 from mapper.errors import joined
 from mapper.flows import arithmetic
 from mapper.naming.words import normal
 from mapper.rulebook.flows import ANY, FlowRule, aligned
-from mapper.rulebook.pages import pairs
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook

@@ -121,7 +121,7 @@ def _named(steps: Iterable[FlowRule]) -> list[FlowRule]:
     return [step for step in steps if not step.is_unnamed]
 
 
-def _is_empty(step: FlowRule) -> bool:
+def is_empty(step: FlowRule) -> bool:
     return step.is_unnamed and not step.body
 
 
@@ -132,7 +132,7 @@ def step_name(step: FlowRule) -> str:
 
 def left_out(slot: Slot, taken: Mapping[str, FlowRule]) -> bool:
     """Whether a slot stands around one that was left empty."""
-    return slot.around in taken and _is_empty(taken[slot.around])
+    return slot.around in taken and is_empty(taken[slot.around])
 
 
 def named(page: Page, name: str) -> FlowRule | None:
@@ -163,13 +163,13 @@ def assemble(page: Page, steps: Sequence[FlowRule]) -> FlowRule:
         "calls": _union(step.calls for step in steps),
     }
     used = {role for roles in words.values() for role in roles}
-    tables: dict[str, Any] = {key: _merged(key, [base, *steps]) for key in _TABLES}
+    tables: dict[str, Any] = {key: merged_key(key, [base, *steps]) for key in _TABLES}
     tables |= {key: _union(getattr(step, key) for step in steps) for key in _PATHS}
     by_itself = {role for step in steps for role in step.options if role in step.ignored}
     tables["ignored"] = {
         role: why for role, why in tables["ignored"].items() if role in by_itself or role not in used
     }
-    shapes = {**base.shapes, **_merged("shapes", steps)}
+    shapes = {**base.shapes, **merged_key("shapes", steps)}
     return replace(
         base,
         name=f"{page.topic}/{JOINED.join(names)}",
@@ -184,7 +184,7 @@ def assemble(page: Page, steps: Sequence[FlowRule]) -> FlowRule:
 
 def _returned(page: Page, steps: Sequence[FlowRule]) -> str:
     """The last statement, where the page says in which order its flows return what steps give."""
-    given = _merged("outputs", steps)
+    given = merged_key("outputs", steps)
     pairs = [f"{name}={given[name]}" for name in page.outputs if name in given]
     return f"return output({', '.join(pairs)})\n" if page.outputs else ""
 
@@ -202,7 +202,7 @@ def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for group in groups for word in group))
 
 
-def _merged(key: str, rules: Iterable[FlowRule]) -> dict[str, Any]:
+def merged_key(key: str, rules: Iterable[FlowRule]) -> dict[str, Any]:
     """The tables of several rules as one; of what two say of a fact, the values that both allow."""
     merged: dict[str, Any] = {}
     for rule in rules:
@@ -413,98 +413,3 @@ def _check_end(page: Page) -> None:
             if name not in page.outputs:
                 where = f"{step.file}:{step.line}: {step.name}"
                 raise RuleError(f"{where} gives {name!r}, which is not among the outputs")
-
-
-def pairs(page: Page) -> Iterator[FlowRule]:
-    """Flows of a spine in which every two steps that can stand together do so at least once; of one slot, every step."""
-    open_pairs = {
-        (one.name, other.name)
-        for at, slot in enumerate(page.slots)
-        for one in slot.steps
-        for later in page.slots[at + 1 :]
-        for other in later.steps
-        if _Joint([one]).takes(other)
-    }
-    if len(page.slots) == 1:
-        open_pairs = {(step.name, step.name) for step in page.slots[0].steps}
-    for first in sorted(open_pairs):
-        if first not in open_pairs:
-            continue
-        steps = _around(page, first, open_pairs)
-        covered = {(one.name, other.name) for at, one in enumerate(steps) for other in steps[at + 1 :]}
-        open_pairs -= {first, *covered}
-        if steps and _complete(steps):
-            yield assemble(page, steps)
-
-
-def _around(page: Page, pair: tuple[str, str], wanted: set[tuple[str, str]]) -> list[FlowRule]:
-    """A step for each slot, two of which are given; the others are those that make most of the pairs that are wanted."""
-    given = {
-        slot.name: step
-        for slot in page.slots
-        for step in slot.steps
-        if step.name in pair and not _is_empty(step)
-    }
-    there = {slot.around for slot in page.slots if slot.name in given}
-    taken: dict[str, FlowRule] = {}
-    for slot in page.centres_first():
-        if left_out(slot, taken):
-            continue
-        chosen = [*taken.values(), *given.values()]
-        joint = _Joint(chosen)
-        fitting = [
-            step for step in slot.steps if joint.takes(step) and not (_is_empty(step) and slot.name in there)
-        ]
-        if slot.name not in given and not fitting:
-            return []
-        taken[slot.name] = given.get(slot.name) or max(fitting, key=_worth(chosen, wanted))
-    return page.in_order(taken)
-
-
-def _worth(
-    chosen: Sequence[FlowRule], wanted: set[tuple[str, str]]
-) -> Callable[[FlowRule], tuple[int, int, int]]:
-    """How well a step goes with those that are chosen: what it reads that they stand beside, and what it stands beside."""
-    there = {role for one in chosen for role in one.needs}
-    asked = {role for one in chosen for role in _beside(one)} - there
-
-    def worth(step: FlowRule) -> tuple[int, int, int]:
-        lacking = sum(role not in there for role in _beside(step))
-        return len(asked.intersection(step.needs)), -lacking, sum(_key(step, one) in wanted for one in chosen)
-
-    return worth
-
-
-def _key(one: FlowRule, other: FlowRule) -> tuple[str, str]:
-    return one.name, other.name
-
-
-class _Joint:
-    """Steps that are of one flow, and which others can be: no role is claimed twice, their conditions allow a value."""
-
-    def __init__(self, steps: Sequence[FlowRule]):
-        self.steps = {step.name: step for step in steps}
-        self.claimed = {role for step in self.steps.values() for role in step.needs}
-        self.when = _merged("when", steps)
-        claims = sum(len(step.needs) for step in self.steps.values())
-        self.is_one = claims == len(self.claimed) and all(self.when.values())
-
-    def takes(self, step: FlowRule) -> bool:
-        """Whether a step can stand with these."""
-        if not self.is_one or (step.name not in self.steps and not self.claimed.isdisjoint(step.needs)):
-            return False
-        return all(
-            values and (name not in self.when or not set(values).isdisjoint(self.when[name]))
-            for name, values in step.when.items()
-        )
-
-
-def _complete(steps: Sequence[FlowRule]) -> bool:
-    """Whether what stands beside a step is read by another."""
-    there = {role for step in steps for role in step.needs}
-    return all(role in there for step in steps for role in _beside(step))
-
-
-def _beside(step: FlowRule) -> list[str]:
-    """The roles of the block itself that stand beside a step, of `tower.embeddings.token` the tower."""
-    return [path.partition(".")[0] for path in step.beside]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mapper.authoring.pairs import pairs
 from mapper.errors import RuleError
 from mapper.flows.flow import parse_flow
 from mapper.flows.fold import fold
@@ -14,7 +15,7 @@ from mapper.flows.specialise import specialise
 from mapper.inference.compose import compose
 from mapper.inference.scopes import Scope
 from mapper.rulebook.index import FlowTable, SpineEntry
-from mapper.rulebook.pages import assemble, named, pairs, read_flows, read_page, whole
+from mapper.rulebook.pages import assemble, named, read_flows, read_page, whole
 from mapper.rulebook.strict import parse_yaml
 
 PAGE = """
