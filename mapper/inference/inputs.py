@@ -15,9 +15,11 @@ Lookup = Callable[[Block, str], Any]  # a fact of a block; KeyError where nothin
 
 
 def public_inputs(
-    program: Program, declared: Mapping[str, InputRule], lookup: Lookup
+    program: Program, declared: Mapping[str, InputRule], lookup: Lookup, has_types: bool = False
 ) -> dict[str, dict[str, Any]]:
     """Each input in the order of the vocabulary. FlowError for a name that it does not declare.
+
+    Of a family that lists types (`has_types`) checkpoints are whole: vectors stand for no words there.
 
     Besides those that the flows read, those that they say are taken and not read (`unread`).
     """
@@ -26,6 +28,10 @@ def public_inputs(
         if name not in declared:
             raise FlowError(
                 f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares"
+            )
+        if has_types and declared[name].unlisted:
+            raise FlowError(
+                f"the layers read {declared[name].doc}, and no tensor of the checkpoint gives them"
             )
     own = _of_flows(program, lookup)
     idle = {name for name, spec in own.items() if UNREAD in spec and name not in names}

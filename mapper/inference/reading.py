@@ -44,7 +44,6 @@ from mapper.inference.sizes import Sizes
 from mapper.inference.twins import Twins
 from mapper.inference.unused import why_unread
 from mapper.inference.updates import SETTINGS, scale
-from mapper.rulebook.facts import InputRule
 
 
 @dataclass
@@ -205,19 +204,16 @@ class _Linked:
     has_failed: bool = False
 
 
-def _declared(case: Case) -> dict[str, InputRule]:
-    """The inputs that there may be: a family that lists types has checkpoints whole, and vectors stand for no words there."""
-    has_types = case.families.whole is not None and bool(case.families.whole.model_types)
-    return {name: rule for name, rule in case.rulebook.inputs.items() if not (has_types and rule.unlisted)}
-
-
 def _link(case: Case, outline: Outline, architecture: Architecture, doubts: Doubts) -> _Linked:
     """Gives the architecture its inputs."""
     idle: list[Leaf] = []
     try:
         program = link(architecture, lambda name: flow_of(case.rulebook, name), {})
         check_results(program)
-        architecture.inputs = public_inputs(program, _declared(case), partial_call(value_of, outline))
+        has_types = case.families.whole is not None and bool(case.families.whole.model_types)
+        architecture.inputs = public_inputs(
+            program, case.rulebook.inputs, partial_call(value_of, outline), has_types
+        )
         for leaf in unused_leaves(program):
             if why := why_unread(program, leaf):
                 architecture.unused += [(key, why) for key in Leaf.keys(leaf)]

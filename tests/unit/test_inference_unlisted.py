@@ -271,3 +271,10 @@ def test_a_tower_of_an_unlisted_whole_is_tried_as_those_of_its_kin() -> None:
     found = unlisted("siglip", text_config={"model_type": "unheard_of_text"})
     assert found.towers["text"] == "siglip_text"
     assert any("'unheard_of_text' is listed by no family" in line for line in found.findings)
+
+
+def test_vectors_stand_for_no_words_of_a_family_that_lists_types() -> None:
+    family = next(family for family in RULEBOOK.families if family.name == "t5gemma2_text")
+    alone = infer(header(family.examples[0]), RULEBOOK)  # its layers, without a table of words
+    assert alone.reading == "skeleton" and alone.inputs == {}
+    assert any("no tensor of the checkpoint gives them" in line for line in alone.missing)

@@ -24,6 +24,7 @@ from mapper.values import Values, measure
 from mapper.values.moments import Moments
 from mapper.values.numbers import Numbers
 from mapper.values.spectrum import fresh_shape, spectral_norm
+from tests.memory import PEAK
 from tests.schema import violations
 
 Weights = dict[str, np.ndarray]
@@ -154,9 +155,8 @@ def test_memory_is_that_of_a_tensor_and_torch_is_not_imported(trained: Weights, 
     one = RANDOM.standard_normal((1024, 1024), np.float32)
     weights = {f"layers.{at}.weight": np.roll(one, 37 * at) for at in range(32)}
     save_file(weights, tmp_path / "large.safetensors")
-    code = (  # not what getrusage says, which is at least what this process has
+    code = PEAK + (
         "import sys, numpy\nfrom mapper.cli import main\nfrom mapper.values import measure\n"
-        "peak = lambda: next(int(row.split()[1]) for row in open('/proc/self/status') if row.startswith('VmHWM'))\n"
         "before = peak()\nmain(['inspect', sys.argv[1], '--values', '--json'])\n"
         "print((peak() - before) // 1024, 'torch' in sys.modules, file=sys.stderr)"
     )

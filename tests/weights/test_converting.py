@@ -24,6 +24,7 @@ from mapper.weights.converting import streaming as converting
 from tests.checkpoints import BERT, write_bert, write_manifest
 from tests.flax_files import packed
 from tests.gguf_files import gguf_bytes
+from tests.memory import PEAK
 from tests.onnx_files import held, initialiser, model
 
 TENSORS = {
@@ -335,15 +336,16 @@ def test_a_killed_conversion_leaves_the_old_output_and_a_rerun_completes(
 
 
 # ------------------------------------------------------------------------------------------------------ its cost
-MEASURED = """
-import resource, sys
+MEASURED = f"""
+{PEAK}
+import sys
 import mapper
 mapper.convert(sys.argv[1], sys.argv[3] + "warm" + sys.argv[4], dtype=sys.argv[5] or None)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 mapper.convert(sys.argv[2], sys.argv[3] + "out" + sys.argv[4], dtype=sys.argv[5] or None)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print((peak() - before) * 1024)
 """
-EACH, COUNT = 4 * 2**20, 24
+EACH, COUNT = 4 * 2**20, 48
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is told in other units elsewhere")
@@ -367,7 +369,7 @@ def test_a_conversion_takes_the_memory_of_a_few_tensors(
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, *arguments], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) < 8 * EACH
+    assert int(done.stdout) < 12 * EACH  # a cast takes 7 to 10, of 12 tensors as of 72
 
 
 def test_plain_bytes_are_converted_without_torch(tmp_path: Path) -> None:
