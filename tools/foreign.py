@@ -99,8 +99,8 @@ def leaves(architecture: Architecture, classes: dict[str, str], shift: str) -> I
     """For each key whether its kind is that of the package's module."""
     for leaf in architecture.leaves:
         for key in Leaf.keys(leaf):
-            module = (shift + key).rpartition(".")[0]
-            wanted = leaf_kind(classes.get(module, ""))
+            module = (shift + key).rpartition(".")[0].split(".parametrizations.")[0]
+            wanted = leaf_kind(classes.get(module, "").removeprefix("Parametrized").removeprefix("Temporal"))
             if wanted is None:
                 wanted = "Parameter"
             kind = leaf.kind.removesuffix("Cell")
@@ -150,10 +150,12 @@ def called(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Any:
     names = list(inspect.signature(model.forward).parameters)
     usual = {"image": "pixel_values", "text": "input_ids", "mel": "input_features", "tokens": "input_ids"}
     named = {}
-    for name, value in inputs.items():
+    flat = {key: value for key, value in inputs.items() if not isinstance(value, dict)}
+    flat |= {key: value for part in inputs.values() if isinstance(part, dict) for key, value in part.items()}
+    for name, value in flat.items():
         name = usual.get(name, name)
         named["decoder_input_ids" if name == "input_ids" and "decoder_input_ids" in names else name] = value
-    return model(**named) if set(named) <= set(names) else model(*inputs.values())
+    return model(**named) if set(named) <= set(names) else model(*flat.values())
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -4,7 +4,8 @@
     PYTHONPATH=PACKAGES python tools/foreign_cases.py CASES --only lit_qwen3 swin
 
 PACKAGES is a folder into which `pip install --no-deps --target PACKAGES` put timm, torchvision, litgpt, x-transformers,
-vit-pytorch, spandrel, segmentation-models-pytorch, diffusers and what they need. Weights are random, norms perturbed.
+vit-pytorch, spandrel, segmentation-models-pytorch, diffusers and what they need; small_networks.py beside this file has
+what no package writes. Weights are random, norms perturbed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
+import inspect
 import json
 from collections.abc import Callable
 from operator import attrgetter
@@ -23,7 +25,7 @@ import yaml
 from safetensors.torch import save_file
 from torch import nn
 
-Input = tuple[int, ...] | str | float  # a shape of normal numbers, "ids", or the number of a step
+Input = tuple[int, ...] | str | float | dict[str, "Input"]  # a shape of normal numbers, "ids" (or "few_ids", "two_ids"), the number of a step, or several by name
 
 
 class Row(NamedTuple):
@@ -98,6 +100,7 @@ DIFFUSERS: dict[str, tuple[str, dict[str, Any], dict[str, Input]]] = {
     "unet": ("UNet2DConditionModel", UNET, DENOISED),
     "unet_xl": ("UNet2DConditionModel", {**UNET, **XL}, DENOISED),
     "unet_plain": ("UNet2DModel", {"sample_size": 16, "block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 8, "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D")}, {"sample": (1, 3, 16, 16), "timestep": 7}),
+    "unet_xl_added": ("UNet2DConditionModel", {**UNET, **XL, "addition_embed_type": "text_time", "addition_time_embed_dim": 8, "projection_class_embeddings_input_dim": 20 + 6 * 8}, {**DENOISED, "added_cond_kwargs": {"text_embeds": (1, 20), "time_ids": (1, 6)}}),
     "vae": ("AutoencoderKL", VAE, {"sample": (1, 3, 16, 16)}),
     "vq": ("VQModel", {**VAE, "num_vq_embeddings": 32}, {"sample": (1, 3, 16, 16)}),
     "dit": ("DiTTransformer2DModel", {"num_attention_heads": 4, "attention_head_dim": 16, "in_channels": 4, "out_channels": 8, "num_layers": 2, "sample_size": 8, "norm_num_groups": 8}, {"hidden_states": (1, 4, 8, 8), "timestep": 7, "class_labels": 5}),
@@ -183,7 +186,7 @@ ROWS = {
     "coca": Row("open_clip.coca_model:CoCa", {"embed_dim": 64, "vision_cfg": {"layers": 2, "width": 64, "head_width": 16, "patch_size": 8, "image_size": 32, "attentional_pool": True, "attn_pooler_heads": 4, "output_tokens": True}, "text_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2, "embed_cls": True, "output_tokens": True}, "multimodal_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2, "attn_pooler_heads": 4}}, {"image": (1, 3, 32, 32), "text": "ids"}, "open_clip"),
     "open_clip_resnet": Row("open_clip.model:CLIP", {"embed_dim": 32, "vision_cfg": {"layers": [1, 1, 1, 1], "width": 16, "image_size": 64}, "text_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2}}, {"image": (1, 3, 64, 64), "text": "ids"}, "open_clip"),
     **{f"tune_{name}": Row(f"torchtune.models.{path}", arguments, ("ids",)) for name, (path, arguments) in TUNE.items()},
-    "esm2": Row("esm.model.esm2:ESM2", ESM, ("ids",)),
+    "esm2": Row("esm.model.esm2:ESM2", ESM, ("few_ids",)),
     "segment_encoder": Row("segment_anything.modeling:ImageEncoderViT", {"img_size": 64, "embed_dim": 48, "depth": 2, "num_heads": 3, "out_chans": 32, "qkv_bias": True, "use_rel_pos": True, "rel_pos_zero_init": False, "window_size": 2, "global_attn_indexes": [1]}, ((1, 3, 64, 64),)),
     "encodec": Row("encodec.model:EncodecModel._get_model", {"target_bandwidths": [3.0], "sample_rate": 24000, "channels": 1}, ((1, 1, 640),)),
     "conformer": Row("conformer:Conformer", {"dim": 64, "depth": 2, "dim_head": 16, "heads": 4}, ((1, 12, 64),)),
@@ -191,14 +194,35 @@ ROWS = {
     "ta_wav2letter": Row("torchaudio.models:Wav2Letter", {"num_classes": 20, "input_type": "mfcc", "num_features": 13}, ((1, 13, 60),)),
     "ta_deepspeech": Row("torchaudio.models:DeepSpeech", {"n_feature": 20, "n_hidden": 32, "n_class": 12}, ((1, 1, 10, 20),)),
     "ta_tasnet": Row("torchaudio.models:ConvTasNet", {"enc_num_feats": 32, "msk_num_feats": 16, "msk_num_hidden_feats": 24, "msk_num_layers": 2, "msk_num_stacks": 1}, ((1, 1, 320),)),
-    "ta_wavernn": Row("torchaudio.models:WaveRNN", {"upsample_scales": [2, 2], "n_classes": 8, "hop_length": 4, "n_res_block": 2, "n_rnn": 16, "n_fc": 16, "n_freq": 12, "n_hidden": 16, "n_output": 16}, ((1, 1, 16), (1, 1, 8, 12))),
+    "ta_wavernn": Row("torchaudio.models:WaveRNN", {"upsample_scales": [2, 2], "n_classes": 8, "hop_length": 4, "n_res_block": 2, "n_rnn": 16, "n_fc": 16, "n_freq": 12, "n_hidden": 16, "n_output": 16}, ((1, 1, 16), (1, 1, 12, 8))),
     "nn_transformer": Row("torch.nn:Transformer", {**TORCH, "num_encoder_layers": 2, "num_decoder_layers": 2}, {"src": (1, 8, 64), "tgt": (1, 6, 64)}),
     "nn_encoder": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": TORCH}, "num_layers": 2}, ((1, 8, 64),)),
     "nn_encoder_first": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": {**TORCH, "norm_first": True, "activation": "gelu"}}, "num_layers": 2}, ((1, 8, 64),)),
+    "nn_decoder": Row("torch.nn:TransformerDecoder", {"decoder_layer": {"TransformerDecoderLayer": TORCH}, "num_layers": 2}, ((1, 6, 64), (1, 8, 64))),
+    "nn_lstm": Row("torch.nn:LSTM", {"input_size": 12, "hidden_size": 16, "num_layers": 2, "bidirectional": True, "batch_first": True}, ((1, 9, 12),)),
+    "nn_gru": Row("torch.nn:GRU", {"input_size": 12, "hidden_size": 16, "num_layers": 3, "batch_first": True}, ((1, 9, 12),)),
+    "nanogpt": Row("small_networks:NanoGPT", {}, ("ids",)),
+    "mingpt": Row("small_networks:MinGPT", {}, ("ids",)),
+    "mamba": Row("small_networks:MambaLM", {}, {"input_ids": "ids"}, "mamba"),
+    "crnn": Row("small_networks:Crnn", {}, ((1, 1, 16, 40),)),
+    "conv_lstm": Row("small_networks:ConvLstm", {}, ((1, 6, 30),)),
+    "lstm_text": Row("small_networks:LstmClassifier", {}, ("ids",)),
+    "lstm_words": Row("small_networks:LstmLanguageModel", {}, ("ids",)),
+    "vae_linear": Row("small_networks:Vae", {}, ((2, 48),)),
+    "vae_named": Row("small_networks:NamedVae", {}, ((2, 48),)),
+    "dueling": Row("small_networks:Dueling", {}, ((1, 4, 84, 84),)),
+    "actor_critic": Row("small_networks:ActorCritic", {}, ((2, 8),)),
+    "openai_clip": Row("open_clip.model:CLIP", {"embed_dim": 32, "quick_gelu": True, "vision_cfg": {"layers": 2, "width": 128, "patch_size": 8, "image_size": 32}, "text_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 1, "layers": 2}}, {"image": (1, 3, 32, 32), "text": "ids"}, "openai_clip"),
+    "curated_falcon": Row("curated_transformers.models:FalconCausalLM", {"hidden_width": 64, "n_query_heads": 4, "n_key_value_heads": 2, "n_hidden_layers": 2, "n_pieces": 100, "rotary_embedding_base": 10000, "rotary_embedding_fraction": 1.0, "use_alibi": False, "use_bias": False, "use_parallel_attention": True, "new_decoder_architecture": True}, ("ids",), "curated"),
+    "curated_falcon_old": Row("curated_transformers.models:FalconCausalLM", {"hidden_width": 64, "n_query_heads": 4, "n_key_value_heads": 1, "n_hidden_layers": 2, "n_pieces": 100, "rotary_embedding_base": 10000, "rotary_embedding_fraction": 1.0, "use_alibi": False, "use_bias": False, "use_parallel_attention": True, "new_decoder_architecture": False}, ("ids",), "curated"),
+    "curated_llama": Row("curated_transformers.models:LlamaCausalLM", {"hidden_width": 64, "intermediate_width": 96, "n_query_heads": 4, "n_key_value_heads": 2, "n_hidden_layers": 2, "n_pieces": 100, "rotary_embedding_base": 10000, "rotary_embedding_fraction": 1.0}, ("ids",), "curated"),
+    "curated_neox": Row("curated_transformers.models:GPTNeoXCausalLM", {"hidden_width": 64, "intermediate_width": 96, "n_attention_heads": 4, "n_hidden_layers": 2, "n_pieces": 100, "rotary_embedding_base": 10000, "rotary_embedding_fraction": 0.25}, ("ids",), "curated"),
+    "curated_mpt": Row("curated_transformers.models:MPTCausalLM", {"hidden_width": 64, "intermediate_width_multiplier": 2, "n_attention_heads": 4, "n_hidden_layers": 2, "n_pieces": 100, "use_bias": False, "model_max_length": 64}, ("ids",), "curated"),
+    "curated_bert": Row("curated_transformers.models:BERTEncoder", {"embedding_width": 64, "hidden_width": 64, "intermediate_width": 96, "n_attention_heads": 4, "n_hidden_layers": 2, "n_pieces": 100, "n_positions": 32, "n_types": 2}, ("ids",), "curated"),
     "crepe": Row("torchcrepe:Crepe", {"model": "tiny"}, ((1, 1024),)),
     "ddpm": Row("denoising_diffusion_pytorch:Unet", {"dim": 16, "dim_mults": [1, 2], "flash_attn": False}, ((1, 3, 16, 16), 7)),
     "facenet": Row("facenet_pytorch:InceptionResnetV1", {"pretrained": None, "num_classes": 10, "classify": True}, ((1, 3, 96, 96),)),
-    "tab": Row("tab_transformer_pytorch:FTTransformer", {"categories": [10, 5], "num_continuous": 3, "dim": 32, "dim_out": 1, "depth": 2, "heads": 4, "dim_head": 8}, ((1, 2), (1, 3))),
+    "tab": Row("tab_transformer_pytorch:FTTransformer", {"categories": [10, 5], "num_continuous": 3, "dim": 32, "dim_out": 1, "depth": 2, "heads": 4, "dim_head": 8}, ("two_ids", (1, 3))),
     "tcn": Row("pytorch_tcn:TCN", {"num_inputs": 4, "num_channels": [8, 8, 8]}, ((1, 4, 30),)),
     "vocos": Row("vocos.models:VocosBackbone", {"input_channels": 20, "dim": 32, "intermediate_dim": 64, "num_layers": 2}, ((1, 20, 30),)),
     **{name: Row(f"torchvision.models:{name}", {"weights": None, "num_classes": 10}) for name in TORCHVISION},
@@ -225,13 +249,23 @@ def made(row: Row) -> tuple[nn.Module, dict[str, str]]:
         arguments["dims"] = importlib.import_module(module).ModelDimensions(**arguments["dims"])
     if row.settings == "open_clip":
         return make(**arguments), {"open_clip_config.json": json.dumps({"model_cfg": arguments})}
+    if row.settings == "openai_clip":
+        model = make(**arguments)
+        for name, value in (("input_resolution", 32), ("context_length", 8), ("vocab_size", 100)):
+            model.__dict__.pop(name, None)
+            model.register_buffer(name, torch.tensor(value))
+        return model, {}
+    if row.settings == "curated":
+        return Called(made_by_config(make, arguments)), {}
+    if row.settings == "mamba":
+        return make(), {"config.json": json.dumps({"d_model": 32, "n_layer": 2, "vocab_size": 100, "ssm_cfg": {}, "rms_norm": True, "residual_in_fp32": True, "fused_add_norm": True, "pad_vocab_size_multiple": 4})}  # fmt: skip
     if row.settings == "litgpt":
         config = importlib.import_module("litgpt.config").Config.from_name(
             arguments["name"], n_layer=2, n_embd=64, n_head=4, n_query_groups=4 if "phi" in arguments["name"] else 2,
             head_size=16, intermediate_size=96, padded_vocab_size=100, vocab_size=100, block_size=64, rope_adjustments=None,
         )  # fmt: skip
         return make(config), {"model_config.yaml": yaml.dump(dataclasses.asdict(config))}
-    for part in set(arguments) & {"attn_layers", "encoder_layer"}:
+    for part in set(arguments) & {"attn_layers", "encoder_layer", "decoder_layer"}:
         ((kind, layers),) = arguments[part].items()
         arguments[part] = getattr(importlib.import_module(module), kind)(**layers)
     model = make(**arguments)
@@ -242,6 +276,32 @@ def made(row: Row) -> tuple[nn.Module, dict[str, str]]:
         config = {"architecture": arguments["model_name"], "num_classes": 10, "num_features": model.num_features, "model_args": more}  # fmt: skip
         return model, {"config.json": json.dumps(config)}
     return model, {}
+
+
+def made_by_config(make: Callable[..., nn.Module], arguments: dict[str, Any]) -> nn.Module:
+    """A model of curated-transformers, whose configuration is a class beside it."""
+    models = importlib.import_module("curated_transformers.models")
+    kind = make.__name__.replace("CausalLM", "").replace("Encoder", "")
+    config = getattr(models, f"{kind}Config")
+    taken = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0, "dtype": torch.float32, "layer_norm_eps": 1e-5, "rms_norm_eps": 1e-5, "activation": None, **arguments}  # fmt: skip
+    names = inspect.signature(config.__init__).parameters
+    activation = importlib.import_module("curated_transformers.layers").Activation.GELU
+    return make(config(**{name: activation if name == "activation" else value for name, value in taken.items() if name in names}))  # fmt: skip
+
+
+class Called(nn.Module):
+    """A model of curated-transformers, called with words alone, under its own names."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.state_dict = model.state_dict  # type: ignore[method-assign]
+        self.named_modules = model.named_modules  # type: ignore[method-assign]
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        mask = importlib.import_module("curated_transformers.layers").AttentionMask(torch.ones_like(ids, dtype=torch.bool))
+        made = self.model(ids, mask)
+        return made.logits if hasattr(made, "logits") else made.all_outputs[-1]
 
 
 def perturb(model: nn.Module) -> nn.Module:
@@ -260,11 +320,16 @@ def perturb(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-def drawn(one: Input) -> torch.Tensor:
+def drawn(one: Input) -> Any:
     """An input of a case."""
+    if isinstance(one, dict):
+        return {name: drawn(part) for name, part in one.items()}
     if isinstance(one, tuple):
         return torch.randn(one)
-    return torch.randint(1, 90, (1, 8)) if one == "ids" else torch.tensor([one])
+    if isinstance(one, str):
+        bound, length = {"ids": (90, 8), "few_ids": (30, 8), "two_ids": (5, 2)}[one]
+        return torch.randint(4 if one == "few_ids" else 1, bound, (1, length))  # a protein has no padding within
+    return torch.tensor([one])
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
