@@ -40,7 +40,7 @@ LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
     r"(LayerNorm(2d|Fp32|Fp16|ND)?|LN|ESM1b?LayerNorm|LayerNormAct2d)": "LayerNorm",
     r"GroupNorm\w*|InstanceNorm\dd": "GroupNorm",
     r"\w*RMSNorm\w*|N|SimpleNorm": "RMSNorm",
-    r"Embedding|LearnedPositionalEmbedding": "Embedding",
+    r"Embedding|LearnedPositionalEmbedding|\w+NormEmbeddings": "Embedding",
     r"(LSTM|GRU|RNN|PReLU)": "{0}",
     r"(LSTM|GRU|RNN)Cell": "{1}",
 }

@@ -283,10 +283,9 @@ def made_by_config(make: Callable[..., nn.Module], arguments: dict[str, Any]) ->
     models = importlib.import_module("curated_transformers.models")
     kind = make.__name__.replace("CausalLM", "").replace("Encoder", "")
     config = getattr(models, f"{kind}Config")
-    taken = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0, "dtype": torch.float32, "layer_norm_eps": 1e-5, "rms_norm_eps": 1e-5, "activation": None, **arguments}  # fmt: skip
+    taken = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0, "dtype": torch.float32, **arguments}
     names = inspect.signature(config.__init__).parameters
-    activation = importlib.import_module("curated_transformers.layers").Activation.GELU
-    return make(config(**{name: activation if name == "activation" else value for name, value in taken.items() if name in names}))  # fmt: skip
+    return make(config(**{name: value for name, value in taken.items() if name in names}))
 
 
 class Called(nn.Module):

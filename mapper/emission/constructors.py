@@ -305,12 +305,12 @@ class Constructor:
         size = self.extents(shape) if len(shape) > 1 else self.extent(0, shape, "size")
         if "g" in self.leaf.tensors:
             return self.call("RMSNormVector", size, self.required_eps(), self.offset())
+        if "gamma" in self.leaf.tensors:
+            return self.call("RMSNormGamma", size, self.required_eps(), self.offset())
+        if "scale" in self.leaf.tensors:
+            return self.call("RMSNormScale", size, self.required_eps(), self.offset())
         if self.leaf.form == "offset":
             return self.call("RMSNormOffset", size, self.required_eps())
-        if "gamma" in self.leaf.tensors:
-            return self.call("RMSNormGamma", size, self.required_eps())
-        if "scale" in self.leaf.tensors:
-            return self.call("RMSNormScale", size, self.required_eps())
         return self.call("nn.RMSNorm", size, f"eps={self.required_eps()}")
 
     def make_batchnorm(self) -> str:

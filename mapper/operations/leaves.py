@@ -150,15 +150,15 @@ class RMSNormOffset(nn.Module):
 
 
 class RMSNormGamma(nn.Module):
-    """RMSNorm whose weight is stored as gamma. (..., W) -> (..., W)"""
+    """RMSNorm whose weight is stored as gamma, less an offset. (..., W) -> (..., W)"""
 
-    def __init__(self, size: int, eps: float):
+    def __init__(self, size: int, eps: float, offset: float = 0.0):
         super().__init__()
-        self.eps = eps
+        self.eps, self.offset = eps, offset
         self.gamma = nn.Parameter(torch.empty(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.gamma.shape, self.gamma, self.eps)
+        return F.rms_norm(x, self.gamma.shape, self.gamma + self.offset, self.eps)
 
 
 class RMSNormVector(nn.Module):
@@ -174,15 +174,15 @@ class RMSNormVector(nn.Module):
 
 
 class RMSNormScale(nn.Module):
-    """RMSNorm whose weight is stored as scale. (..., W) -> (..., W)"""
+    """RMSNorm whose weight is stored as scale, less an offset. (..., W) -> (..., W)"""
 
-    def __init__(self, size: int, eps: float):
+    def __init__(self, size: int, eps: float, offset: float = 0.0):
         super().__init__()
-        self.eps = eps
+        self.eps, self.offset = eps, offset
         self.scale = nn.Parameter(torch.empty(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.scale.shape, self.scale, self.eps)
+        return F.rms_norm(x, self.scale.shape, self.scale + self.offset, self.eps)
 
 
 class FrozenBatchNorm(nn.Module):
