@@ -37,7 +37,12 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "Conv1d": (frozenset({"weight"}), *_NORMED),
     "ConvTranspose1d": (frozenset({"weight"}), *_NORMED),
-    "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"}), frozenset({"gamma"}), frozenset({"scale", "shift"})),
+    "LayerNorm": (
+        frozenset({"weight"}),
+        frozenset({"gamma", "beta"}),
+        frozenset({"gamma"}),
+        frozenset({"scale", "shift"}),
+    ),
     "RMSNorm": (frozenset({"weight"}), *map(frozenset, ({"gamma"}, {"scale"}, {"g"}))),
     "BatchNorm": tuple(
         _STATISTICS | extra

@@ -17,7 +17,10 @@ NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 _CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}
 _NORM_WORDS = frozenset(("norm", "norms", "layernorm", "ln", "rmsnorm", "groupnorm", "gn", "batchnorm", "bn"))
 _PARAMETRIZED = "parametrizations"
-_NORM_SCALE, _NORM_SHIFT = "norm_scale", "norm_shift"  # purposes of tensors that are a weight and a bias in a norm alone
+_NORM_SCALE, _NORM_SHIFT = (
+    "norm_scale",
+    "norm_shift",
+)  # purposes of tensors that are a weight and a bias in a norm alone
 _INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
 
 
