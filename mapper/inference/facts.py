@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -121,6 +122,19 @@ class Facts:
         """Settle a size of a block: what its shapes and its other facts show."""
         scope.solved[name] = known
         self._known.pop(scope, None)
+
+    @contextmanager
+    def supposing(self, scope: Scope, name: str, known: Known) -> Iterator[None]:
+        """What is asked inside is answered as if this were known; outside nothing of it is remembered."""
+        kept = dict(scope.solved), self.used, self._known, self._shared
+        self.used, self._known, self._shared = dict(self.used), {}, {}
+        scope.solved[name] = known
+        try:
+            yield
+        finally:
+            scope.solved.clear()
+            before, self.used, self._known, self._shared = kept
+            scope.solved.update(before)
 
     def forget(self, scope: Scope) -> None:
         """Drop what was asked about a scope that will not last."""
