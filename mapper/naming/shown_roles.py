@@ -191,6 +191,15 @@ def _heads(leaves: Sequence[Leaf]) -> Shown:
             yield leaf, with_role(leaf, _LM_HEAD, role, "it stands before the map that predicts words")
 
 
+def _word_heads(leaves: Sequence[Leaf]) -> Shown:
+    """A map that words call a classifier, of the shape of the table of words: it predicts these."""
+    words = [weight_of(leaf) for leaf in leaves if leaf.role == "token" and len(weight_of(leaf)) == 2]
+    maps = [leaf for leaf in leaves if leaf.role == "classifier" and leaf.kind == "Linear" and not leaf.block]
+    known = any(leaf.role == "lm_head" or leaf.block == _LM_HEAD for leaf in leaves)
+    if len(words) == len(maps) == 1 and weight_of(maps[0]) == words[0] and not known:
+        yield maps[0], with_role(maps[0], (), "lm_head", "its rows: one for each word")
+
+
 def _rest_of_head(left: Sequence[Leaf], roles: set[str | None], rows: int, width: int) -> Shown:
     """What a head lacks that has a map before its last: the norm that is left in it, the map with a row for each word."""
     norms = [
