@@ -233,15 +233,6 @@ def _before_last(leaves: Sequence[Leaf], left: Sequence[Leaf], known: Sequence[L
             yield leaf, with_role(leaf, leaf.block, "decoder_bias", "the bias of a map that is tied")
 
 
-def _word_heads(leaves: Sequence[Leaf]) -> Shown:
-    """What its word calls a classifier has a row for each word of the one table: it predicts words."""
-    tables = [weight_of(leaf) for leaf in leaves if leaf.role == "token" and len(weight_of(leaf)) == 2]
-    heads = [leaf for leaf in leaves if leaf.role == "classifier" and not leaf.block]
-    known = {leaf.role for leaf in leaves} & {"lm_head", "decoder"}
-    if len(tables) == len(heads) == 1 and not known and weight_of(heads[0]) == tables[0]:
-        yield heads[0], with_role(heads[0], (), "lm_head", "its rows: one for each word")
-
-
 def _classifiers(leaves: Sequence[Leaf]) -> Shown:
     """Of a model that reads maps and no words: the one map left outside of the layers, which reads what these give."""
     maps = [leaf for leaf in leaves if leaf.kind == "Linear" and leaf.role is None and is_outside(leaf)]
