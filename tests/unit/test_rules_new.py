@@ -180,7 +180,7 @@ def test_what_shapes_and_neighbours_show_needs_no_row(renamed: dict[str, str]) -
 
 def test_no_word_of_three_letters_is_like_another() -> None:
     """`tok` was once taken for `to_k`, a key."""
-    text = draft(own(), SHIPPED)
+    text = draft(own(wrd="tok"), SHIPPED)
     assert ": key" not in text and "to_k" not in text
 
 
