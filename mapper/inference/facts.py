@@ -191,8 +191,17 @@ class Facts:
         return first + said
 
     def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
-        """What holds for a type that no family lists, before what a family says whose names alone fit."""
-        return () if self.families.speak_for(scope) else self.unlisted.get(name, ())
+        """What holds for a type that no family lists, before what a family says whose names alone fit.
+
+        A tower of a listed type has only what the whole says of all of it: how its features are taken.
+        """
+        rules = self.unlisted.get(name, ())
+        if not rules or not self.families.speak_for(scope):
+            return rules
+        is_of_whole = self.families.is_in_stranger(scope) and any(
+            field.startswith("/") for rule in (*rules, *self.common.get(name, ())) for field in rule.config
+        )
+        return rules if is_of_whole else ()
 
     def is_convention(self, known: Known, name: str) -> bool:
         """Whether the vocabulary says a value of all types that no family lists."""
