@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 28e30399a7e4.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 2f12d1241c6c.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -162,7 +162,8 @@ def level_anchors(sizes: list[tuple[int, int]], x: Tensor) -> tuple[Tensor, Tens
     sides = x.new_tensor([[0.05 * 2.0**level] * 2 for level in range(len(sizes))])
     boxes = torch.cat((middles, spread_levels(sides, sizes)[None]), dim=-1)
     inside = ((boxes > 0.01) & (boxes < 0.99)).all(-1, keepdim=True)
-    return torch.log(boxes / (1 - boxes)).masked_fill(~inside, torch.finfo(x.dtype).max), inside
+    logits = torch.log(boxes / (1 - boxes)).masked_fill(~inside, torch.finfo(x.dtype).max)
+    return logits.to(x.dtype), inside
 
 
 def level_points(seen: list[Tensor]) -> Tensor:
@@ -1182,4 +1183,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ddcce7407c7db526
+# sha256 of all above: ae4bb052f2127039

@@ -1,4 +1,4 @@
-"""google/fnet-base: written by mapper 0.1.0, rules 28e30399a7e4.
+"""google/fnet-base: written by mapper 0.1.0, rules 2f12d1241c6c.
 
 Reading: exact (family fnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -100,7 +100,7 @@ class Layer(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.fft.fftn(x, dim=(1, 2)).real
+        y = torch.fft.fftn(x.float(), dim=(1, 2)).real.to(x.dtype)
         x = x + y
         x = self.fourier.output.LayerNorm(x)
         return self.output.LayerNorm(x + self.feed_forward(x))
@@ -212,4 +212,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 12, "tie_word_embeddings": true, "type_vocab_size": 4, "vocab_size": 32000}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 10016267f0df19a3
+# sha256 of all above: d5a3e10dadc15e16

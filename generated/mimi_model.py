@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 28e30399a7e4.
+"""kyutai/mimi: written by mapper 0.1.0, rules 2f12d1241c6c.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: d76ffacfa7eae970
+# sha256 of all above: 59782e29e5967bda

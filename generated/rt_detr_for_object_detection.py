@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 28e30399a7e4.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 2f12d1241c6c.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -149,7 +149,8 @@ def level_anchors(sizes: list[tuple[int, int]], x: Tensor) -> tuple[Tensor, Tens
     sides = x.new_tensor([[0.05 * 2.0**level] * 2 for level in range(len(sizes))])
     boxes = torch.cat((middles, spread_levels(sides, sizes)[None]), dim=-1)
     inside = ((boxes > 0.01) & (boxes < 0.99)).all(-1, keepdim=True)
-    return torch.log(boxes / (1 - boxes)).masked_fill(~inside, torch.finfo(x.dtype).max), inside
+    logits = torch.log(boxes / (1 - boxes)).masked_fill(~inside, torch.finfo(x.dtype).max)
+    return logits.to(x.dtype), inside
 
 
 def level_sizes(maps: list[Tensor]) -> list[tuple[int, int]]:
@@ -852,4 +853,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "num_feature_levels": 3,
 # "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c493642d913ae903
+# sha256 of all above: 3f606ef2e70be554

@@ -277,12 +277,11 @@ def not_finite(outputs: Any, model: nn.Module) -> list[str]:
 def run_header(architecture: Architecture) -> None:
     """Build a model for a header alone, with random weights, and run it on made-up inputs. Raises MapperError.
 
-    What the header describes must run: no flow may fail on shapes that its rules say fit.
+    What the header describes must run: no flow may fail on shapes that its rules say fit, nor in half precision.
     """
     import torch
 
     from mapper._build import build_architecture
-    from mapper.errors import MapperError
 
     checkpoint = architecture.checkpoint
     generator = torch.Generator().manual_seed(0)
@@ -292,13 +291,29 @@ def run_header(architecture: Architecture) -> None:
 
     filled = replace(architecture, checkpoint=replace(checkpoint, read=read))
     model = build_architecture(filled, dtype=torch.float32)
-    for case, inputs in input_cases(filled, model):
-        try:
-            with torch.no_grad():
-                model(**inputs)
-        except Exception as error:  # whatever stops it, the rules are at fault
-            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise MapperError(f"the forward fails with {case} inputs: {what}") from error
+    cases = list(input_cases(filled, model))
+    for case, inputs in cases:
+        _run(model, inputs, case)
+    half = torch.bfloat16
+    _run(model.to(half), {name: _cast(value, half) for name, value in cases[0][1].items()}, "bfloat16")
+
+
+def _run(model: nn.Module, inputs: dict[str, torch.Tensor], case: str) -> None:
+    """One forward. Raises MapperError."""
+    import torch
+
+    from mapper.errors import MapperError
+
+    try:
+        with torch.no_grad():
+            model(**inputs)
+    except Exception as error:  # whatever stops it, the rules are at fault
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise MapperError(f"the forward fails with {case} inputs: {what}") from error
+
+
+def _cast(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return value.to(dtype) if value.is_floating_point() else value
 
 
 def _random(info: TensorInfo, generator: torch.Generator) -> torch.Tensor:

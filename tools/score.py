@@ -5,6 +5,7 @@
     python tools/score.py CHECKPOINTS --leave-one-out  # each type as if nobody had ever met it
         --only bert t5                                 # these types; the others still count as users of rules
         --json FILE                                    # what was taken out for each type, and what was lacking
+    python tools/score.py CHECKPOINTS --device cuda    # the models there; 32-bit floats, no TF32
 
 A folder counts that has config.json, model.safetensors, inputs.safetensors and outputs.safetensors. Outputs are equal
 within 1e-4 of the largest value, or of 1 where that is less.
@@ -59,7 +60,7 @@ def cases(folder: Path) -> Iterator[tuple[Path, str]]:
             yield path, str(json.loads((path / "config.json").read_text()).get("model_type"))
 
 
-def score(path: Path, model_type: str, read: Callable[[Path], Architecture]) -> Score:
+def score(path: Path, model_type: str, read: Callable[[Path], Architecture], device: str = "cpu") -> Score:
     """The reading of one checkpoint, and what is wrong with its outputs."""
     made_of = partial(Score, path.name, model_type)
     try:
@@ -71,10 +72,10 @@ def score(path: Path, model_type: str, read: Callable[[Path], Architecture]) -> 
     if architecture.reading == "skeleton":
         return made_of("skeleton", "; ".join(missing[:2]) or "no flow", *lacks)
     try:
-        model = build_architecture(architecture)
+        model = build_architecture(architecture, device=device)
     except mapper.MapperError as error:
         return made_of("refused", str(error), *lacks)
-    inputs, wanted = (load_file(path / f"{name}.safetensors") for name in ("inputs", "outputs"))
+    inputs, wanted = (load_file(path / f"{name}.safetensors", device) for name in ("inputs", "outputs"))
     torch.manual_seed(0)
     try:
         with torch.no_grad():
@@ -113,10 +114,10 @@ def report(found: Iterable[Score], said: Callable[[Score], str] = lambda item: i
             print(f"{item.name}: {said(item)}: {' '.join(item.trouble.split())[:200]}")
 
 
-def as_read(folder: Path, families: bool) -> int:
+def as_read(folder: Path, families: bool, device: str) -> int:
     """Print the scores of a folder; how many are exact and wrong."""
     read = partial(describe, purpose="weights", families=families)
-    found = [score(path, model_type, read) for path, model_type in cases(folder)]
+    found = [score(path, model_type, read, device) for path, model_type in cases(folder)]
     report(found)
     print(table("with families" if families else "without families", found))
     return sum(item.reading == "exact" and item.trouble is not None for item in found)
@@ -142,6 +143,7 @@ def main() -> int:
     parser.add_argument("--twice", action="store_true", help="without families, too")
     parser.add_argument("--leave-one-out", action="store_true", help="each type without what serves it alone")
     parser.add_argument("--only", nargs="+", default=[], metavar="TYPE", help="leave out these types alone")
+    parser.add_argument("--device", default="cpu", help="where the models run, such as cuda")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write what was left out, and what was lacking"
     )
@@ -151,8 +153,10 @@ def main() -> int:
     if arguments.leave_one_out:
         left_out(arguments.checkpoints, arguments.only, arguments.json)
         return 0
+    torch.backends.cudnn.allow_tf32 = False  # ten bits of a number are no comparison
     wrong = sum(
-        as_read(arguments.checkpoints, way) for way in ((True, False) if arguments.twice else (True,))
+        as_read(arguments.checkpoints, way, arguments.device)
+        for way in ((True, False) if arguments.twice else (True,))
     )
     return 1 if wrong else 0
 

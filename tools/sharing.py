@@ -1,8 +1,10 @@
 """How much there is of rules and operations, and what of it serves one model type alone.
 
     python tools/sharing.py                   # of the examples in rules/families and of the catalogue
-    python tools/sharing.py CHECKPOINTS       # of the checkpoints in a folder's folders, too
+    python tools/sharing.py CHECKPOINTS ...   # of the checkpoints in these folders' folders, too
     python tools/sharing.py --names           # and which flows, steps and operations serve one type alone
+    python tools/sharing.py CHECKPOINTS OTHERS --before CHECKOUT  # and what the first folder's types cost: of all
+                                              # that they take, what an older checkout of the rules has not
 
 Only complete readings count: a skeleton uses nothing yet. Lines are those of rule files apart from their examples and
 from empty ones; an operation renames torch where it is one call of torch, or none, with what it was given
@@ -13,7 +15,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
+import os
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -52,21 +57,33 @@ _PLAIN = (
 )
 
 
-def checkpoints(rulebook: Rulebook, folder: Path | None) -> Iterator[Checkpoint]:
+_NAMES_OF = """
+import json, sharing
+rulebook = sharing.Rulebook()
+every = sharing.written(rulebook), sharing.steps(rulebook), sharing.operation_names()
+print(json.dumps([sorted(names) for names in every]))
+"""  # run in an older checkout, which has these functions
+
+
+def checkpoints(rulebook: Rulebook, folders: list[Path]) -> Iterator[Checkpoint]:
     """Every header that is at hand."""
     for family in rulebook.families:
         yield from (header(example) for example in family.examples if not is_near_miss(example))
     yield from (checkpoint for name in names() if (checkpoint := find(name)))
-    for path in sorted(folder.iterdir()) if folder else ():
-        if (path / "config.json").exists():
-            yield open_source(str(path), purpose="headers")
+    for path in (path for folder in folders for path in stored(folder)):
+        yield open_source(str(path), purpose="headers")
 
 
-def users(rulebook: Rulebook, folder: Path | None) -> tuple[Users, Users]:
+def stored(folder: Path) -> list[Path]:
+    """The folders of checkpoints in a folder."""
+    return [path for path in sorted(folder.iterdir()) if (path / "config.json").exists()]
+
+
+def users(rulebook: Rulebook, folders: list[Path]) -> tuple[Users, Users]:
     """Flows with their steps, and operations, each with its types."""
     flows: Users = defaultdict(set)
     operations: Users = defaultdict(set)
-    for checkpoint in checkpoints(rulebook, folder):
+    for checkpoint in checkpoints(rulebook, folders):
         try:
             architecture = infer(checkpoint, rulebook)
             if architecture.reading == "skeleton":
@@ -169,13 +186,47 @@ def listing(rulebook: Rulebook) -> str:
     )
 
 
+def names_in(checkout: Path) -> list[set[str]]:
+    """The flows, steps and operations of another checkout's rules."""
+    paths = os.pathsep.join(map(str, (checkout, checkout / "tools")))
+    command = [sys.executable, "-c", _NAMES_OF]
+    printed = subprocess.run(
+        command, cwd=checkout, env=os.environ | {"PYTHONPATH": paths}, check=True, capture_output=True
+    ).stdout
+    return [set(names) for names in json.loads(printed)]
+
+
+def added(now: set[str], before: set[str], used: Users, types: set[str]) -> tuple[set[str], set[str]]:
+    """What some of these types take and older rules have not, and what of it one of them takes and no other type."""
+    new = {name for name in now - before if used.get(name, set()) & types}
+    return new, {name for name in new if len(used[name]) == 1}
+
+
+def cost(rulebook: Rulebook, flows: Users, operations: Users, folder: Path, checkout: Path) -> Iterator[str]:
+    """Lines on what the types of a folder take of rules that an older checkout has not."""
+    read = (json.loads((path / "config.json").read_text()) for path in stored(folder))
+    types = {str(config.get("model_type")) for config in read}
+    now = (written(rulebook), flows), (steps(rulebook), flows), (set(operation_names()), operations)
+    for what, (every, used), before in zip(
+        ("flows", "steps", "operations"), now, names_in(checkout), strict=True
+    ):
+        new, single = added(every, before, used, types)
+        yield f"{what} that {len(types)} types take and older rules have not: {len(new)}; {len(single)} serve one type"
+        yield from (f"  {what[:-1]} {name}: {', '.join(sorted(used[name]))}" for name in sorted(single))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("checkpoints", type=Path, nargs="?", help="a folder of checkpoints")
+    parser.add_argument("checkpoints", type=Path, nargs="*", help="folders of checkpoints")
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="count what the first folder's types cost since then"
+    )
     parser.add_argument("--names", action="store_true", help="name what serves one type, or none")
     arguments = parser.parse_args()
+    if arguments.before and not arguments.checkpoints:
+        parser.error("--before goes with the folder whose types are counted")
     rulebook = Rulebook()
     flows, operations = users(rulebook, arguments.checkpoints)
     print(f"{listing(rulebook)}\n")
@@ -186,6 +237,8 @@ def main() -> int:
     print("\n| | now |\n| --- | --- |")
     for what, count in figures(rulebook, flows, operations):
         print(f"| {what} | {count} |")
+    if arguments.before:
+        print("\n".join(cost(rulebook, flows, operations, arguments.checkpoints[0], arguments.before)))
     if arguments.names:
         name_all(written(rulebook) | steps(rulebook), flows, operations)
     return 0

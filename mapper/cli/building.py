@@ -13,7 +13,7 @@ import click
 from mapper.cli import options
 from mapper.cli.options import Command
 from mapper.cli.output import columns, paint, say, screen, working
-from mapper.errors import ArchitectureError, HintError, shorten
+from mapper.errors import ArchitectureError
 from mapper.report.heading import first_line
 from mapper.report.text import as_text
 from mapper.report.wording import in_bytes, printable
@@ -43,9 +43,7 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
 @click.option("--out", metavar="DIR", help="Save model.py, the weights and the architecture in a folder.")
 @options.overwrite("DIR where mapper wrote it; an edited model.py is kept as model.py.bak")
 @click.option("--dtype", type=click.Choice(DTYPES), help="Cast the weights; as stored when left out.")
-@click.option(
-    "--device", default="cpu", show_default=True, metavar="DEVICE", help="Such as cuda, cuda:1 or mps."
-)
+@options.device
 @options.adapter
 @options.train
 @options.facts
@@ -126,7 +124,7 @@ def _try(architecture: Architecture, dtype: str | None, device: str) -> tuple[nn
         from mapper._build import build_architecture
         from mapper._dtype import as_torch
         from mapper._trial import made_up_inputs, not_finite, shapes
-    _check_device(device)
+    options.check_device(device)
     start = time.perf_counter()
     with working("loading weights"):
         model = build_architecture(architecture, as_torch(dtype), device, text=text, train=train)
@@ -163,16 +161,6 @@ def _advice(architecture: Architecture) -> str:
     """What may be wrong with a model that cannot run: weights of two types, if there are any."""
     of_types = [finding for finding in architecture.findings if "of several types" in finding]
     return of_types[0] if of_types else "mapper inspect shows on what evidence the model rests"
-
-
-def _check_device(device: str) -> None:
-    import torch
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise HintError(f"--device {shorten(device)} is not to be had here: {reason}") from None
 
 
 def _keep(

@@ -43,6 +43,7 @@ _TEXT_BYTES = 100_000  # of a text; a few hundred words are read
 @click.option(
     "--text", metavar="FILE", help="A plain text for a language model; one of mapper's own when left out."
 )
+@options.device
 @click.option("--remember", is_flag=True, help="Keep the answers beside the weights: FILE.facts.json.")
 @options.facts
 @options.rule_folders
@@ -54,6 +55,7 @@ def infer(
     is_tried: bool,
     seconds: float,
     text: str | None,
+    device: str,
     remember: bool,
     hints: dict[str, str],
     rules: tuple[str, ...],
@@ -81,7 +83,7 @@ def infer(
         )
     lines: list[str] = []
     if is_tried:
-        architecture, lines = _tried(architecture, seconds, text)
+        architecture, lines = _tried(architecture, seconds, text, device)
     say("\n".join([first_line(architecture, paint()), *_answers(architecture), *lines, *_open(architecture)]))
     if remember:
         from mapper.evidence.remembered import remember as keep
@@ -89,7 +91,9 @@ def infer(
         say(f"kept in {keep(architecture)}")
 
 
-def _tried(architecture: Architecture, seconds: float, text: str | None) -> tuple[Architecture, list[str]]:
+def _tried(
+    architecture: Architecture, seconds: float, text: str | None, device: str
+) -> tuple[Architecture, list[str]]:
     """The reading with what trying settled, and the table of what was tried."""
     with working("loading torch"):
         from mapper.evidence.behaviour.passage import PASSAGE
@@ -97,6 +101,7 @@ def _tried(architecture: Architecture, seconds: float, text: str | None) -> tupl
     from mapper.evidence.answering import with_all_found
     from mapper.evidence.behaviour.table import table
 
+    options.check_device(device)
     words = PASSAGE if text is None else _read(text)
     at: tuple[str, float] = ("", 0.0)
 
@@ -105,7 +110,7 @@ def _tried(architecture: Architecture, seconds: float, text: str | None) -> tupl
         at = what, part
 
     with showing(lambda: f"trying {at[0]} {bar(at[1])}"):
-        tried = attempt(architecture, words, seconds, tell)
+        tried = attempt(architecture, words, seconds, tell, device)
     return with_all_found(architecture, tried.found), ["", *table(tried)]
 
 

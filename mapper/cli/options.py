@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from mapper.errors import HintError, shorten
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 EXIT_CODES = {
     0: "done",
@@ -106,6 +108,25 @@ def follow_links(function: Function) -> Function:
         is_flag=True,
         help="Read what links in a folder lead to outside of it: only where the links are yours.",
     )(function)
+
+
+def device(function: Function) -> Function:
+    return click.option(
+        "--device", default="cpu", show_default=True, metavar="DEVICE", help="Such as cuda, cuda:1 or mps."
+    )(function)
+
+
+def check_device(device: str) -> None:
+    """Raises HintError for a device that is not to be had here; where it is the processor, torch is not asked."""
+    if device == "cpu":
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise HintError(f"--device {shorten(device)} is not to be had here: {reason}") from None
 
 
 def revision(function: Function) -> Function:

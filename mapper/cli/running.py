@@ -35,7 +35,7 @@ STANDARD_INPUT = "-"
     mapper run facebook/nllb-200-distilled-600M "Hello." --source-language eng_Latn --language fra_Latn
     mapper run openai/clip-vit-base-patch32 cat.jpg --text "a cat" --text "a dog"
     mapper run openai/whisper-tiny speech.wav
-    mapper run llava-hf/llava-1.5-7b-hf "What is in the picture?" --image cat.jpg --chat
+    mapper run llava-hf/llava-1.5-7b-hf "What is in the picture?" --image cat.jpg --chat --device cuda --dtype bfloat16
     """,
 )
 @options.source
@@ -97,6 +97,7 @@ STANDARD_INPUT = "-"
 )
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 @click.option("--dtype", type=click.Choice(DTYPES), help="Compute in this type instead of the stored one.")
+@options.device
 @click.option("--json", "as_json", is_flag=True, help="Everything, as one JSON document.")
 @options.facts
 @options.rule_folders
@@ -115,6 +116,7 @@ def run(source: str, inputs: tuple[str, ...], lines: str | None, as_json: bool, 
     is_one = len(given) == 1 and lines is None
     with working("loading torch"):
         from mapper.running.entry import answered
+    options.check_device(told["device"])
     session = _session(source, told, streams=is_one and not as_json)
     answers = _kept(answered(session, given, goes_on=not is_one))
     if as_json:
@@ -193,7 +195,9 @@ def _session(source: str, told: dict[str, Any], streams: bool) -> Session:
             rules=told["rules"],
             follow_links=told["follow_links"],
         )
-    return Session(architecture, Wishes(**{name: told[name] for name in names}, tell=tell), told["dtype"])
+    return Session(
+        architecture, Wishes(**{name: told[name] for name in names}, tell=tell), told["dtype"], told["device"]
+    )
 
 
 def _document(found: Any) -> str:

@@ -37,7 +37,12 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "Conv1d": (frozenset({"weight"}), *_NORMED),
     "ConvTranspose1d": (frozenset({"weight"}), *_NORMED),
-    "LayerNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"}), frozenset({"gamma"})),
+    "LayerNorm": (
+        frozenset({"weight"}),
+        frozenset({"gamma", "beta"}),
+        frozenset({"gamma"}),
+        frozenset({"scale", "shift"}),
+    ),
     "RMSNorm": (frozenset({"weight"}), *map(frozenset, ({"gamma"}, {"scale"}, {"g"}))),
     "BatchNorm": tuple(
         _STATISTICS | extra
@@ -279,6 +284,8 @@ class Constructor:
             if "beta" in self.leaf.tensors:
                 return self.call("LayerNormGammaBeta", size, self.required_eps())
             return self.call("LayerNormGamma", size, self.required_eps(), self.offset())
+        if "shift" in self.leaf.tensors:
+            return self.call("LayerNormScaleShift", size, self.required_eps())
         if self.leaf.form == "channels_first":
             return self.call("LayerNormChannelsFirst", size, self.required_eps())
         if self.leaf.form == "offset":

@@ -145,9 +145,10 @@ def turning(meetings: Array, first: NDArray[np.int64], second: NDArray[np.int64]
 
 
 def _meetings(sample: Sample, size: int) -> Iterator[Array]:
-    """Cosines of each head's query channels with its key channels, [size, size]."""
+    """Cosines of each head's query channels with its key channels, [size, size]; none where keys read other states."""
     query, key = sample["query"], sample["key"]
-    if query.shape[0] % size or key.shape[0] % size or query.shape[0] % key.shape[0]:
+    is_whole = not (query.shape[0] % size or key.shape[0] % size or query.shape[0] % key.shape[0])
+    if not is_whole or query.shape[1] != key.shape[1]:
         return
     queries, keys = (unit(rows).reshape(-1, size, rows.shape[1]) for rows in (query, key))
     for head, rows in enumerate(queries):

@@ -75,8 +75,16 @@ class Asked:
             place = starred(scopes[0].block.home, self.totals)
             lacking = tuple(scope.block for scope in scopes)
             part = one.part if named is None else named
-            doubt = self.facts.doubt(scopes[0], one.fact)
-            yield Question(one.fact, place, _candidates(one), part, lacking, doubt.doubt if doubt else "")
+            candidates = _candidates(one)
+            why = self._why(scopes[0], one.fact, bool(candidates))
+            yield Question(one.fact, place, candidates, part, lacking, why)
+
+    def _why(self, scope: Scope, fact: str, has_candidates: bool) -> str:
+        """Why nobody knows a fact, where a rule says it; of one that may be any number, those that are usual."""
+        if doubt := self.facts.doubt(scope, fact):
+            return doubt.doubt
+        tried = next((rule.tried for rule in self.facts.rules(scope, fact) if rule.tried), ())
+        return "" if has_candidates or not tried else f"usual: {', '.join(map(str, tried))}"
 
     def _others(self, one: _Open) -> list[Scope]:
         """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part."""

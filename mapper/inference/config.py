@@ -85,13 +85,22 @@ class Config:
             if defaults and self.is_aside(part, scope):
                 break  # the whole's class has the field: what another tower says is not about this block
             for key in keys:
-                field = self._get(part, key)
+                field = self._of_layer(part, key, scope) or self._get(part, key)
                 if field and (field.value is not None or rule.nullable) and field not in found:
                     (defaults if field.default_of else found).append(field)
             if found:
                 self.looked_up.update(field.name for field in found)
                 return found
         return [] if rule.stated else defaults[:1]
+
+    def _of_layer(self, part: str, key: str, scope: Scope) -> Found | None:
+        """A field as the layers that a block is in have it, where a part says of single layers what they have otherwise."""
+        said = [name for name in self.vocabulary.by_layer if self.part(part).get(name)]
+        indices = scope.index_of("layers") if said else None
+        start = f"{part}." if part else ""
+        found = [self._get("", f"{start}{name}.{index}.{key}") for name in said for index in indices or ()]
+        alike = bool(found) and all(one and found[0] and one.value == found[0].value for one in found)
+        return found[0] if alike else None
 
     def is_aside(self, part: str, scope: Scope) -> bool:
         """Whether a part of the config is another tower's than the block's, which has none of its own."""
@@ -184,7 +193,7 @@ class Config:
         towers: Sequence[Scope],
         said: Mapping[str, Any],
     ) -> list[str]:
-        """Those that nobody knows and that some arithmetic must need: a named number, a list that tells layers apart.
+        """Those that nobody knows and that some arithmetic must need: a named number, a list or what else tells layers apart.
 
         `counts` are the numbers of layers that there are; a part of the config is for one of the towers, or for nothing.
         `said` are the facts that a user gave: what they repeat is known.
@@ -194,7 +203,11 @@ class Config:
         }
         left = (found for found, known in self._left(ignored) if not known)
         unknown = (found for found in left if found.name.partition(".")[0] not in idle)
-        told = [found for found in unknown if self._is_number(found) or _tells_apart(found.value, counts)]
+        told = [
+            found
+            for found in unknown
+            if self._is_number(found) or _tells_apart(found.value, counts) or self._is_of_layer(found.name)
+        ]
         return [f"{found.name} = {shown(found.value)}" for found in told if not _is_said(found, told, said)]
 
     def disputed(self) -> list[str]:
@@ -212,6 +225,10 @@ class Config:
         """Whether a field has a number, neither none nor one, and a name of which computations need it."""
         is_number = isinstance(found.value, (int, float)) and found.value not in (0, 1)
         return is_number and self.is_needed(found.name)
+
+    def _is_of_layer(self, field: str) -> bool:
+        """Whether a field, by its dotted name, is what single layers have otherwise."""
+        return not set(self.vocabulary.by_layer).isdisjoint(field.split("."))
 
     def is_needed(self, field: str) -> bool:
         """Whether some computation must need a field, by the last word of its dotted name."""
@@ -285,7 +302,8 @@ class Config:
         parts = {name for part in self.vocabulary.towers.values() for name in part.configs}
         for key, value in data.items():
             name = f"{prefix}{key}"
-            opened = key in parts or any(read.startswith(f"{name}.") for read in self.read)
+            opened = key in parts or self._is_of_layer(name)
+            opened = opened or any(read.startswith(f"{name}.") for read in self.read)
             if isinstance(value, Mapping) and opened and key not in ignored and depth < 4:
                 yield from self._fields(value, f"{name}.", ignored, depth + 1)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,19 @@ class Facts:
         scope.solved[name] = known
         self._known.pop(scope, None)
 
+    @contextmanager
+    def supposing(self, scope: Scope, name: str, known: Known) -> Iterator[None]:
+        """What is asked inside is answered as if this were known; outside nothing of it is remembered."""
+        kept = dict(scope.solved), self.used, self._known, self._shared
+        self.used, self._known, self._shared = dict(self.used), {}, {}
+        scope.solved[name] = known
+        try:
+            yield
+        finally:
+            scope.solved.clear()
+            before, self.used, self._known, self._shared = kept
+            scope.solved.update(before)
+
     def forget(self, scope: Scope) -> None:
         """Drop what was asked about a scope that will not last."""
         self._known.pop(scope, None)
@@ -177,8 +191,17 @@ class Facts:
         return first + said
 
     def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
-        """What holds for a type that no family lists, before what a family says whose names alone fit."""
-        return () if self.families.speak_for(scope) else self.unlisted.get(name, ())
+        """What holds for a type that no family lists, before what a family says whose names alone fit.
+
+        A tower of a listed type has only what the whole says of all of it: how its features are taken.
+        """
+        rules = self.unlisted.get(name, ())
+        if not rules or not self.families.speak_for(scope):
+            return rules
+        is_of_whole = self.families.is_in_stranger(scope) and any(
+            field.startswith("/") for rule in (*rules, *self.common.get(name, ())) for field in rule.config
+        )
+        return rules if is_of_whole else ()
 
     def is_convention(self, known: Known, name: str) -> bool:
         """Whether the vocabulary says a value of all types that no family lists."""

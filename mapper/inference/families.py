@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -128,6 +128,10 @@ class Families:
         if self.are_vouched_for or (self.part(scope) is not None and not joins):
             return True
         return self.are_known_by_names and self._whole_speaks(scope)
+
+    def is_in_stranger(self, scope: Scope) -> bool:
+        """Whether a block is in a tower that a family reads, of a whole that no family knows by type or names."""
+        return self.match is None and self.part(scope) is not None
 
     def stranger(self, scope: Scope) -> str | None:
         """The tower that a block is in, if that is of a type of its own that no family lists."""
@@ -277,7 +281,7 @@ def turned_round(rulebook: Rulebook, families: Families, names: Names) -> list[s
 def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names: Names) -> Families:
     """The family of the whole with those of its towers, if it leaves these to them or nobody lists the whole."""
     if match and not match.family.towers:
-        return Families(match)
+        return _beside(match, config, rulebook, names)
     wanted = dict(_named_parts(config, _defaults(match)))
     words = {tower: Vocabulary.tower_words(rulebook.vocabulary, tower) for tower in wanted}
     named_folders: dict[str, frozenset[str]] = {}  # a tower's by its usual words, maybe inside of another's
@@ -317,6 +321,17 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
         elif known and not fitting and is_listed:
             findings.append(f"config {folder}: the names lack those of family {known[0][1].name!r}")
     return Families(match, tuple(parts), tuple(findings), strangers, _halves(rulebook, names))
+
+
+def _beside(match: FamilyMatch, config: Config, rulebook: Rulebook, names: Names) -> Families:
+    """A family without towers; where names alone show it, with the towers beside it whose own types are listed."""
+    is_stranger = not match.by_type and config.model_type is not None
+    others = gather(None, config, rulebook, names) if is_stranger else Families()
+    if not any(part.is_listed for part in others.parts):
+        return Families(match)
+    folders = [[word for word in folder if isinstance(word, str)] for folder in match.home.folders]
+    is_read = any(in_region(part.region, folder) for part in others.parts for folder in folders)
+    return others if is_read else replace(others, match=match)
 
 
 def _defaults(match: FamilyMatch | None) -> dict[str, list[str]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from mapper.architecture import UNREAD, Block
 from mapper.errors import FlowError
 from mapper.flows import arithmetic
+from mapper.flows.language import dotted, every, is_has, targets
 from mapper.flows.program import Program, is_dispensable
 from mapper.rulebook.facts import InputRule
 
@@ -26,9 +28,7 @@ def public_inputs(
     names = program.inputs
     for name in names:
         if name not in declared:
-            raise FlowError(
-                f"{name!r} is assigned by no flow above and is no input that vocabulary/inputs.yaml declares"
-            )
+            raise FlowError(_unassigned(program, name))
         if has_types and declared[name].unlisted:
             raise FlowError(
                 f"the layers read {declared[name].doc}, and no tensor of the checkpoint gives them"
@@ -46,6 +46,35 @@ def public_inputs(
         for name, rule in declared.items()
         if name in names or name in idle
     }
+
+
+def _unassigned(program: Program, name: str) -> str:
+    """What is wrong where nobody gives a name: a flow that gives it beside roles alone is named, with these."""
+    for piece in program.pieces.values():
+        roles = list(_giving(piece.flow.statements, name)) if name in piece.context else []
+        if roles:
+            block, flow = piece.block, piece.flow.rule.name
+            return f"no flow fits {block.role} at '{block.home}': {flow} lacks {' or '.join(roles)}"
+    readers = (piece for piece in program.pieces.values() if name in piece.flow.free_names)
+    reader = next((piece for piece in readers if name in piece.context), program.root)
+    return (
+        f"no flow around {reader.block.role} at '{reader.block.home}' gives {name!r}, which {reader.flow.rule.name} reads, "
+        "and vocabulary/inputs.yaml declares no such input"
+    )
+
+
+def _giving(statements: Iterable[ast.stmt], name: str) -> Iterator[str]:
+    """The roles that guards ask for around an assignment of a name, those of one guard together."""
+    for node in (node for statement in statements for node in every(statement) if isinstance(node, ast.If)):
+        roles = [dotted(call.args[0]) or "" for call in every(node.test) if is_has(call)]  # type: ignore[attr-defined]
+        given = (
+            target
+            for part in node.body
+            if isinstance(part, ast.Assign)
+            for target in targets(part.targets[0])
+        )
+        if roles and name in given:
+            yield " and ".join(roles)
 
 
 def _of_flows(program: Program, lookup: Lookup) -> dict[str, dict[str, Any]]:

@@ -182,7 +182,7 @@ def _conclude(
     roleless = (leaf for leaf in architecture.leaves if leaf.role is None)
     idle = [leaf for leaf in (*roleless, *linked.idle) if id(leaf) not in aside]
     inner = [str(leaf.place) for leaf in idle if _must_be_read(leaf, case, outline)]
-    if is_complete and inner:
+    if (is_complete or linked.has_failed) and inner:
         is_complete = False
         doubts.missing.append(f"no flow reads {listed(inner)}")
     for part in case.families.checked(case.names, idle) if is_complete else ():

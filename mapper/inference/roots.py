@@ -144,6 +144,15 @@ def _composed(root: Scope, flows: FlowTable, facts: Facts) -> list[Composed]:
     return [compose(root, pages, flows, facts, {TASK: task}) for task in _tasks_of_steps(flows)]
 
 
+def _supposed(root: Scope, flows: FlowTable, facts: Facts) -> dict[str, Composed]:
+    """The roots that steps make where each task is taken for known, and facts that follow from it with it."""
+    found: dict[str, Composed] = {}
+    for task in _tasks_of_steps(flows):
+        with facts.supposing(root, TASK, Known(task, "name", "supposed")):
+            found |= _made([compose(root, flows.pages(ROOT), flows, facts)])
+    return found
+
+
 def _made(found: Iterable[Composed]) -> dict[str, Composed]:
     """The roots that steps make, each for the first of its tasks."""
     return {one.flow.name: one for one in found if one.flow}
@@ -183,6 +192,9 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts) -
     served = {task for rule in fitting for task in rule.when.get(TASK, ())}
     steps = [one.flow for one in made.values() if one.flow]
     fitting += [rule for rule in steps if not served.intersection(rule.when.get(TASK, ()))]
+    if not fitting and not named and not families.are_vouched_for:
+        made = _supposed(root, flows, facts)
+        fitting = [one.flow for one in made.values() if one.flow]
     if not fitting:
         considered = [*rules, *_near(found)]
         none = [] if considered else ["there is no flow for a root"]

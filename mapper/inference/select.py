@@ -9,7 +9,7 @@ from typing import Any
 
 from mapper._dataclass import dataclass
 from mapper.architecture import Filled
-from mapper.errors import RuleError, listed
+from mapper.errors import ArchitectureError, RuleError, listed
 from mapper.inference.compose import compose
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
@@ -20,6 +20,7 @@ from mapper.inference.misfits import (
     misfits,
 )
 from mapper.inference.scopes import Scope, is_part
+from mapper.inference.sizes import Sizes
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.flows import FlowRule
 from mapper.rulebook.index import Flows, FlowTable
@@ -124,11 +125,22 @@ def _most_specific(scope: Scope, rules: Flows, facts: Facts) -> Choice:
     if not fitting:
         none = [] if rules else [f"there is no flow for {scope.topic}"]
         return Choice(reasons=none, look=lambda: _problem(scope, rules.facts(), facts), tried=lambda: rules)
-    equal = [rule.name for rule in fitting if specificity(rule) == specificity(fitting[0])]
+    tied = [rule for rule in fitting if specificity(rule) == specificity(fitting[0])]
+    if len(tied) > 1:
+        tied = [rule for rule in tied if _has_its_shapes(scope, rule, facts)] or tied
+    equal = [rule.name for rule in tied]
     if len(equal) > 1:
         tie = f"{listed(equal)} fit equally; a family must say which"
         return Choice(reasons=[tie], asks={} if scope.block.role == "root" else {FLOW: equal})
-    return Choice(fitting[0])
+    return Choice(tied[0])
+
+
+def _has_its_shapes(scope: Scope, rule: FlowRule, facts: Facts) -> bool:
+    """Whether the shapes of a block can be those of a flow."""
+    try:
+        return Sizes(scope, rule, facts).are_possible()
+    except ArchitectureError:  # of another rank
+        return False
 
 
 def fitting_flows(scope: Scope, rules: Flows, facts: Facts, but: Sequence[str] = ()) -> list[FlowRule]:

@@ -18,6 +18,8 @@ from mapper.inference.leaf_shapes import main_tensor
 from mapper.inference.scopes import Scope, leaves_at
 from mapper.rulebook.flows import ANY, FlowRule, aligned
 
+WIDTH = "hidden_size"  # a config may say it of another part: towers have several
+
 
 @dataclass(frozen=True, eq=False)
 class Equation:
@@ -84,6 +86,15 @@ class Sizes:
             self.scope.solved.clear()
             self.scope.solved.update(solved)
         return True
+
+    def are_possible(self) -> bool:
+        """Whether the shapes go with each other and with what the config says of all but the width; nothing is settled."""
+        extents: dict[str, int] = {}
+        if any(extents.setdefault(item.text, item.extent) != item.extent for item in self.equations):
+            return False
+        told = {name: self.facts.get(self.scope, full) for name, full in self.names.items() if full != WIDTH}
+        values = {name: known.value for name, known in told.items() if known and known.evidence == "config"}
+        return self._hold(values)
 
     def unknown(self) -> dict[str, list[int]]:
         """Symbols to ask for, by full name, with the values that the shapes allow; what would follow from these is left out."""
@@ -208,7 +219,10 @@ class Sizes:
     def _can_be(self, name: str, value: int) -> bool:
         """Whether what follows from a value, shape by shape, is whole and contradicts nothing."""
         others = {other: known.value for other, known in self.known.items() if known.evidence != "given"}
-        values: dict[str, object] = {**others, name: value}
+        return self._hold({**others, name: value})
+
+    def _hold(self, values: dict[str, object]) -> bool:
+        """Whether every shape can be made with these values and what follows from them."""
         fresh = True
         while fresh:
             fresh = False

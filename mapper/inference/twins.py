@@ -164,11 +164,20 @@ class Twins:
                 for name in conditions(scope, self.facts, *([rule] if rule else []), other)
             ]
             telling = [item for item in telling if item[1] != item[2]]
+            if any(self._is_settled(scope, name) for name, *_ in telling):
+                continue  # the names show that it is not this one
             if not telling and COMPOSED not in other.name:
                 telling = [(FLOW, rule.name if rule else other.name, other.name)]
             for name, own, theirs in telling:
                 found.setdefault(name, [own]).append(theirs)
         return {name: list(_distinct(values)) for name, values in found.items()}
+
+    def _is_settled(self, scope: Scope, name: str) -> bool:
+        """Whether a convention that goes with names or shapes says a fact, as some listed type of these names has it."""
+        known = self.facts.get(scope, name)
+        if known is None or known.by is None or not self.facts.is_convention(known, name):
+            return False
+        return bool(known.by.has or known.by.holds) and not self.differ(scope, name, known)
 
     def kinds(self, scope: Scope, leaf: Leaf) -> list[str]:
         """The kinds that they give a norm, where its tensors allow several and their families say; its own first."""

@@ -17,7 +17,10 @@ NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 _CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}
 _NORM_WORDS = frozenset(("norm", "norms", "layernorm", "ln", "rmsnorm", "groupnorm", "gn", "batchnorm", "bn"))
 _PARAMETRIZED = "parametrizations"
-_NORM_SCALE = "norm_scale"  # the purpose of a tensor that is a weight in a norm alone
+_NORM_SCALE, _NORM_SHIFT = (
+    "norm_scale",
+    "norm_shift",
+)  # purposes of tensors that are a weight and a bias in a norm alone
 _INTEGERS = ("I64", "I32", "I16", "U64", "U32", "U16", "BOOL")
 
 
@@ -97,8 +100,11 @@ class _Folder:
         if not word:
             return ""
         known = self.vocabulary.tensors.get(word)
+        if known == _NORM_SHIFT:
+            return "bias" if self.is_shifted_norm() else ""
         if known:
-            return known if known != _NORM_SCALE or self.is_lone_norm() or self.is_norm_by_place() else ""
+            is_norm = known != _NORM_SCALE or self.is_lone_norm() or self.is_norm_by_place()
+            return known if is_norm or self.is_shifted_norm() else ""
         stem = word.removesuffix("_reverse").rstrip("0123456789")
         return self.vocabulary.tensors.get(stem, "") if stem.endswith("_l") else ""
 
@@ -218,6 +224,13 @@ class _Folder:
         (tensor,) = self.own.values() if len(self.own) == 1 else (None,)
         is_alone = len(self.spot.node.children) == 1 and bool(self.spot.place)
         return tensor is not None and is_alone and _is_row(tensor.shape) and self.is_called_norm()
+
+    def is_shifted_norm(self) -> bool:
+        """Whether a folder is called a norm and holds a scale and a shift of one shape, and nothing else."""
+        known = {self.vocabulary.tensors.get(word) for word in self.own}
+        shapes = {info.shape for info in self.own.values()}
+        is_pair = known == {_NORM_SCALE, _NORM_SHIFT} and len(self.spot.node.children) == 2
+        return is_pair and len(shapes) == 1 and len(shapes.pop()) == 1 and self.is_called_norm()
 
     def is_norm_by_place(self) -> bool:
         """Whether the vocabulary says that a norm stands here."""

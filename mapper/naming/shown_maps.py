@@ -20,6 +20,7 @@ from mapper.naming.words import normal
 
 _FEED_FORWARD = ("feed_forward", None)
 _THREE = ("query", "key", "value")
+_TURNED = ("up", "down")
 _WIDER = "its shape: the wider side of a feed-forward network is inside"
 _FUSED = "its shape: twice as wide as the map behind it reads"
 _TWO = "its shape: one of two maps side by side, of which one is the gate"
@@ -42,6 +43,19 @@ def loose_feed_forwards(leaves: Sequence[Leaf]) -> Shown:
             made = dict(zip(map(id, alone), _up_and_down(alone), strict=False))
             for leaf in alone if made else ():
                 yield leaf, with_role(leaf, (*layer, _FEED_FORWARD), made[id(leaf)], _WIDER)
+
+
+def counterparts(leaves: Sequence[Leaf]) -> Shown:
+    """The one map of a layer without a role that leads the other way than the only known map of its network."""
+    for group in grouped(leaves, layer_of):
+        network = (*layer_of(group[0]), _FEED_FORWARD)
+        known = [leaf for leaf in group if leaf.block == network and leaf.role]
+        left = [leaf for leaf in group if leaf.role is None and leaf.kind == "Linear"]
+        if len(known) != 1 or known[0].role not in _TURNED or len(left) != 1:
+            continue
+        roles = _up_and_down([left[0], known[0]])
+        if left[0].place[:-1] == known[0].place[:-1] and roles[1:] == [known[0].role]:
+            yield left[0], with_role(left[0], network, roles[0], _WIDER)
 
 
 def lettered(leaves: Sequence[Leaf]) -> Shown:

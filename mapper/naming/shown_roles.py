@@ -23,7 +23,7 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
-from mapper.naming.shown_maps import attentions, feed_forwards, lettered, loose_feed_forwards
+from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, lettered, loose_feed_forwards
 
 NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
 _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "moe": NORM_FEED_FORWARD}
@@ -76,15 +76,23 @@ def _placed(left: list[Leaf], lacking: set[str], layer: BlockPath) -> Shown:
 
 
 def _numbered(left: list[Leaf], lacking: set[str], layer: BlockPath) -> Shown:
-    """Norms of a layer that are called by the same word and a number have the order of the sub-layers."""
+    """Norms of a layer that are called by the same word and a number, or a letter, have the order of the sub-layers."""
     inside = [leaf for leaf in left if leaf.block != layer]
     words = [str(leaf.place[-1]) for leaf in left]
     if inside or len(lacking) != 2 or {word[:-1] for word in words} != {words[0][:-1]}:
         return
-    if {word[-1:] for word in words} in ({"1", "2"}, {"0", "1"}):
+    if {word[-1:] for word in words} in ({"1", "2"}, {"0", "1"}, {"a", "b"}):
         first, second = sorted(left, key=lambda leaf: str(leaf.place[-1]))
-        yield first, with_role(first, layer, NORM_ATTENTION, "the first of two norms with a number")
-        yield second, with_role(second, layer, NORM_FEED_FORWARD, "the second of two norms with a number")
+        yield (
+            first,
+            with_role(first, layer, NORM_ATTENTION, "the first of two norms in the order of their names"),
+        )
+        yield (
+            second,
+            with_role(
+                second, layer, NORM_FEED_FORWARD, "the second of two norms in the order of their names"
+            ),
+        )
 
 
 def _beside_placed(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath) -> Shown:
@@ -181,6 +189,15 @@ def _heads(leaves: Sequence[Leaf]) -> Shown:
         yield last[0], with_role(last[0], _LM_HEAD, "decoder" if has_weight else "decoder_bias", why)
         for leaf, role in ((inner[0], "dense"), *((norm, "norm") for norm in norms)):
             yield leaf, with_role(leaf, _LM_HEAD, role, "it stands before the map that predicts words")
+
+
+def _word_heads(leaves: Sequence[Leaf]) -> Shown:
+    """A map that words call a classifier, of the shape of the table of words: it predicts these."""
+    words = [weight_of(leaf) for leaf in leaves if leaf.role == "token" and len(weight_of(leaf)) == 2]
+    maps = [leaf for leaf in leaves if leaf.role == "classifier" and leaf.kind == "Linear" and not leaf.block]
+    known = any(leaf.role == "lm_head" or leaf.block == _LM_HEAD for leaf in leaves)
+    if len(words) == len(maps) == 1 and weight_of(maps[0]) == words[0] and not known:
+        yield maps[0], with_role(maps[0], (), "lm_head", "its rows: one for each word")
 
 
 def _rest_of_head(left: Sequence[Leaf], roles: set[str | None], rows: int, width: int) -> Shown:
@@ -340,6 +357,7 @@ def _is_behind(leaf: Leaf) -> bool:
 
 _LOOKS = (
     loose_feed_forwards,
+    counterparts,
     feed_forwards,
     lettered,
     attentions,
@@ -348,6 +366,7 @@ _LOOKS = (
     _widths,
     _final_norms,
     _heads,
+    _word_heads,
     _classifiers,
     _projector_maps,
     _projectors,

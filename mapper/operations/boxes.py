@@ -28,4 +28,4 @@ def corner_sinusoids(bbox: Tensor, across: Tensor, down: Tensor) -> Tensor:
         bbox = bbox[..., [0, 1, 2, 1, 2, 3, 0, 3]]
     apart = bbox[:, None] - bbox[:, :, None]  # (B, T, T, 8)
     angles = apart[..., None] * torch.stack((across, down)).repeat(4, 1)
-    return torch.cat((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+    return torch.cat((angles.sin(), angles.cos()), dim=-1).flatten(-2).to(across.dtype)

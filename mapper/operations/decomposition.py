@@ -43,8 +43,9 @@ def autocorrelation(q: Tensor, k: Tensor, v: Tensor, factor: int) -> Tensor:
         k, v = (torch.cat((t, torch.zeros_like(q)), dim=2) for t in (k, v))
     else:
         k, v = k[:, :, :length], v[:, :, :length]
+    q, k = q.float(), k.float()  # there is no Fourier transform of half floats
     alike = torch.fft.rfft(q, n=length, dim=2) * torch.fft.rfft(k, n=length, dim=2).conj()
-    scores = torch.fft.irfft(alike, n=length, dim=2).mean(dim=(1, 3))  # (B, T)
+    scores = torch.fft.irfft(alike, n=length, dim=2).mean(dim=(1, 3)).to(v.dtype)  # (B, T)
     scores, delays = scores.topk(int(factor * math.log(v.shape[2])), dim=1)
     weights = scores.softmax(dim=-1).repeat(heads, 1)
     places = torch.arange(length, device=q.device) + delays.repeat(heads, 1)[..., None]  # (B * H, N, T)

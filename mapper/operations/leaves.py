@@ -74,6 +74,19 @@ class LayerNormGammaBeta(nn.Module):
         return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
 
 
+class LayerNormScaleShift(nn.Module):
+    """LayerNorm whose weight is stored as scale and its bias as shift. (..., W) -> (..., W)"""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.scale = nn.Parameter(torch.empty(size))
+        self.shift = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.scale.shape, self.scale, self.shift, self.eps)
+
+
 class LayerNormGamma(nn.Module):
     """LayerNorm without a bias whose weight is stored as gamma, less an offset. (..., W) -> (..., W)"""
 

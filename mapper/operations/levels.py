@@ -105,7 +105,8 @@ def level_anchors(sizes: list[tuple[int, int]], x: Tensor) -> tuple[Tensor, Tens
     sides = x.new_tensor([[0.05 * 2.0**level] * 2 for level in range(len(sizes))])
     boxes = torch.cat((middles, spread_levels(sides, sizes)[None]), dim=-1)
     inside = ((boxes > 0.01) & (boxes < 0.99)).all(-1, keepdim=True)
-    return torch.log(boxes / (1 - boxes)).masked_fill(~inside, torch.finfo(x.dtype).max), inside
+    logits = torch.log(boxes / (1 - boxes)).masked_fill(~inside, torch.finfo(x.dtype).max)
+    return logits.to(x.dtype), inside
 
 
 def select_rows(x: Tensor, best: Tensor) -> Tensor:

@@ -142,6 +142,7 @@ class ConfigVocabulary:
         default_factory=dict
     )  # pattern of names of quantised weights -> by whom
     quantised_fields: tuple[str, ...] = ()  # fields of the config that say so
+    by_layer: tuple[str, ...] = ()  # fields with what single layers have otherwise, by their numbers
     partial: dict[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # what a file holds that is no model -> words of which each of its names has one
@@ -387,6 +388,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     unasked: set[str] = set()
     telling: set[str] = set()
     quantised_fields: dict[str, None] = {}
+    by_layer: dict[str, None] = {}
     unpacked: dict[str, None] = {}
     headless: str | None = None
     for _, fields in _files(documents, "config"):
@@ -407,6 +409,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         _merge(found.partial, fields.choices("partial"))
         _merge(found.ranks, _axes(fields))
         quantised_fields.update(dict.fromkeys(fields.words("quantised_fields")))
+        by_layer.update(dict.fromkeys(fields.words("by_layer")))
         unpacked.update(dict.fromkeys(fields.words("unpacked")))
         _merge(found.unused, {pattern: str(why) for pattern, why in fields.mapping("unused").items()})
         fields.done()
@@ -419,6 +422,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         unasked=frozenset(unasked),
         telling=frozenset(telling),
         quantised_fields=tuple(quantised_fields),
+        by_layer=tuple(by_layer),
         unpacked=tuple(unpacked),
     )
 

@@ -126,7 +126,7 @@ def depth(session: Session, given: Any) -> Answer:
         raise OverwriteError(f"{out} is there already; say --overwrite to replace it")
     image = opened(given)
     found = session.call(pixel_values=pixels_of(session, image)).predicted_depth
-    found = found.reshape(1, 1, *found.shape[-2:]).float()
+    found = found.reshape(1, 1, *found.shape[-2:]).float().cpu()
     grid = torch.nn.functional.interpolate(
         found, size=(image.height, image.width), mode="bicubic", align_corners=False
     )[0, 0]

@@ -22,8 +22,8 @@ def detect(session: Session, given: Any) -> Answer:
     """What is in a picture, each with its score and its `box` [left, top, right, bottom] in pixels of the picture, the likeliest first."""
     image = opened(given)
     out = session.call(pixel_values=pixels_of(session, image))
-    kinds, scores, at = likeliest(out.logits[0].float(), _labels(session))
-    boxes = corners(out.pred_boxes[0].float()) * torch.tensor([image.width, image.height] * 2)
+    kinds, scores, at = likeliest(out.logits[0].float().cpu(), _labels(session))
+    boxes = corners(out.pred_boxes[0].float().cpu()) * torch.tensor([image.width, image.height] * 2)
     rows: list[Answer] = [
         {"label": label_of(session, int(kind)), "score": float(score), "box": boxes[place].tolist()}
         for kind, score, place in zip(kinds, scores, at, strict=True)

@@ -75,3 +75,10 @@ def test_what_is_wrong_is_one_line(filler: str, arguments: list[str], message: s
     shown = capsys.readouterr()
     assert shown.out == "" and shown.err.count("\n") == 1
     assert message in shown.err
+
+
+def test_a_device_that_there_is_not_is_refused(filler: str, capsys: Captured) -> None:
+    assert main(["run", filler, "the [MASK]", "--device", "nonsense"]) == 2
+    assert capsys.readouterr().err.startswith("error: --device 'nonsense' is not to be had here")
+    assert main(["infer", filler, "--try", "--device", "nonsense"]) == 2
+    assert capsys.readouterr().err.startswith("error: --device 'nonsense' is not to be had here")

@@ -187,6 +187,29 @@ def test_sew(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, waveforms())
 
 
+@pytest.mark.parametrize("stable", [False, True])
+def test_weighted_hidden_states(stable: bool, tmp_path: Path) -> None:
+    config = transformers.WavLMConfig(
+        **TOWER_OF_WAVES,
+        conv_dim=(16, 16, 24),
+        conv_kernel=(5, 3, 2),
+        conv_stride=(3, 2, 2),
+        num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=4,
+        num_buckets=20,
+        classifier_proj_size=12,
+        use_weighted_layer_sum=True,
+        do_stable_layer_norm=stable,
+    )
+    model = reference("WavLMForSequenceClassification", config)
+    if not stable:
+        check(model, tmp_path, waveforms())
+        return
+    model.save_pretrained(tmp_path)
+    # releases of the published code differ in whether the last states are normed
+    assert mapper.inspect(tmp_path).architecture.reading == "skeleton"
+
+
 @pytest.mark.parametrize(("name", "shared"), [("SEWDModel", False), ("SEWDForCTC", True)])
 def test_sew_d(name: str, shared: bool, tmp_path: Path) -> None:
     config = transformers.SEWDConfig(

@@ -72,6 +72,8 @@ def test_rotary_planes_show_in_what_queries_and_keys_have_in_common(way: str) ->
     assert width is None if way == "interleaved" else width is not None and width.value == 1.0
     plain = [{"query": one["query"], "key": one["query"]} for one in made]
     assert decide(rotary_pairs(plain, (True, False), known), least=6, margin=2) is None
+    narrow = [{"query": one["query"][:, :-2], "key": one["key"]} for one in made]
+    assert rotary_pairs(narrow, (True, False), known) == {}  # keys of other states
 
 
 def turning_sample(random: np.random.Generator, way: str) -> dict[str, Array]:

@@ -77,8 +77,8 @@ def _values(leaf: Leaf) -> str:
         ("nemotron", "norm.offset"),
         ("imagegpt", "norm.kind"),  # a kind that a family gives to names
         ("mobilevit", None),  # norms behind convolutions, before attention
-        ("gpt_neo", "attention.layer_types"),  # which a field of the config says in words of its own
-        ("aya_vision", "projector.norm:norm.eps"),  # of one norm, and the towers know theirs
+        ("gpt_neo", "attention.scaling"),  # which a field of the config says in words of its own
+        ("aya_vision", None),  # the field of one norm is read by its name
         ("dab-detr", "backbone:pooling"),  # which only the whole has otherwise
     ],
 )

@@ -64,10 +64,13 @@ def test_a_field_that_asks_for_arithmetic_is_not_passed_over() -> None:
         ("router_softcapping", 30.0),
         ("attention_kinds", ["global", "local"]),
         ("sees_all", [True, False]),
+        ("decay_bound", -5.0),
+        ("per_layer_config.0.rms_norm_eps", 1e-3),  # of one of the layers that are alike
     ],
 )
 def test_a_field_that_some_computation_must_need_is_not_passed_over(field: str, value: Any) -> None:
-    (line,) = read(ANSWERS, model_type="unheard_of", **{field: value}).missing
+    said = {"per_layer_config": {"0": {"rms_norm_eps": value}}} if "." in field else {field: value}
+    (line,) = read(ANSWERS, model_type="unheard_of", **said).missing
     assert line.startswith(f"config '{field} = ") and line.endswith("asks for what no flow here does")
     assert read(**{field: value}).missing == []  # a listed type: its flows are known to do without
 
@@ -271,6 +274,49 @@ def test_a_tower_of_an_unlisted_whole_is_tried_as_those_of_its_kin() -> None:
     found = unlisted("siglip", text_config={"model_type": "unheard_of_text"})
     assert found.towers["text"] == "siglip_text"
     assert any("'unheard_of_text' is listed by no family" in line for line in found.findings)
+
+
+def test_sizes_that_single_layers_have_otherwise_are_read() -> None:
+    made = unlisted("gemma4_text")
+    assert not any("but the checkpoint shows" in line for line in made.missing)
+    assert len(set(facts(made, "attention.head_dim"))) > 1
+
+
+def test_layers_whose_angles_are_null_turn_nothing_and_their_temperature_is_asked_for() -> None:
+    count = (LLAMA.config or {})["num_hidden_layers"]
+    types = ["sliding_attention", "full_attention"] * count
+    rope = {"full_attention": None, "sliding_attention": {"rope_theta": 500.0, "rope_type": "default"}}
+    config = {"layer_types": types[:count], "sliding_window": 8, "rope_parameters": rope, "rope_theta": None}
+    made = read(ANSWERS, model_type="unheard_of", **config)
+    assert set(facts(made, "attention.rotary")) == {True, False}
+    assert {question.fact for question in made.questions} == {"attention.temperature_scaled"}
+    told = read({**ANSWERS, "attention.temperature_scaled": False}, model_type="unheard_of", **config)
+    assert told.missing == [] and set(facts(told, "rotary.base")) == {500.0}
+
+
+def test_a_table_of_distances_in_each_layer_is_seen_and_a_tied_head_is_a_scaled_one() -> None:
+    made = unlisted("umt5")
+    assert set(facts(made, "attention.relative")) == {"each"} and facts(made, "head.scaled") == [True]
+
+
+def test_a_map_with_a_row_for_each_word_is_no_classifier() -> None:
+    tensors = {key.replace("lm_head.", "head."): info for key, info in LLAMA.tensors.items()}
+    config = {**(LLAMA.config or {}), "model_type": "unheard_of"}
+    made = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK, hints=ANSWERS)
+    assert ("head", "lm_head") in {(str(leaf.place), leaf.role) for leaf in made.leaves}
+
+
+def test_a_flow_that_lacks_what_gives_a_name_says_which_roles_give_it() -> None:
+    known = header(next(family for family in RULEBOOK.families if family.name == "kimi_linear").examples[0])
+    tensors = {
+        key.replace("f_a_proj", "zig").replace("f_b_proj", "zag"): info for key, info in known.tensors.items()
+    }
+    config = {**(known.config or {}), "model_type": "unheard_of"}
+    turned = {"rotary": False, "attention.rotary": False, "attention.causal": True}
+    answers = {**turned, "attention.gate_activation": "sigmoid"}
+    missing = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK, hints=answers).missing
+    assert any("attention/delta_separate lacks decay or decay_down and decay_up" in line for line in missing)
+    assert any("no flow reads" in line and "zig" in line for line in missing)
 
 
 def test_vectors_stand_for_no_words_of_a_family_that_lists_types() -> None:

@@ -75,7 +75,7 @@ def own(**renamed: str) -> Checkpoint:
     """A decoder of nobody's, in words of its own."""
     width, rows = 32, 99
     shapes: dict[str, tuple[int, ...]] = {
-        "tok.weight": (rows, width), "pos.weight": (64, width), "out_norm.weight": (width,), "out.weight": (rows, width),
+        "wrd.weight": (rows, width), "ord.weight": (64, width), "out_norm.weight": (width,), "out.weight": (rows, width),
     }  # fmt: skip
     layer = {
         "mix.wq": (width, width), "mix.wk": (width, width), "mix.wv": (width, width), "mix.wo": (width, width),
@@ -140,8 +140,8 @@ def settled(text: str, tmp_path: Path, roles: dict[str, str]) -> Path:
         (
             {},
             {
-                "tok": ("embeddings.token", "99 rows"),
-                "pos": ("embeddings.position", "64 rows"),
+                "wrd": ("embeddings.token", "99 rows"),
+                "ord": ("embeddings.position", "64 rows"),
                 "out": ("/lm_head", "99"),
             },
         ),
@@ -162,8 +162,8 @@ def test_a_guess_comes_from_place_shape_and_neighbours(
     "renamed",
     [
         {"wq": "za", "wk": "zb", "wv": "zc", "wo": "zd"},  # all square, and called like nothing
-        {"tok": "aaa", "out": "bbb"},  # a table or a head
-        {"n1": "na", "n2": "nb"},  # which norm is first, nothing says
+        {"wrd": "aaa", "out": "bbb"},  # a table or a head
+        {"n1": "nx", "n2": "ny"},  # which norm is first, nothing says
     ],
 )
 def test_what_nothing_tells_apart_is_not_guessed(renamed: dict[str, str]) -> None:
@@ -175,12 +175,12 @@ def test_what_nothing_tells_apart_is_not_guessed(renamed: dict[str, str]) -> Non
 @pytest.mark.parametrize("renamed", [{}, {"wv": "xyzzy"}, {"wk": "xyzzy"}, {"ff": "chan"}])
 def test_what_shapes_and_neighbours_show_needs_no_row(renamed: dict[str, str]) -> None:
     """Of the two maps of a feed-forward network one is wider inside, and of four maps of attention one alone is left."""
-    assert rows(draft(own(**renamed), SHIPPED)).keys() == {"tok", "pos", "out"}
+    assert rows(draft(own(**renamed), SHIPPED)).keys() == {"wrd", "ord", "out"}
 
 
 def test_no_word_of_three_letters_is_like_another() -> None:
     """`tok` was once taken for `to_k`, a key."""
-    text = draft(own(), SHIPPED)
+    text = draft(own(wrd="tok"), SHIPPED)
     assert ": key" not in text and "to_k" not in text
 
 
@@ -196,10 +196,10 @@ def test_no_word_of_three_letters_is_like_another() -> None:
             },
         ),
         (
-            {"tok": "aaa", "out": "bbb"},
+            {"wrd": "aaa", "out": "bbb"},
             {"aaa": "{role: embeddings.token, kind: Embedding}", "bbb": "/lm_head"},
         ),
-        ({"n1": "na", "n2": "nb"}, {"na": "norm_attention", "nb": "norm_feed_forward"}),
+        ({"n1": "nx", "n2": "ny"}, {"nx": "norm_attention", "ny": "norm_feed_forward"}),
     ],
 )
 def test_a_draft_that_is_settled_checks_and_runs(

@@ -238,3 +238,9 @@ def test_lines_of_a_rule_file_are_those_before_its_examples(tmp_path: Path) -> N
         "# a tale\nfamily: tale\n\nfacts:\n  a: {value: 1}\nexamples:\n  - name: one\nunused:\n  x: why\n"
     )
     assert sharing.own_lines(file) == 6
+
+
+def test_the_cost_of_types_is_what_older_rules_have_not() -> None:
+    used = {"old": {"tale"}, "own": {"tale"}, "lent": {"tale", "epic"}, "other": {"epic"}}
+    new, single = sharing.added({*used, "idle"}, {"old"}, used, {"tale", "myth"})
+    assert (new, single) == ({"own", "lent"}, {"own"})

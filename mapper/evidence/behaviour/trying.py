@@ -61,6 +61,7 @@ def attempt(
     text: str = PASSAGE,
     seconds: float = SECONDS,
     tell: Callable[[str, float], None] = lambda what, part: None,
+    device: str = "cpu",
 ) -> Tried:
     """Try all answers to the questions of a reading. `tell` is told the fact at hand, and the share of the time that is gone.
 
@@ -73,18 +74,23 @@ def attempt(
         raise SourceError(
             f"{architecture.checkpoint.source}: {size / 1e9:.0f} GB in 32-bit floats, at most {BYTES / 1e9:.0f} are tried"
         )
-    return _Search(architecture, text, seconds, tell).run()
+    return _Search(architecture, text, seconds, tell, device).run()
 
 
 class _Search:
     """Answers so far, and what was heard with each set of them."""
 
     def __init__(
-        self, architecture: Architecture, text: str, seconds: float, tell: Callable[[str, float], None]
+        self,
+        architecture: Architecture,
+        text: str,
+        seconds: float,
+        tell: Callable[[str, float], None],
+        device: str,
     ):
         checkpoint = architecture.checkpoint
         self.first = replace(architecture, checkpoint=replace(checkpoint, read=_kept(checkpoint.read)))
-        self.text, self.tell = text, tell
+        self.text, self.tell, self.device = text, tell, device
         self.start, self.seconds = time.monotonic(), seconds
         self.voice: Voice | None = None
         self.heard: dict[str, Trial] = {}  # by all answers
@@ -227,7 +233,7 @@ class _Search:
                 return Trial(name, value, why="nothing that it gives can be judged")
             text = emit(architecture)
             if text not in self.by_text:
-                model = build_architecture(architecture, torch.float32, text=text)
+                model = build_architecture(architecture, torch.float32, self.device, text=text)
                 self.by_text[text] = hear(self.voice, model)
             return Trial(name, value, self.by_text[text])
         except _Unknown as error:

@@ -59,8 +59,16 @@ def voice_of(architecture: Architecture, text: str) -> Voice | None:
 
 def hear(voice: Voice, model: nn.Module) -> torch.Tensor:
     """The numbers [parts] of a model. Raises ValueError where it gives nothing that can be judged."""
+    device = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
+    head = None if voice.head is None else voice.head.to(device)
+
+    def scores(inputs: Inputs) -> torch.Tensor:
+        """What is compared is small: it is judged on the processor."""
+        outputs = model(**{name: value.to(device) for name, value in inputs.items()})
+        return _scores(outputs, head).float().cpu()
+
     with torch.inference_mode():
-        return voice.judge(lambda inputs: _scores(model(**inputs), voice.head).float()).clamp(max=_WORST)
+        return voice.judge(scores).clamp(max=_WORST)
 
 
 _GIVEN = ("logits", "logits_per_image", "reconstruction")  # of outputs: what is judged
