@@ -203,14 +203,28 @@ def _sizes_of_table(architecture: Architecture) -> dict[str, int]:
     if known.get("image.positions") != "own_size" or not (_is_id(rows) and _is_extent(patch, LARGEST_SIDE)):
         return {}
     if known.get("image.patch_channels") == "series":
-        return {"length": min(rows - 1, LARGEST_SIDE) * patch}
-    sides = [isqrt(rows - before) for before in range(3) if before < rows and isqrt(rows - before) ** 2 == rows - before]
-    return {"height": sides[0] * patch, "width": sides[0] * patch} if sides and sides[0] * patch <= LARGEST_SIDE else {}
+        return {"times": min(rows - 1, LARGEST_SIDE) * patch}
+    sides = [
+        isqrt(rows - before)
+        for before in range(3)
+        if before < rows and isqrt(rows - before) ** 2 == rows - before
+    ]
+    return (
+        {"height": sides[0] * patch, "width": sides[0] * patch}
+        if sides and sides[0] * patch <= LARGEST_SIDE
+        else {}
+    )
 
 
 def _extents(architecture: Architecture, sizes: Mapping[str, int]) -> dict[str, int]:
     """The free extents of inputs: the usual ones, those that the config names, `sizes`; as many patches as an image has."""
-    found = EXTENTS | _sizes_of_table(architecture) | _sizes(architecture.checkpoint.config) | _sizes_of_chain(architecture) | dict(sizes)
+    found = (
+        EXTENTS
+        | _sizes_of_table(architecture)
+        | _sizes(architecture.checkpoint.config)
+        | _sizes_of_chain(architecture)
+        | dict(sizes)
+    )
     words = {word for spec in architecture.inputs.values() for word in spec["shape"]}
     side = next((fact.value for fact in architecture.facts if fact.name == "patch_size"), None)
     if isinstance(side, int) and side > 0 and {"patches", "height", "width"} <= words:

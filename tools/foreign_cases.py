@@ -25,7 +25,9 @@ import yaml
 from safetensors.torch import save_file
 from torch import nn
 
-Input = tuple[int, ...] | str | float | dict[str, "Input"]  # a shape of normal numbers, "ids" (or "few_ids", "two_ids"), the number of a step, or several by name
+Input = (
+    tuple[int, ...] | str | float | dict[str, "Input"]
+)  # a shape of normal numbers, "ids" (or "few_ids", "two_ids"), the number of a step, or several by name
 
 
 class Row(NamedTuple):
@@ -283,7 +285,12 @@ def made_by_config(make: Callable[..., nn.Module], arguments: dict[str, Any]) ->
     models = importlib.import_module("curated_transformers.models")
     kind = make.__name__.replace("CausalLM", "").replace("Encoder", "")
     config = getattr(models, f"{kind}Config")
-    taken = {"attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0, "dtype": torch.float32, **arguments}
+    taken = {
+        "attention_probs_dropout_prob": 0.0,
+        "hidden_dropout_prob": 0.0,
+        "dtype": torch.float32,
+        **arguments,
+    }
     names = inspect.signature(config.__init__).parameters
     return make(config(**{name: value for name, value in taken.items() if name in names}))
 
@@ -298,7 +305,9 @@ class Called(nn.Module):
         self.named_modules = model.named_modules  # type: ignore[method-assign]
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        mask = importlib.import_module("curated_transformers.layers").AttentionMask(torch.ones_like(ids, dtype=torch.bool))
+        mask = importlib.import_module("curated_transformers.layers").AttentionMask(
+            torch.ones_like(ids, dtype=torch.bool)
+        )
         made = self.model(ids, mask)
         return made.logits if hasattr(made, "logits") else made.all_outputs[-1]
 
@@ -327,7 +336,9 @@ def drawn(one: Input) -> Any:
         return torch.randn(one)
     if isinstance(one, str):
         bound, length = {"ids": (90, 8), "few_ids": (30, 8), "two_ids": (5, 2)}[one]
-        return torch.randint(4 if one == "few_ids" else 1, bound, (1, length))  # a protein has no padding within
+        return torch.randint(
+            4 if one == "few_ids" else 1, bound, (1, length)
+        )  # a protein has no padding within
     return torch.tensor([one])
 
 

@@ -41,7 +41,9 @@ class Block(nn.Module):
         self.ln_2 = self.ln2 = nn.LayerNorm(width)
         if joined:
             del self.ln1, self.ln2
-            self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)})
+            self.mlp = nn.ModuleDict(
+                {"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)}
+            )
         else:
             del self.ln_1, self.ln_2
             self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
@@ -59,7 +61,9 @@ class Block(nn.Module):
 class NanoGPT(nn.Module):
     """GPT-2 (the 2019 report) under nanoGPT's names: transformer.wte, transformer.h.{n}.attn.c_attn."""
 
-    def __init__(self, vocabulary: int = 100, context: int = 32, width: int = 64, heads: int = 4, layers: int = 2) -> None:
+    def __init__(
+        self, vocabulary: int = 100, context: int = 32, width: int = 64, heads: int = 4, layers: int = 2
+    ) -> None:
         super().__init__()
         self.transformer = nn.ModuleDict(
             {
@@ -82,7 +86,9 @@ class NanoGPT(nn.Module):
 class MinGPT(nn.Module):
     """The same under the names of minGPT's first files: tok_emb, pos_emb, blocks.{n}.attn.key, ln_f, head."""
 
-    def __init__(self, vocabulary: int = 100, context: int = 32, width: int = 64, heads: int = 4, layers: int = 2) -> None:
+    def __init__(
+        self, vocabulary: int = 100, context: int = 32, width: int = 64, heads: int = 4, layers: int = 2
+    ) -> None:
         super().__init__()
         self.tok_emb = nn.Embedding(vocabulary, width)
         self.pos_emb = nn.Parameter(torch.randn(1, context, width) * 0.02)
@@ -146,7 +152,11 @@ class LstmLanguageModel(nn.Module):
 
     def __init__(self, words: int = 100, width: int = 24, hidden: int = 32) -> None:
         super().__init__()
-        self.encoder, self.rnn, self.decoder = nn.Embedding(words, width), nn.LSTM(width, hidden, 2, batch_first=True), nn.Linear(hidden, words)
+        self.encoder, self.rnn, self.decoder = (
+            nn.Embedding(words, width),
+            nn.LSTM(width, hidden, 2, batch_first=True),
+            nn.Linear(hidden, words),
+        )
 
     def forward(self, text: Tensor) -> Tensor:
         return self.decoder(self.rnn(self.encoder(text))[0])
@@ -157,7 +167,11 @@ class Vae(nn.Module):
 
     def __init__(self, pixels: int = 48, hidden: int = 32, latent: int = 6) -> None:
         super().__init__()
-        self.fc1, self.fc21, self.fc22 = nn.Linear(pixels, hidden), nn.Linear(hidden, latent), nn.Linear(hidden, latent)
+        self.fc1, self.fc21, self.fc22 = (
+            nn.Linear(pixels, hidden),
+            nn.Linear(hidden, latent),
+            nn.Linear(hidden, latent),
+        )
         self.fc3, self.fc4 = nn.Linear(latent, hidden), nn.Linear(hidden, pixels)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -171,9 +185,18 @@ class NamedVae(nn.Module):
 
     def __init__(self, pixels: int = 48, hidden: int = 32, latent: int = 6) -> None:
         super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(pixels, hidden), nn.ReLU(), nn.Linear(hidden, hidden // 2), nn.ReLU())
+        self.encoder = nn.Sequential(
+            nn.Linear(pixels, hidden), nn.ReLU(), nn.Linear(hidden, hidden // 2), nn.ReLU()
+        )
         self.fc_mu, self.fc_logvar = nn.Linear(hidden // 2, latent), nn.Linear(hidden // 2, latent)
-        self.decoder = nn.Sequential(nn.Linear(latent, hidden // 2), nn.ReLU(), nn.Linear(hidden // 2, hidden), nn.ReLU(), nn.Linear(hidden, pixels), nn.Sigmoid())
+        self.decoder = nn.Sequential(
+            nn.Linear(latent, hidden // 2),
+            nn.ReLU(),
+            nn.Linear(hidden // 2, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, pixels),
+            nn.Sigmoid(),
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         h = self.encoder(x)
@@ -186,7 +209,14 @@ class Dueling(nn.Module):
 
     def __init__(self, actions: int = 5) -> None:
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(4, 8, 8, 4), nn.ReLU(), nn.Conv2d(8, 16, 4, 2), nn.ReLU(), nn.Conv2d(16, 16, 3, 1), nn.ReLU())
+        self.features = nn.Sequential(
+            nn.Conv2d(4, 8, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(8, 16, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(16, 16, 3, 1),
+            nn.ReLU(),
+        )
         self.value = nn.Sequential(nn.Linear(16 * 7 * 7, 32), nn.ReLU(), nn.Linear(32, 1))
         self.advantage = nn.Sequential(nn.Linear(16 * 7 * 7, 32), nn.ReLU(), nn.Linear(32, actions))
 
