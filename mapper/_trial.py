@@ -198,22 +198,17 @@ def _sizes_of_chain(architecture: Architecture) -> dict[str, int]:
 
 def _sizes_of_table(architecture: Architecture) -> dict[str, int]:
     """The size of an image for which a table of positions of one size has rows, and a class token or two before them."""
-    known = {fact.name: fact.value for fact in architecture.facts}
+    known: dict[str, Any] = {fact.name: fact.value for fact in architecture.facts}
     rows, patch = known.get("positions"), known.get("patch_size")
-    if known.get("image.positions") != "own_size" or not (_is_id(rows) and _is_extent(patch, LARGEST_SIDE)):
+    if rows is None or patch is None or known.get("image.positions") != "own_size":
+        return {}
+    if not (_is_id(rows) and _is_extent(patch, LARGEST_SIDE)):
         return {}
     if known.get("image.patch_channels") == "series":
         return {"times": min(rows - 1, LARGEST_SIDE) * patch}
-    sides = [
-        isqrt(rows - before)
-        for before in range(3)
-        if before < rows and isqrt(rows - before) ** 2 == rows - before
-    ]
-    return (
-        {"height": sides[0] * patch, "width": sides[0] * patch}
-        if sides and sides[0] * patch <= LARGEST_SIDE
-        else {}
-    )
+    patches = next((count for count in range(rows, max(rows - 3, 0), -1) if isqrt(count) ** 2 == count), 0)
+    side = isqrt(patches) * patch
+    return {"height": side, "width": side} if 0 < side <= LARGEST_SIDE else {}
 
 
 def _extents(architecture: Architecture, sizes: Mapping[str, int]) -> dict[str, int]:
