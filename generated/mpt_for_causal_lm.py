@@ -1,4 +1,4 @@
-"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 2f12d1241c6c.
+"""mosaicml/mpt-7b: written by mapper 0.1.0, rules feb9fe7824ae.
 
 Reading: exact (family mpt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -216,4 +216,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mpt", "n_heads": 32, "n_layers": 32, "vocab_size": 50432}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: be684d74283b45ed
+# sha256 of all above: 7d8e0f88a2b4e4ef

@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 2f12d1241c6c.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules feb9fe7824ae.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -382,4 +382,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 4f9b3b356c2c5213
+# sha256 of all above: 5ccafe688e50464c
