@@ -204,10 +204,15 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts) -
     signs = {rule.name: sum(has_role(root.block, path) for path in rule.prefer_if) for rule in fitting}
     fitting = [rule for rule in fitting if signs[rule.name] == max(signs.values())]
     tasks = list(dict.fromkeys(str(rule.when[TASK][0]) for rule in fitting if TASK in rule.when))
+    said = facts.get(root, TASK) if len(tasks) > 1 else None
+    is_said = said is not None and not said.problem and said.value in tasks
+    if said is not None and is_said:
+        tasks = [said.value]
+        fitting = [rule for rule in fitting if rule.when.get(TASK, (None,))[0] == said.value]
     if len(tasks) > 1:
         return Choice(asks={TASK: tasks}, reasons=[f"task is unknown: the heads allow {', '.join(tasks)}"])
     rule = max(fitting, key=specificity)
-    if TASK in rule.when:
+    if TASK in rule.when and not is_said:
         heads = [role for role in root.block.roles if role in rule.roles]
         facts.solved(root, TASK, Known(rule.when[TASK][0], "name", f"roles {', '.join(heads)}"))
     return Choice(rule, named=bool(named), slots=made[rule.name].slots if rule.name in made else ())
