@@ -9,12 +9,13 @@ from difflib import get_close_matches
 from typing import Any
 
 from mapper.architecture import Architecture
-from mapper.errors import ArchitectureError, HintError, listed, shorten
+from mapper.errors import ArchitectureError, HintError, shorten
 
 Hints = Mapping[str, Any]
 Read = Callable[[Hints], Architecture]
 
 _NAMED = 6  # facts that are read instead
+_WHOLE = "*"  # where a fact of a whole list is said to be read
 
 
 def read_with_hints(hints: Hints, read: Read) -> Architecture:
@@ -111,10 +112,11 @@ def _gist(architecture: Architecture) -> object:
 def _unread(key: str, told: Architecture) -> str:
     """Why a hint says nothing, and which facts the model reads instead."""
     at, _, name = key.rpartition(":")
-    places = [fact.at for fact in told.facts if fact.name == name]
-    if places:
+    read = [fact.at for fact in told.facts if fact.name == name]
+    places = [at for at in (*read, *(one.at for one in told.questions if one.name == name)) if at != _WHOLE]
+    if read or places:
         where = f"no part called {shorten(at)}" if at else "no part"
-        return f"{where} takes {name} from it: that is read at {listed(list(dict.fromkeys(places)), 3)}"
+        return f"{where} takes {name} from it: that is read at {', '.join(dict.fromkeys(places)) or 'others'}"
     names = list(dict.fromkeys(fact.name for fact in told.facts))
     topic = [other for other in names if other.partition(".")[0] == name.partition(".")[0]]
     near = list(dict.fromkeys([*get_close_matches(name, names, n=3), *topic])) or names

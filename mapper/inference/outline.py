@@ -8,6 +8,7 @@ from mapper._dataclass import dataclass
 from mapper.architecture import Leaf
 from mapper.inference.asking import Asked
 from mapper.inference.case import Case, Doubts
+from mapper.inference.chains.elements import unfolded
 from mapper.inference.config import Config
 from mapper.inference.counting import count_layers
 from mapper.inference.facts import Facts
@@ -49,7 +50,8 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
         outline = _placed(case, doubts, vocabulary, apart)
     narrowed = any(item.at for item in outline.facts.given)
     flows = case.rulebook.flows.everything() if narrowed else ()
-    loose = (leaf_scope(outline.root, leaf) for leaf in outline.read if leaf.role is None)
+    bare = (leaf for leaf in outline.read if leaf.role is None)
+    loose = (leaf_scope(outline.root, one) for leaf in bare for one in unfolded(leaf))
     check_scopes(outline.facts.given, outline.root, {part for rule in flows for part in rule.calls}, loose)
     return outline
 

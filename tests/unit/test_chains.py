@@ -46,6 +46,24 @@ def lenet():
     return Named(forward, **layers, fc1=nn.Linear(96, 10), fc2=nn.Linear(10, 3)), torch.randn(2, 1, 28, 28)
 
 
+def u_net():
+    def twice(size, out):
+        one, other = nn.Conv2d(size, out, 3, padding=1), nn.Conv2d(out, out, 3, padding=1)
+        return nn.Sequential(one, nn.BatchNorm2d(out), nn.ReLU(), other, nn.ReLU())
+
+    def forward(self, x):
+        first = self.inc(x)
+        second = self.down1(torch.max_pool2d(first, 2))
+        x = self.up1(self.down2(torch.max_pool2d(second, 2)))
+        x = self.up2(self.conv1(torch.cat((second, x), 1)))
+        return self.out(self.conv2(torch.cat((first, x), 1)))
+
+    layers = {"inc": twice(1, 4), "down1": twice(4, 4), "down2": twice(4, 8)}  # widths alone do not tell which maps
+    layers |= {"up1": nn.ConvTranspose2d(8, 4, 2, 2), "conv1": twice(8, 4)}
+    layers |= {"up2": nn.ConvTranspose2d(4, 4, 2, 2), "conv2": twice(8, 4), "out": nn.Conv2d(4, 1, 1)}
+    return Named(forward, **layers).eval(), torch.randn(1, 1, 8, 12)
+
+
 def tagger():
     def forward(self, x):
         return self.fc(self.lstm(self.embedding(x))[0])
@@ -237,6 +255,13 @@ RELU = {"chain.activation": "relu"}
 PLAIN = {"chain.stride": 1, "chain.padding": 0, "chain.output": "none"}
 CASES = {
     "lenet": (lenet, {**RELU, **PLAIN, "chain.pooling": "max_2", "chain.reduction": "flatten"}),
+    "u_net": (
+        u_net,
+        {
+            **RELU, **PLAIN, "chain.padding": "half", "chain.up_stride": 2, "chain.up_padding": "exact", "norm.eps": 1e-5, "chain.skip": "none",
+            "chain.pooling": "none", "inc.3:chain.pooling": "max_2", "down1.3:chain.pooling": "max_2", "chain.joined": "earlier_first",
+        },
+    ),
     "tagger": (tagger, {"chain.positions": "all", "chain.output": "none"}),
     "speaker": (speaker, {"chain.positions": "final_states", "chain.output": "normalised"}),
     "restored": (restored, {**PLAIN, "chain.padding": "half", "chain.shuffle": 2, "chain.skip": "added"}),
@@ -393,14 +418,6 @@ def test_what_is_no_value_is_refused():
         {"conv.weight": [4, 1, 3, 3], "fc.weight": [2, 5]},  # sizes that do not go together
         {"fc2.weight": [4, 4], "fc1.weight": [4, 9], "fc3.weight": [9, 7]},  # against their numbers
         {"a.weight": [4, 4], "b.weight": [4, 4], "table": [9, 4]},  # a tensor of nobody
-        {  # maps joined to those of an encoder: the sizes allow a chain from the middle
-            "enc1.weight": [4, 1, 3, 3],
-            "mid.weight": [8, 4, 3, 3],
-            "up1.weight": [8, 4, 2, 2],
-            "up1.bias": [4],
-            "dec1.weight": [4, 8, 3, 3],
-            "out.weight": [2, 4, 1, 1],
-        },
         {"conv.weight": [4, 4, 3, 3], "se.fc1.weight": [2, 4], "se.fc2.weight": [4, 2], "out.weight": [3, 4]},
     ],
 )
@@ -453,13 +470,11 @@ def test_layers_of_names_that_are_no_attributes_run():
     assert torch.allclose(model(inputs=x).output, wanted, atol=1e-6)
 
 
-def test_a_network_that_joins_earlier_maps_is_no_chain():
-    def twice(size, out):
-        return nn.Sequential(nn.Conv2d(size, out, 3), nn.ReLU(), nn.Conv2d(out, out, 3))
-
-    layers = {"down1": twice(1, 4), "down2": twice(4, 8), "up1": nn.ConvTranspose2d(8, 4, 2, 2)}
-    state = nn.ModuleDict({**layers, "conv1": twice(8, 4), "out": nn.Conv2d(4, 1, 1)}).state_dict()
-    assert mapper.inspect(state).architecture.reading == "skeleton"
+def test_maps_of_another_size_are_not_joined():
+    _, answers = CASES["u_net"]
+    model, _ = u_net()
+    with pytest.raises(HintError, match="channels of an earlier layer"):
+        mapper.build(model.state_dict(), hints={**answers, "down2.3:chain.pooling": "max_2"})
 
 
 def test_layers_under_two_names_are_no_chain():

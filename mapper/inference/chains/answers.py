@@ -38,15 +38,19 @@ class Answers:
         usual: Evidence | None = None,
         default: Evidence | None = None,
         among: tuple[str, ...] = (),
+        of: Leaf | None = None,
     ) -> str | None:
-        """The value of a fact at a layer, as text; None if it is asked for.
+        """The value of a fact at a layer, as text; None if it is asked for. What is said of the layer that it is `of` counts too.
 
         What is said of a layer wins over what its own code, names and shapes show there (`shown`), or what is usual of such a layer
         (`usual`), and that over what is said of all, and that over a `default`.
         """
         scope = leaf_scope(self.root, leaf)
+        scopes = [scope, *([leaf_scope(self.root, of)] if of else [])]
         told = [
-            item for item in self.facts.given if item.name == fact and (not item.at or scope.matches(item.at))
+            item
+            for item in self.facts.given
+            if item.name == fact and (not item.at or any(each.matches(item.at) for each in scopes))
         ]
         own = next((item for item in told if item.at), None)
         seen = next(self.facts.from_graph(scope, fact), None)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from mapper.architecture import Fact
+from mapper.architecture import Fact, Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.branch import through_branch
 from mapper.inference.chains.convolutions import setting
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
-from mapper.inference.chains.extents import Window, inputs_for, numbers, through, written
+from mapper.inference.chains.extents import Window, inputs_for, numbers, through
 from mapper.inference.chains.gaps import gaps_of
+from mapper.inference.chains.joins import Kept
 from mapper.inference.chains.order import MAPS, ROWS, START, Link, has_frames
+from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
 from mapper.inference.leaf_shapes import weight_shape
 
@@ -27,7 +30,6 @@ _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
 )  # fmt: skip
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
-_CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
 _SHUFFLES = range(2, 9)  # factors by which images are made larger
 
 
@@ -69,6 +71,7 @@ class Between:
         self.spans = spans_of(links, branches)
         self.beside = [link for span in branches for link in span.branch]
         self.joined: dict[int, str] = {}  # the last layer of a residual block -> one of ADDED
+        self.kept = Kept(links)
 
     def run(self) -> Written:
         if self.has_frames and self.links[0].element.group == CONVOLUTION:
@@ -84,6 +87,8 @@ class Between:
             self.split()
         else:
             self.finish()
+        self.written.lines = self.kept.lines(self.written.lines)
+        self.written.forward = self.kept.lines(self.written.forward, is_shown=True)
         return self.written
 
     def keep(self, at: int, link: Link) -> None:
@@ -227,13 +232,18 @@ class Between:
             self.norm(at, link)
         else:
             if element.group == CONVOLUTION:
-                self.convolution(role, link)
+                self.convolution(at, link)
             self.say(f"{role}(x).squeeze(1)" if link.is_flattened else f"{role}(x)")
             self.is_sequence = self.is_sequence or element.group == EMBEDDING
 
-    def convolution(self, role: str, link: Link) -> None:
+    def convolution(self, at: int, link: Link) -> None:
+        if link.joined:
+            self.windows = None
+            self.say(self.kept.join(at, self.answers) or "x")
         found = setting(link, self.answers)
-        self.written.arguments[role] = dict(found.arguments)
+        step = Fraction(max(found.steps)) if found.steps else None
+        self.kept.grow(1 / step if step and link.element.is_transposed else step)
+        self.written.arguments[self.roles[at]] = dict(found.arguments)
         if found.padded:
             self.say(f"F.pad(x, ({found.padded}))")
         self.add_windows(found.windows)
@@ -309,6 +319,7 @@ class Between:
         if self.joined.get(at) == BETWEEN and activation not in (None, "none"):
             self.say(self.activated(str(activation)))
         if link.after.form == MAPS and following.group not in (NORM, SLOPES):
+            self.kept.end(at, len(self.written.lines), len(self.written.forward))
             self.pool(at, activation, element.group == SLOPES)
 
     def pick(self, link: Link, following: Element | None) -> None:
@@ -334,7 +345,8 @@ class Between:
         leaf, shown = self.links[at].element.leaf, self.no_activation(at)
         if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
-        value = self.answers.find(leaf, "chain.activation", shown=shown)
+        usual, of = self.kept.before_join(at), self.main_of(at)
+        value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of)
         if value is not None and value != "none" and not self.activated(value):
             known = ", ".join(["none", *list(self.activations)[:12]])
             raise self.answers.refuse(
@@ -368,6 +380,12 @@ class Between:
             return None if is_first in ("false", None) else ("none", f"before {element.name}")
         return None
 
+    def main_of(self, at: int) -> Leaf:
+        """The layer that a norm or slopes belong to; any other is its own."""
+        return next(
+            link.element.leaf for link in self.links[at::-1] if link.element.is_main or link is self.links[0]
+        )
+
     def is_before_norm(self, at: int) -> str | None:
         """Whether the activation of a layer comes before the norm that follows it."""
         gap, norm = self.gaps.after[at], self.links[at + 1].element.leaf
@@ -380,45 +398,31 @@ class Between:
         is_filled = gap == 0 or (gap == 1 and activation not in (None, "none") and not has_slopes)
         shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
         leaf = link.element.leaf
-        value = self.answers.find(leaf, "chain.pooling", shown=shown)
+        usual, of = self.kept.before_join(at), self.main_of(at)
+        value = self.answers.find(leaf, "chain.pooling", shown=shown, usual=usual, of=of)
         if value is None:
             self.windows = None
+            self.kept.grow(None)
         elif value != "none":
             self.pooled(link, value)
 
     def pooled(self, link: Link, value: str) -> None:
-        is_ceiled = value.endswith(_CEILED)
-        word, *sizes = value.removesuffix(_CEILED).split("_")
-        axes, leaf = link.after.axes, link.element.leaf
-        found = [numbers(size, axes) for size in sizes]
-        if word not in self.tables["pooling"] or not 1 <= len(found) <= 3 or None in found:
+        kernels = [each.element.kernel for each in self.links if each.element.group == CONVOLUTION]
+        found = pooling_of(value, kernels, link.after.axes, self.tables["pooling"])
+        if found is None:
             known = ", ".join(f"{name}_2" for name in self.tables["pooling"])
             raise self.answers.refuse(
-                leaf, "chain.pooling", value, f"allowed: none, {known}, max_3_2, max_2x1 and the like"
+                link.element.leaf,
+                "chain.pooling",
+                value,
+                f"allowed: none, {known}, max_3_2, max_2x1 and the like",
             )
-        flat = [size or () for size in found]
-        kernel, stride, padding = (*flat, *([flat[0], (0,) * axes][len(flat) - 1 :]))
-        if "x" not in sizes[0]:  # maps of one column have nothing to pool along it
-            kernel, stride = (self.narrow(each) for each in (kernel, stride))
-        window = [written(kernel)]
-        window += [f"stride={written(stride)}"] if stride != kernel else []
-        window += [f"padding={written(padding)}"] if any(padding) else []
-        window += ["ceil_mode=True"] if is_ceiled else []
-        self.say(self.tables["pooling"][word].format(axes=axes, window=", ".join(window)))
-        if word == "upsample":
+        self.say(found.expression)
+        self.kept.grow(Fraction(1, found.factor) if found.is_larger else Fraction(found.factor))
+        if found.is_larger:
             self.windows = None
-            return
-        self.add_windows(
-            [Window(k, s, p, p, is_ceiled=is_ceiled) for k, s, p in zip(kernel, stride, padding, strict=True)]
-        )
-
-    def narrow(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """One place along the axes that no kernel reaches along."""
-        kernels = [link.element.kernel for link in self.links if link.element.group == CONVOLUTION]
-        flat = [all(kernel[axis : axis + 1] == (1,) for kernel in kernels) for axis in range(len(sizes))]
-        return tuple(
-            1 if is_flat and not all(flat) else size for size, is_flat in zip(sizes, flat, strict=True)
-        )
+        else:
+            self.add_windows(list(found.windows))
 
     # ------------------------------------------------------------------------------------------------- the output
     def finish(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import repeat
 
 LONGEST = 4096  # sizes of an input that are tried
+OBLONG = 4  # times that one side is longer than the other: beyond that some answer is likelier to be wrong
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def through(windows: Iterable[Window], extent: int) -> int:
 
 
 def inputs_for(axes: list[list[Window]], places: int) -> tuple[int, ...] | None:
-    """The smallest input, of equal sides, that leaves so many places; sides that no window touches are 1."""
+    """The smallest input that leaves so many places, of equal sides where there is one; sides that no window touches are 1."""
     flat = [len(axes) > 1 and all(window.kernel == 1 for window in windows) for windows in axes]
     for side in range(1, LONGEST):
         extents = tuple(1 if is_flat else side for is_flat in flat)
@@ -52,8 +53,24 @@ def inputs_for(axes: list[list[Window]], places: int) -> tuple[int, ...] | None:
         if left == places:
             return extents
         if left > places:
-            return None
+            break
+    return _oblong(axes, places) if len(axes) == 2 and not any(flat) else None
+
+
+def _oblong(axes: list[list[Window]], places: int) -> tuple[int, ...] | None:
+    """The input of two sides of which what is left is as alike as can be."""
+    counts = [count for count in range(1, places + 1) if places % count == 0]
+    pairs = [(places // count, count) for count in counts if 1 / OBLONG <= places / count**2 <= OBLONG]
+    for pair in sorted(pairs, key=lambda pair: (abs(pair[0] - pair[1]), -pair[0])):
+        sides = [_side(windows, left) for windows, left in zip(axes, pair, strict=True)]
+        if None not in sides:
+            return tuple(side for side in sides if side is not None)
     return None
+
+
+def _side(windows: list[Window], left: int) -> int | None:
+    """The smallest extent of which so much is left."""
+    return next((extent for extent in range(1, LONGEST) if through(windows, extent) == left), None)
 
 
 def numbers(text: str, count: int) -> tuple[int, ...] | None:

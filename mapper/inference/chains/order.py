@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import isqrt
@@ -17,8 +18,9 @@ LAYERS = 400  # of a chain
 _TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
 _TRIED_AGAIN = 5_000  # the same for a second order, which is only told of
 _HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
-_DECODER = 3  # of the words for what comes after the middle
-_UNRANKED = 2  # of a word that says nothing about where it stands: in the middle
+_ENCODER = 1  # the last of the words for what comes before the middle
+_UNRANKED = 3  # of a word that says nothing about where it stands: in the middle
+_DECODER = 4  # of the words for what comes after the middle
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Link:
     groups: int = 1
     is_flattened: bool = False  # of a convolution over all that maps have in one row
     places: int = 1  # extents of maps that one row has: 9 of 576 features from 64 channels
+    joined: int = 0  # channels of an earlier layer that it reads beside those of the last one
 
 
 def follow(before: Data, element: Element, is_grouped: bool = True) -> Link | None:
@@ -138,6 +141,34 @@ _LINKS = {
 }
 
 
+def joining(links: Sequence[Link], element: Element) -> Link | None:
+    """A convolution that reads as many channels as the last layer gives and an earlier one gave; None for any other.
+
+    Only right behind a layer that makes maps larger: there alone are maps of an earlier size again.
+    """
+    if not links or element.group != CONVOLUTION or element.is_transposed:
+        return None
+    before = links[-1].after
+    last = next((link.element for link in reversed(links) if link.element.is_main), element)
+    if not last.is_transposed or before.form != MAPS or before.axes != len(element.kernel):
+        return None
+    width = element.inputs - before.width
+    if width not in {links[at].after.width for at in open_ends(links)}:
+        return None
+    return Link(element, before, Data(MAPS, element.outputs, before.axes), joined=width)
+
+
+def open_ends(links: Sequence[Link]) -> list[int]:
+    """The layers of the way down whose maps may be read again, the last first: each join takes one before those so far."""
+    down = next((at for at, link in enumerate(links) if link.element.is_transposed), len(links))
+    ends = [
+        at
+        for at in range(down)
+        if links[at].after.form == MAPS and (at + 1 == len(links) or links[at + 1].element.is_main)
+    ]
+    return ends[::-1]
+
+
 @dataclass(frozen=True)
 class Order:
     """The layers of a chain one after the other, and those that all read what the last of them gives."""
@@ -153,7 +184,7 @@ def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | N
     The order of the file counts where it is not that of the names, which some containers sort by.
     """
     if _joins_earlier(elements):
-        return None
+        return _in_order(elements, ranks, Budget(_TRIED), is_joining=True)
     budget = Budget(_TRIED)
     found = _in_order(elements, ranks, budget)
     if found:
@@ -171,17 +202,28 @@ def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | N
 def _joins_earlier(elements: Sequence[Element]) -> bool:
     """Whether each layer that makes maps larger has one of its own that reads twice what it gives, and gives as much.
 
-    That is what joins maps of an earlier layer to them (U-Net): sizes that fit a chain all the same show no order.
+    That is what joins maps of an earlier layer to them (U-Net), even where the sizes fit a chain all the same.
     """
-    larger = sorted(element.outputs for element in elements if element.is_transposed)
-    joining = [
-        element.outputs
-        for element in elements
-        if element.group == CONVOLUTION
-        and not element.is_transposed
-        and element.inputs == 2 * element.outputs
-    ]
-    return bool(larger) and all(larger.count(width) <= joining.count(width) for width in larger)
+    larger = _widths(element for element in elements if element.is_transposed)
+    joining = _widths(filter(_may_join, elements))
+    return bool(larger) and all(joining[width] >= count for width, count in larger.items())
+
+
+def _may_join(element: Element) -> bool:
+    is_plain = element.group == CONVOLUTION and not element.is_transposed
+    return is_plain and element.inputs == 2 * element.outputs
+
+
+def _widths(elements: Iterable[Element]) -> Counter[int]:
+    return Counter(element.outputs for element in elements)
+
+
+def _must_join(elements: Sequence[Element]) -> set[int]:
+    """The layers that surely read an earlier one too: as many of a width as there are layers that make maps larger."""
+    larger = _widths(element for element in elements if element.is_transposed)
+    joining = _widths(filter(_may_join, elements))
+    sure = {width for width, count in larger.items() if joining[width] == count}
+    return {id(element) for element in elements if _may_join(element) and element.outputs in sure}
 
 
 def _possible_heads(elements: Sequence[Element]) -> Iterator[tuple[Element, ...]]:
@@ -202,19 +244,20 @@ class Budget:
     left: int
 
 
-def _in_order(elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget) -> Order | None:
+def _in_order(
+    elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget, is_joining: bool = False
+) -> Order | None:
     names = [element.name for element in elements]
     by_names = sorted(elements, key=lambda element: natural(element.name))
     if names != sorted(names) and names != [element.name for element in by_names]:
-        links = _linked(elements) if _stand_apart(elements) else None
+        links = _linked(elements, is_joining) if _stand_apart(elements) else None
         if links:
             return Order(tuple(links))
-        found = _searched(
-            elements, {}, budget, ranks
-        )  # norms may be defined after all that they stand between
+        # norms may be defined after all that they stand between
+        found = _searched(elements, {}, budget, ranks, is_joining)
         if found:
             return found
-    return _searched(by_names, ranks, budget, ranks)
+    return _searched(by_names, ranks, budget, ranks, is_joining)
 
 
 def _stand_apart(elements: Sequence[Element]) -> bool:
@@ -223,14 +266,18 @@ def _stand_apart(elements: Sequence[Element]) -> bool:
 
 
 def _searched(
-    elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget, known: Mapping[str, int]
+    elements: Sequence[Element],
+    ranks: Mapping[str, int],
+    budget: Budget,
+    known: Mapping[str, int],
+    is_joining: bool = False,
 ) -> Order | None:
     """An order found by sizes; that convolutions have groups is believed where nothing else fits.
 
     `ranks` of words are what is tried first, against `known` ranks there is none.
     """
     for is_grouped in (False, True) if elements else ():
-        search = _Search(elements, ranks, budget, is_grouped)
+        search = _Search(elements, ranks, budget, is_grouped, is_joining)
         found = (links for links in search.run() if not _is_backwards(links, known))
         first = next(found, None)
         if first:
@@ -243,18 +290,23 @@ def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
     """Whether what is called a decoder stands before what is called an encoder: the sizes of a U-Net allow that alone."""
     late = False
     for link in links:
-        rank = ranked(link.element, ranks)
-        if late and rank < _UNRANKED:
+        folders = (
+            link.element.leaf.place[:-1] or link.element.leaf.place
+        )  # `conv` at the end of a path is its kind
+        rank = ranked(folders, ranks)
+        if late and rank <= _ENCODER and link.element.group == CONVOLUTION:
             return True
         late = late or rank == _DECODER
     return False
 
 
-def _linked(elements: Sequence[Element]) -> list[Link] | None:
+def _linked(elements: Sequence[Element], is_joining: bool = False) -> list[Link] | None:
     """The chain of layers that stand in order."""
     links: list[Link] = []
     for element in elements:
-        link = follow(links[-1].after if links else Data(START), element)
+        must_join = is_joining and id(element) in _must_join(elements)
+        link = None if must_join else follow(links[-1].after if links else Data(START), element)
+        link = joining(links, element) if link is None and is_joining else link
         if link is None:
             return None
         links.append(link)
@@ -265,15 +317,25 @@ class _Search:
     """Looks for an order, what the names speak for first."""
 
     def __init__(
-        self, elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget, is_grouped: bool
+        self,
+        elements: Sequence[Element],
+        ranks: Mapping[str, int],
+        budget: Budget,
+        is_grouped: bool,
+        is_joining: bool,
     ):
-        self.elements, self.ranks, self.budget, self.is_grouped = elements, ranks, budget, is_grouped
+        self.elements, self.ranks, self.budget = elements, ranks, budget
+        self.is_grouped, self.is_joining = is_grouped, is_joining
+        self.must_join = _must_join(elements) if is_joining else set()
         self.given = {element.outputs for element in elements}
         self.before = _numbered_before(elements)
         self.natural = {id(element): at for at, element in enumerate(elements)}
-        self.rank = {id(element): ranked(element, ranks) for element in elements}
+        self.rank = {id(element): ranked(element.leaf.place, ranks) for element in elements}
         self.number = {id(element): _number(element.name) for element in elements}
         self.numbers = {_number(element.name) for element in elements if element.is_main}
+        self.mixed = {
+            element.leaf.place[:-1] for element in elements if element.is_main
+        }  # folders with layers
 
     def run(self) -> Iterator[tuple[Link, ...]]:
         """Every order, the likeliest first."""
@@ -301,7 +363,9 @@ class _Search:
         free = [element for element in left if self.before.get(id(element)) not in waiting]
         self.budget.left -= len(free)
         for element in sorted(free, key=lambda one: self.preference(last, one)):
-            link = follow(before, element, self.is_grouped)
+            must_join = id(element) in self.must_join
+            link = None if must_join else follow(before, element, self.is_grouped)
+            link = joining(links, element) if link is None and self.is_joining else link
             if link is not None:
                 yield link
 
@@ -313,9 +377,11 @@ class _Search:
         number = self.number[id(element)]
         is_attached = last is not None and not element.is_main and self.number[id(last)] == number
         same = last is not None and last.leaf.place[:-1] == element.leaf.place[:-1] != ()
+        is_listed = not isinstance(element.leaf.place[-1], str) and element.leaf.place[:-1] in self.mixed
+        is_of_other = not (is_attached or element.is_main or is_listed)  # `bn2`, of `conv2`
         return (
             not is_attached,
-            not is_attached and not element.is_main and number != () and number in self.numbers,
+            is_of_other and number != () and number in self.numbers,
             not same,
             last is None and not element.is_main and len(weight_shape(element.leaf)) == 1,
             last is None and element.is_main and element.inputs in self.given,
@@ -324,10 +390,11 @@ class _Search:
         )
 
 
-def ranked(element: Element, ranks: Mapping[str, int]) -> int:
-    """Where the words of a name stand in a network."""
-    words = (word for part in element.leaf.place if isinstance(part, str) for word in parts(part))
-    return min((ranks[word] for word in words if word in ranks), default=_UNRANKED)
+def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> int:
+    """Where the words of a path stand in a network."""
+    words = (word for part in place if isinstance(part, str) for word in parts(part))
+    found = {ranks[word] for word in words if word in ranks}
+    return _DECODER if _DECODER in found else min(found, default=_UNRANKED)  # `up1.conv` is of the decoder
 
 
 def _numbered_before(elements: Sequence[Element]) -> dict[int, int]:

@@ -1,0 +1,51 @@
+"""A pooling by its word: `max_3_2` is over three places, every two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mapper.inference.chains.extents import Window, numbers, written
+
+CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
+LARGER = "upsample"
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """What it computes, and what it makes of each axis."""
+
+    expression: str
+    windows: tuple[Window, ...]
+    is_larger: bool  # whether it makes maps larger
+    factor: int  # along the first axis that it changes
+
+
+def pooling_of(
+    value: str, kernels: Sequence[tuple[int, ...]], axes: int, table: Mapping[str, str]
+) -> Pooling | None:
+    """The pooling that a word says; None for none that is known. `kernels` are those of all convolutions."""
+    is_ceiled = value.endswith(CEILED)
+    word, *sizes = value.removesuffix(CEILED).split("_")
+    found = [numbers(size, axes) for size in sizes]
+    if word not in table or not 1 <= len(found) <= 3 or None in found:
+        return None
+    flat = [size or () for size in found]
+    kernel, stride, padding = (*flat, *([flat[0], (0,) * axes][len(flat) - 1 :]))
+    if "x" not in sizes[0]:  # maps of one column have nothing to pool along it
+        kernel, stride = (_narrow(each, kernels) for each in (kernel, stride))
+    window = [written(kernel)]
+    window += [f"stride={written(stride)}"] if stride != kernel else []
+    window += [f"padding={written(padding)}"] if any(padding) else []
+    window += ["ceil_mode=True"] if is_ceiled else []
+    windows = tuple(
+        Window(k, s, p, p, is_ceiled=is_ceiled) for k, s, p in zip(kernel, stride, padding, strict=True)
+    )
+    text = table[word].format(axes=axes, window=", ".join(window))
+    return Pooling(text, windows, word == LARGER, max(kernel if word == LARGER else stride))
+
+
+def _narrow(sizes: tuple[int, ...], kernels: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """One place along the axes that no kernel reaches along."""
+    flat = [all(kernel[axis : axis + 1] == (1,) for kernel in kernels) for axis in range(len(sizes))]
+    return tuple(1 if is_flat and not all(flat) else size for size, is_flat in zip(sizes, flat, strict=True))
