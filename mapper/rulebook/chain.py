@@ -19,6 +19,9 @@ class ChainWords:
 
     order: dict[str, int] = field(default_factory=dict)  # word of a name -> where it stands in a network
     shortcut: set[str] = field(default_factory=set)  # words of what lies between a block's input and its end
+    spread: set[str] = field(default_factory=set)  # words of what stands beside a mean
+    advantage: set[str] = field(default_factory=set)  # words of a head of a dueling network
+    residual: set[str] = field(default_factory=set)  # words of folders with a sum at their end
     apart: set[str] = field(default_factory=set)  # words of parts with which layers are no chain
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
@@ -32,8 +35,8 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
         fields.text("vocabulary")
         for rank, words in enumerate(fields.sequence("order")):
             found.order.update({str(word): rank for word in words if str(word) not in found.order})
-        found.shortcut.update(fields.words("shortcut"))
-        found.apart.update(fields.words("apart"))
+        for section in ("shortcut", "spread", "advantage", "residual", "apart"):
+            getattr(found, section).update(fields.words(section))
         for table in TABLES:
             rows = found.tables.setdefault(table, {})
             rows.update({**_expressions(fields, table), **rows})

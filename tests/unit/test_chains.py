@@ -58,10 +58,66 @@ def u_net():
         x = self.up2(self.conv1(torch.cat((second, x), 1)))
         return self.out(self.conv2(torch.cat((first, x), 1)))
 
-    layers = {"inc": twice(1, 4), "down1": twice(4, 4), "down2": twice(4, 8)}  # widths alone do not tell which maps
+    layers = {
+        "inc": twice(1, 4),
+        "down1": twice(4, 4),
+        "down2": twice(4, 8),
+    }  # widths alone do not tell which maps
     layers |= {"up1": nn.ConvTranspose2d(8, 4, 2, 2), "conv1": twice(8, 4)}
     layers |= {"up2": nn.ConvTranspose2d(4, 4, 2, 2), "conv2": twice(8, 4), "out": nn.Conv2d(4, 1, 1)}
     return Named(forward, **layers).eval(), torch.randn(1, 1, 8, 12)
+
+
+def vae():
+    """The mean and the spread of paper 1312.6114, numbered as in torch's own example: `fc21` and `fc22` are the second."""
+
+    def forward(self, x):
+        x = torch.relu(self.fc1(x))
+        mean, spread = self.fc21(x), self.fc22(x)
+        return torch.sigmoid(self.fc4(torch.relu(self.fc3(mean)))), mean, spread
+
+    sizes = {"fc1": (9, 6), "fc21": (6, 3), "fc22": (6, 3), "fc3": (3, 6), "fc4": (6, 9)}
+    return Named(forward, **{name: nn.Linear(*size) for name, size in sizes.items()}), torch.randn(2, 9)
+
+
+def dueling():
+    def forward(self, x):
+        x = torch.relu(self.features(x)).flatten(1)
+        value, advantage = self.value(x), self.advantage(x)
+        return value + advantage - advantage.mean(1, keepdim=True), advantage, value
+
+    def head(outputs):
+        return nn.Sequential(nn.Linear(4 * 9, 5), nn.ReLU(), nn.Linear(5, outputs))
+
+    layers = {"features": nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 3))}
+    return Named(forward, **layers, advantage=head(4), value=head(1)), torch.randn(2, 2, 7, 7)
+
+
+def two_branches():
+    """Detectors and descriptors by letters alone, which sizes would also allow as a chain of grouped convolutions."""
+
+    def forward(self, x):
+        x = torch.relu(self.conv2(torch.relu(self.conv1(x))))
+        found = self.convDb(torch.relu(self.convDa(x)))
+        return nn.functional.normalize(found, dim=1), self.convPb(torch.relu(self.convPa(x)))
+
+    layers = {"conv1": nn.Conv2d(1, 4, 3, padding=1), "conv2": nn.Conv2d(4, 4, 3, padding=1)}
+    layers |= {"convDa": nn.Conv2d(4, 8, 3, padding=1), "convDb": nn.Conv2d(8, 8, 1)}
+    layers |= {"convPa": nn.Conv2d(4, 8, 3, padding=1), "convPb": nn.Conv2d(8, 5, 1)}
+    return Named(forward, **layers), torch.randn(1, 1, 6, 6)
+
+
+def named_block():
+    def forward(self, x):
+        x = torch.relu(self.conv1(x))
+        x = x + self.res1(x)
+        return self.fc(x.mean((2, 3)))
+
+    def block():
+        return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())
+
+    layers = {"conv1": nn.Conv2d(1, 4, 3, padding=1), "res1": nn.Sequential(block(), block())}
+    return Named(forward, **layers, fc=nn.Linear(4, 2)), torch.randn(1, 1, 6, 6)
 
 
 def tagger():
@@ -262,6 +318,10 @@ CASES = {
             "chain.pooling": "none", "inc.3:chain.pooling": "max_2", "down1.3:chain.pooling": "max_2", "chain.joined": "earlier_first",
         },
     ),
+    "vae": (vae, {**RELU, "chain.output": "sigmoid"}),
+    "dueling": (dueling, {**RELU, **PLAIN, "chain.pooling": "none", "chain.reduction": "flatten"}),
+    "two_branches": (two_branches, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "convDb:chain.output": "normalised"}),
+    "named_block": (named_block, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean", "chain.residual": "after_activation"}),
     "tagger": (tagger, {"chain.positions": "all", "chain.output": "none"}),
     "speaker": (speaker, {"chain.positions": "final_states", "chain.output": "normalised"}),
     "restored": (restored, {**PLAIN, "chain.padding": "half", "chain.shuffle": 2, "chain.skip": "added"}),

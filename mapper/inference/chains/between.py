@@ -17,9 +17,10 @@ from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NOR
 from mapper.inference.chains.extents import Window, inputs_for, numbers, through
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.joins import Kept
-from mapper.inference.chains.order import MAPS, ROWS, START, Link, has_frames
+from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
+from mapper.inference.chains.split import is_mean, name_mean, split, spread_beside
 from mapper.inference.leaf_shapes import weight_shape
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ class Between:
         roles: Sequence[str],
         answers: Answers,
         activations: dict[str, ActivationRule],
-        heads: Sequence[Link] = (),
+        heads: Sequence[Head] = (),
         branches: Sequence[Span] = (),
     ):
         self.links, self.roles, self.answers, self.activations = links, roles, answers, activations
-        self.heads = heads  # those that all read what the last of the links gives
+        self.heads = heads
         self.tables = answers.words.tables
         self.gaps = gaps_of(links)
         self.written = Written()
@@ -68,28 +69,38 @@ class Between:
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
         self.has_frames = has_frames(links)
         self.is_sampled = False  # whether the input has no axis of channels
-        self.spans = spans_of(links, branches)
+        self.spans = spans_of(links, branches, answers.words.residual)
         self.beside = [link for span in branches for link in span.branch]
         self.joined: dict[int, str] = {}  # the last layer of a residual block -> one of ADDED
         self.kept = Kept(links)
+        self.firsts = [head.links[0] for head in heads if head.at == len(links) - 1]
+        self.outputs: list[str] = []  # beside that of the last layer
+        self.means: dict[str, str] = {}  # of a layer and the one beside it: their names
+        self.everything = [*links, *(link for head in heads for link in head.links), *self.beside]
 
     def run(self) -> Written:
         if self.has_frames and self.links[0].element.group == CONVOLUTION:
             is_bare = len(self.links[0].element.kernel) == 1 and self.links[0].element.inputs == 1
             self.is_sampled = is_bare
             self.say("x.flatten(0, 1).unsqueeze(1)" if is_bare else "x.flatten(0, 1)")
-        for at, link in enumerate(self.links):
-            self.keep(at, link)
-            self.enter(link)
-            self.layer(at, link)
-            self.leave(at, link)
-        if self.heads:
-            self.split()
+        self.through()
+        if self.firsts:
+            split(self)
         else:
             self.finish()
         self.written.lines = self.kept.lines(self.written.lines)
         self.written.forward = self.kept.lines(self.written.forward, is_shown=True)
         return self.written
+
+    def through(self) -> None:
+        """One layer after the other."""
+        for at, link in enumerate(self.links):
+            self.keep(at, link)
+            self.enter(link)
+            self.layer(at, link)
+            name_mean(self, at)
+            self.leave(at, link)
+            spread_beside(self, at)
 
     def keep(self, at: int, link: Link) -> None:
         """Keeps what a residual block reads, to be added where it ends."""
@@ -124,10 +135,7 @@ class Between:
         self.written.lines.append(line)
         asked = [fact for fact in self.answers.trail if fact in _OF_LAYERS]
         self.answers.trail.clear()
-        names = {
-            role: link.element.name
-            for role, link in zip(self.roles, (*self.links, *self.heads, *self.beside), strict=True)
-        }
+        names = {role: link.element.name for role, link in zip(self.roles, self.everything, strict=True)}
         shown = re.sub(r"\b[a-z]+_\d+(?=\()", lambda found: names.get(found[0], found[0]), line)
         self.written.forward.append(shown + (f"  # {', '.join(asked)}?" if asked else ""))
 
@@ -299,7 +307,7 @@ class Between:
     # -------------------------------------------------------------------------------------------- after a layer
     def leave(self, at: int, link: Link) -> None:
         element = link.element
-        following = next((after.element for after in (*self.links[at + 1 :], *self.heads)), None)
+        following = next((after.element for after in (*self.links[at + 1 :], *self.firsts)), None)
         if element.group in (RECURRENT, EMBEDDING):
             if following is None or following.group in (LINEAR, RECURRENT):
                 self.pick(link, following)
@@ -345,7 +353,7 @@ class Between:
         leaf, shown = self.links[at].element.leaf, self.no_activation(at)
         if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
-        usual, of = self.kept.before_join(at), self.main_of(at)
+        usual, of = self.kept.before_join(at) or is_mean(self, at), self.main_of(at)
         value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of)
         if value is not None and value != "none" and not self.activated(value):
             known = ", ".join(["none", *list(self.activations)[:12]])
@@ -363,7 +371,7 @@ class Between:
 
     def following(self, at: int) -> Element:
         """What reads what a layer gives: of several heads the first."""
-        return (*self.links, *self.heads)[at + 1].element
+        return (*self.links, *self.firsts)[at + 1].element
 
     def no_activation(self, at: int) -> tuple[str, str] | None:
         """What shows that there is none."""
@@ -398,7 +406,7 @@ class Between:
         is_filled = gap == 0 or (gap == 1 and activation not in (None, "none") and not has_slopes)
         shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
         leaf = link.element.leaf
-        usual, of = self.kept.before_join(at), self.main_of(at)
+        usual, of = self.kept.before_join(at) or is_mean(self, at), self.main_of(at)
         value = self.answers.find(leaf, "chain.pooling", shown=shown, usual=usual, of=of)
         if value is None:
             self.windows = None
@@ -431,7 +439,8 @@ class Between:
         if last.after.form == MAPS and self.is_image_to_image():
             self.restore(last)
         self.output(last)
-        self.add(f"return output(output={self.name})")
+        more = "".join(f", {name}={name}" for name in self.outputs)
+        self.add(f"return output(output={self.name}{more})")
 
     def output(self, last: Link) -> None:
         """What is computed from what a layer gives that no other reads."""
@@ -442,30 +451,6 @@ class Between:
             if value not in known:
                 raise self.answers.refuse(leaf, "chain.output", value, f"allowed: {', '.join(known)}")
             self.say(known[value].format(channel=1 if last.after.form == MAPS else -1))
-
-    def split(self) -> None:
-        """Several heads of what the last layer gives, each an output."""
-        self.enter(self.heads[0])
-        words = [_word(head) for head in self.heads]
-        are_told = len(set(words)) == len(words)
-        names = words if are_told else [f"output_{number}" for number in range(1, len(words) + 1)]
-        for role, name, head in zip(self.roles[len(self.links) :], names, self.heads, strict=True):
-            self.head(role, name, head)
-        self.add(f"return output({', '.join(f'{name}={name}' for name in names)})")
-
-    def head(self, role: str, name: str, head: Link) -> None:
-        """One of several: its own name takes what `x` is for the others."""
-        kept, self.written = self.written, Written(arguments=self.written.arguments)
-        padded = ""
-        if head.element.group == CONVOLUTION:
-            found = setting(head, self.answers)
-            self.written.arguments[role], padded = dict(found.arguments), found.padded
-        self.name = f"{role}(F.pad({self.name}, ({padded})))" if padded else f"{role}({self.name})"
-        called = self.name
-        self.output(head)
-        texts = [line.removeprefix("x = ") for line in self.written.lines] or [called]
-        self.written, self.name = kept, "x"
-        self.add(f"{name} = {texts[0]}")
 
     def is_image_to_image(self) -> bool:
         return all(link.before.form in (START, MAPS) and link.after.form == MAPS for link in self.links)
@@ -490,12 +475,6 @@ class Between:
             raise self.answers.refuse(leaf, "chain.skip", value, f"allowed: {', '.join(self.tables['skip'])}")
         base = f'F.interpolate(inputs, scale_factor={factor}, mode="nearest")' if factor > 1 else INPUT
         self.say(self.tables["skip"][value].replace(INPUT, base))
-
-
-def _word(head: Link) -> str:
-    """What an output is called: the last word of its head's path."""
-    word = head.element.name.rpartition(".")[2]
-    return word if word.isidentifier() and word.islower() else "output"
 
 
 def _of(expression: str, name: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def through_branch(between: Between, span: Span) -> str:
     """The expression of it; that of the block's input itself where there is no such layer."""
     text = between.name
-    first = len(between.links) + len(between.heads)
+    first = len(between.links) + sum(len(head.links) for head in between.heads)
     for link in span.branch:
         role = between.roles[first + between.beside.index(link)]
         padded = _arguments(between, span, link, role)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from dataclasses import dataclass
+from itertools import pairwise
 from math import isqrt
 
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
@@ -15,12 +15,11 @@ from mapper.naming.words import parts
 
 START, MAPS, ROWS = "start", "maps", "rows"
 LAYERS = 400  # of a chain
-_TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
+TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
 _TRIED_AGAIN = 5_000  # the same for a second order, which is only told of
-_HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
 _ENCODER = 1  # the last of the words for what comes before the middle
-_UNRANKED = 3  # of a word that says nothing about where it stands: in the middle
-_DECODER = 4  # of the words for what comes after the middle
+_UNRANKED = 4  # of a word that says nothing about where it stands: in the middle
+_DECODER = 6  # of the words for what comes after the middle
 
 
 @dataclass(frozen=True)
@@ -170,36 +169,23 @@ def open_ends(links: Sequence[Link]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Order:
-    """The layers of a chain one after the other, and those that all read what the last of them gives."""
+class Head:
+    """Layers one after the other whose last gives an output of its own."""
 
     links: tuple[Link, ...]
-    heads: tuple[Link, ...] = ()
+    at: int  # the number of the layer of the chain whose output they read
+
+
+@dataclass(frozen=True)
+class Order:
+    """The layers of a chain one after the other, and those that stand beside it."""
+
+    links: tuple[Link, ...]
+    heads: tuple[Head, ...] = ()
     is_by_names: bool = False  # whether the sizes alone would allow another one
 
 
-def in_order(elements: Sequence[Element], ranks: Mapping[str, int]) -> Order | None:
-    """The order of layers, which stand as the file has them; None where their sizes make no chain.
-
-    The order of the file counts where it is not that of the names, which some containers sort by.
-    """
-    if _joins_earlier(elements):
-        return _in_order(elements, ranks, Budget(_TRIED), is_joining=True)
-    budget = Budget(_TRIED)
-    found = _in_order(elements, ranks, budget)
-    if found:
-        return found
-    for heads in _possible_heads(elements):
-        if budget.left < 0:
-            break
-        found = _in_order([element for element in elements if element not in heads], ranks, budget)
-        ends = [follow(found.links[-1].after, head) for head in heads] if found else [None]
-        if found and all(ends):
-            return replace(found, heads=tuple(end for end in ends if end))
-    return None
-
-
-def _joins_earlier(elements: Sequence[Element]) -> bool:
+def joins_earlier(elements: Sequence[Element]) -> bool:
     """Whether each layer that makes maps larger has one of its own that reads twice what it gives, and gives as much.
 
     That is what joins maps of an earlier layer to them (U-Net), even where the sizes fit a chain all the same.
@@ -226,17 +212,6 @@ def _must_join(elements: Sequence[Element]) -> set[int]:
     return {id(element) for element in elements if _may_join(element) and element.outputs in sure}
 
 
-def _possible_heads(elements: Sequence[Element]) -> Iterator[tuple[Element, ...]]:
-    """Layers of one kind that could read the same, the fewest first."""
-    groups: dict[tuple[object, ...], list[Element]] = {}
-    for element in elements:
-        if element.group in (LINEAR, CONVOLUTION) and not element.is_transposed:
-            groups.setdefault((element.group, element.inputs, len(element.kernel)), []).append(element)
-    for count in range(2, _HEADS + 1):
-        for group in groups.values():
-            yield from combinations(group, count) if len(group) <= _ALIKE else [tuple(group[-count:])]
-
-
 @dataclass
 class Budget:
     """How much is still tried."""
@@ -244,20 +219,29 @@ class Budget:
     left: int
 
 
-def _in_order(
-    elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget, is_joining: bool = False
+def in_line(
+    elements: Sequence[Element],
+    ranks: Mapping[str, int],
+    budget: Budget,
+    is_grouped: bool = False,
+    is_joining: bool = False,
 ) -> Order | None:
+    """An order without heads. The order of the file counts where it is not that of the names, which some containers sort by."""
     names = [element.name for element in elements]
     by_names = sorted(elements, key=lambda element: natural(element.name))
     if names != sorted(names) and names != [element.name for element in by_names]:
-        links = _linked(elements, is_joining) if _stand_apart(elements) else None
+        links = _linked(elements, is_grouped, is_joining) if _stand_apart(elements) else None
         if links:
             return Order(tuple(links))
         # norms may be defined after all that they stand between
-        found = _searched(elements, {}, budget, ranks, is_joining)
+        found = _searched(_Search(elements, {}, budget, is_grouped, is_joining), ranks)
         if found:
             return found
-    return _searched(by_names, ranks, budget, ranks, is_joining)
+    found = _searched(_Search(by_names, ranks, budget, is_grouped, is_joining), ranks)
+    by_letters = sorted(elements, key=lambda element: element.name)  # `fc21` may be the first of `fc2`
+    if found or by_letters == by_names:
+        return found
+    return _searched(_Search(by_letters, ranks, budget, is_grouped, is_joining), ranks)
 
 
 def _stand_apart(elements: Sequence[Element]) -> bool:
@@ -265,25 +249,14 @@ def _stand_apart(elements: Sequence[Element]) -> bool:
     return all(one.is_main or other.is_main or one.group != other.group for one, other in pairwise(elements))
 
 
-def _searched(
-    elements: Sequence[Element],
-    ranks: Mapping[str, int],
-    budget: Budget,
-    known: Mapping[str, int],
-    is_joining: bool = False,
-) -> Order | None:
-    """An order found by sizes; that convolutions have groups is believed where nothing else fits.
-
-    `ranks` of words are what is tried first, against `known` ranks there is none.
-    """
-    for is_grouped in (False, True) if elements else ():
-        search = _Search(elements, ranks, budget, is_grouped, is_joining)
-        found = (links for links in search.run() if not _is_backwards(links, known))
-        first = next(found, None)
-        if first:
-            budget.left = min(budget.left, _TRIED_AGAIN)
-            return Order(first, is_by_names=next(found, None) is not None)
-    return None
+def _searched(search: _Search, ranks: Mapping[str, int]) -> Order | None:
+    """An order found by sizes, but for one against the ranks of words."""
+    found = (links for links in search.run() if not _is_backwards(links, ranks))
+    first = next(found, None)
+    if first is None:
+        return None
+    search.budget.left = min(search.budget.left, _TRIED_AGAIN)
+    return Order(first, is_by_names=next(found, None) is not None)
 
 
 def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
@@ -294,18 +267,19 @@ def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
             link.element.leaf.place[:-1] or link.element.leaf.place
         )  # `conv` at the end of a path is its kind
         rank = ranked(folders, ranks)
-        if late and rank <= _ENCODER and link.element.group == CONVOLUTION:
+        if late and rank <= _ENCODER:
             return True
         late = late or rank == _DECODER
     return False
 
 
-def _linked(elements: Sequence[Element], is_joining: bool = False) -> list[Link] | None:
+def _linked(elements: Sequence[Element], is_grouped: bool, is_joining: bool) -> list[Link] | None:
     """The chain of layers that stand in order."""
     links: list[Link] = []
     for element in elements:
         must_join = is_joining and id(element) in _must_join(elements)
-        link = None if must_join else follow(links[-1].after if links else Data(START), element)
+        before = links[-1].after if links else Data(START)
+        link = None if must_join else follow(before, element, is_grouped)
         link = joining(links, element) if link is None and is_joining else link
         if link is None:
             return None

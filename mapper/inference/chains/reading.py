@@ -11,7 +11,8 @@ from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Question
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.between import INPUT, Between, Written
 from mapper.inference.chains.elements import EMBEDDING, Element, element_of, twice_registered, unfolded
-from mapper.inference.chains.order import LAYERS, MAPS, Link, Order, in_order
+from mapper.inference.chains.heads import in_order
+from mapper.inference.chains.order import LAYERS, MAPS, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.evidence import Known
@@ -24,6 +25,7 @@ from mapper.rulebook.rulebook import Rulebook
 FLOW = "root/chain"
 _FILE = "vocabulary/chain.yaml"
 _BY_NAMES = "the layers are called in the order of their names; their sizes allow others"
+_SPREAD = "'{}' gives what the next layer reads, and '{}' stands beside it: taken for a mean and a spread, of which no sample is drawn"
 _TWICE = "each layer of '{}' stands beside it under another name too: one layer, or two, no name tells"
 _OTHER = frozenset(BLOCK_KINDS) - {
     "feed_forward",
@@ -50,7 +52,8 @@ class Chain:
     def links(self) -> tuple[Link, ...]:
         """Its layers, behind the others the heads, and last what blocks have beside them."""
         beside = (link for span in self.branches for link in span.branch)
-        return (*self.order.links, *self.order.heads, *beside)
+        heads = (link for head in self.order.heads for link in head.links)
+        return (*self.order.links, *heads, *beside)
 
     def leaves(self) -> list[Leaf]:
         """Every leaf, those of the chain with their roles."""
@@ -92,7 +95,7 @@ def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
     if any(is_of(part, words.apart) for element in elements for part in element.leaf.place):
         return None
     main, beside = apart(elements, words.shortcut)
-    found = in_order(main, words.order)
+    found = in_order(main, words)
     branches = branches_of(found.links, beside) if found else None
     return Chain(found, tuple(rest), tuple(branches)) if found and branches is not None else None
 
@@ -141,8 +144,9 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         for link, leaf in zip(chain.links, leaves, strict=False)
     ]
     roles, count = chain.roles(), len(chain.order.links)
-    end = count + len(chain.order.heads)
-    heads, spans = links[count:end], with_links(chain.branches, links[end:])
+    left = iter(links[count:])
+    heads = [replace(head, links=tuple(next(left) for _ in head.links)) for head in chain.order.heads]
+    spans = with_links(chain.branches, list(left))
 
     def trial(assumed: dict[str, str]) -> Written:
         tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)
@@ -171,6 +175,7 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         inputs=_inputs(links[0], between),
     )
     notes = [_BY_NAMES] if chain.order.is_by_names else []
+    notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
     return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward, notes)
 
 

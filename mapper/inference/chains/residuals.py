@@ -83,11 +83,11 @@ def with_links(spans: Sequence[Span], links: Sequence[Link]) -> list[Span]:
     return [replace(span, branch=tuple(next(left) for _ in span.branch)) for span in spans]
 
 
-def spans_of(links: Sequence[Link], known: Sequence[Span] = ()) -> list[Span]:
+def spans_of(links: Sequence[Link], known: Sequence[Span] = (), words: Container[str] = ()) -> list[Span]:
     """The blocks of a chain that could be residual, and the layers that could be by themselves, beside those that are known."""
     found: list[Span] = list(known)
     taken = {at for span in known for at in range(span.first, span.last + 1)}
-    for folder, group in groupby(enumerate(links), key=lambda item: block_of(item[1].element)):
+    for folder, group in groupby(enumerate(links), key=lambda item: block_of(item[1].element, words)):
         numbers = [at for at, _ in group]
         mains = [at for at in numbers if links[at].element.is_main]
         if taken.intersection(numbers):
@@ -99,9 +99,12 @@ def spans_of(links: Sequence[Link], known: Sequence[Span] = ()) -> list[Span]:
     return found
 
 
-def block_of(element: Element) -> tuple[str | tuple[int, ...], ...]:
-    """The innermost numbered folder that a layer stands in; empty for none."""
+def block_of(element: Element, words: Container[str] = ()) -> tuple[str | tuple[int, ...], ...]:
+    """The folder of a block that a layer stands in: `res1`, or the innermost numbered one; empty for none."""
     place = element.leaf.place
+    for depth, part in enumerate(place[:-1], 1):
+        if isinstance(part, str) and part[-1:].isdigit() and is_of(part, words):
+            return tuple(place[:depth])
     ends = [depth for depth in range(1, len(place)) if isinstance(place[depth - 1], tuple)]
     return tuple(place[: ends[-1]]) if ends else ()
 

@@ -1,0 +1,133 @@
+"""What stands beside a chain: layers that read what others read too, each end an output of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
+from mapper.inference.chains.order import (
+    TRIED,
+    Budget,
+    Data,
+    Head,
+    Link,
+    Order,
+    follow,
+    in_line,
+    joins_earlier,
+)
+from mapper.inference.chains.residuals import is_of
+from mapper.rulebook.chain import ChainWords
+
+_HEADS, _ALIKE = 4, 6  # heads of one chain, and layers of which any may be heads
+_FOLDERS = 8  # of which any may be heads
+_LAST = re.compile(r"(\d+|(?<=[A-Z0-9])[a-z])$")  # what tells layers of one head apart: `fc_value2`, `convPb`
+
+Heads = tuple[tuple[Element, ...], ...]
+
+
+def in_order(elements: Sequence[Element], words: ChainWords) -> Order | None:
+    """The order of layers, which stand as the file has them; None where their sizes make no chain.
+
+    That convolutions have groups is believed where nothing else fits.
+    """
+    is_joining = joins_earlier(elements)
+    for is_grouped in (False, True):
+        budget = Budget(TRIED)
+        found = in_line(elements, words.order, budget, is_grouped, is_joining)
+        if found or is_joining:
+            return found
+        found = _with_spread(elements, words, budget, is_grouped)
+        found = found or _with_heads(elements, words.order, budget, is_grouped)
+        if found:
+            return found
+    return None
+
+
+def _with_spread(
+    elements: Sequence[Element], words: ChainWords, budget: Budget, is_grouped: bool
+) -> Order | None:
+    """A mean that the next layer reads, and beside it a layer of the same sizes (a variational autoencoder, 1312.6114)."""
+    for mean, spread in _twins(elements, words):
+        trunk = [element for element in elements if element is not spread]
+        found = in_line(trunk, words.order, budget, is_grouped)
+        at = next((at for at, link in enumerate(found.links) if link.element is mean), 0) if found else 0
+        if found and 0 < at < len(found.links) - 1:
+            beside = _behind(found.links[at - 1].after, [spread])
+            if beside:
+                return replace(found, heads=(Head(beside, at - 1),))
+    return None
+
+
+def _twins(elements: Sequence[Element], words: ChainWords) -> Iterator[tuple[Element, Element]]:
+    """A mean and its spread: layers of the same sizes side by side, one called so, or told apart by their numbers alone."""
+    for pair in combinations(elements, 2):
+        one, other = pair
+        same = [(each.group, each.inputs, each.outputs, each.kernel, each.leaf.place[:-1]) for each in pair]
+        if one.group not in (LINEAR, CONVOLUTION) or same[0] != same[1] or one.inputs == one.outputs:
+            continue
+        called = [any(is_of(part, words.spread) for part in each.leaf.place) for each in pair]
+        numbered = {re.sub(r"\d", "#", each.name) for each in pair}
+        if called[0] != called[1]:
+            yield (other, one) if called[0] else (one, other)
+        elif len(numbered) == 1:
+            yield one, other
+
+
+def _with_heads(
+    elements: Sequence[Element], ranks: Mapping[str, int], budget: Budget, is_grouped: bool
+) -> Order | None:
+    for heads in (*_single(elements), *_several(elements)):
+        if budget.left < 0:
+            break
+        apart = {id(element) for head in heads for element in head}
+        trunk = [element for element in elements if id(element) not in apart]
+        found = in_line(trunk, ranks, budget, is_grouped) if trunk else None
+        if found:
+            ends = [_behind(found.links[-1].after, head) for head in heads]
+            if all(ends):
+                last = len(found.links) - 1
+                return replace(found, heads=tuple(Head(end, last) for end in ends if end))
+    return None
+
+
+def _behind(before: Data, head: Sequence[Element]) -> tuple[Link, ...] | None:
+    """Layers one after the other; None where their sizes do not allow it."""
+    links: list[Link] = []
+    for element in head:
+        link = follow(links[-1].after if links else before, element, is_grouped=False)
+        if link is None:
+            return None
+        links.append(link)
+    return tuple(links)
+
+
+def _single(elements: Sequence[Element]) -> Iterator[Heads]:
+    """Layers of one kind that could read the same, the fewest first."""
+    groups: dict[tuple[object, ...], list[Element]] = {}
+    for element in elements:
+        if element.group in (LINEAR, CONVOLUTION) and not element.is_transposed:
+            groups.setdefault((element.group, element.inputs, len(element.kernel)), []).append(element)
+    for count in range(2, _HEADS + 1):
+        for group in groups.values():
+            chosen = combinations(group, count) if len(group) <= _ALIKE else [tuple(group[-count:])]
+            yield from (tuple((element,) for element in heads) for heads in chosen)
+
+
+def _several(elements: Sequence[Element]) -> Iterator[Heads]:
+    """Folders, or layers under one word, whose first layers could read the same."""
+    groups: dict[object, list[Element]] = {}
+    for element in elements:
+        place = element.leaf.place
+        word = place[0] if len(place) > 1 else _LAST.sub("", element.name)
+        groups.setdefault(word, []).append(element)
+    if len(groups) > _FOLDERS:
+        return
+    for count in range(2, _HEADS + 1):
+        for heads in combinations(groups.values(), count):
+            firsts = {(head[0].group, head[0].inputs, len(head[0].kernel)) for head in heads}
+            if len(firsts) == 1 and any(len(head) > 1 for head in heads):
+                yield tuple(map(tuple, heads))
