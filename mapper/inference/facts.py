@@ -9,15 +9,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Block, Place
-from mapper.errors import listed, shorten
+from mapper.errors import shorten
 from mapper.inference.computed import calculate, formula, sources
 from mapper.inference.config import Config, Found
+from mapper.inference.entries import element, list_around, mapped, repeated
 from mapper.inference.evidence import Chain, Known, weakest
 from mapper.inference.families import TYPE
 from mapper.inference.hints import DEFAULT, Given
 from mapper.inference.leaf_conditions import counted, holds, tower_fits
 from mapper.inference.lengths import is_as_long, is_square
-from mapper.inference.scopes import TOWER_LISTS, Scope
+from mapper.inference.scopes import Scope
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import UNSET, FactRule, types_beside
 from mapper.rulebook.values import NUMBERS, checked, shown
@@ -48,6 +49,8 @@ class Facts:
         self.common = rulebook.config_vocabulary.facts
         self.unlisted = rulebook.config_vocabulary.unlisted
         tables = (self.common, self.unlisted, *(family.facts for family in families.everything))
+        by_library = families.are_known_by_names
+        self.unassumed = frozenset() if by_library else rulebook.config_vocabulary.unassumed
         self.types = dict(rulebook.config_vocabulary.types)
         for family in families.everything:
             self.types |= types_beside(self.types, family.facts)
@@ -347,6 +350,8 @@ class Facts:
                     known or self.is_trial or self._is_general(rule) or self._has_bases(rule, scope)
                 )
         silent = not self.defaults and any(rule.config or rule.towers for rule in rules)
+        if not self.config.data and rules and rules[0].name in self.unassumed:
+            return  # a default is of a config that leaves a field out, not of none
         for rule in rules:
             is_heard = not (is_open and self._is_general(rule))
             if rule.default is not UNSET and is_heard and not (silent and rule.default not in (None, False)):
@@ -399,16 +404,16 @@ class Facts:
                 raise ValueError(f"{shorten(shown(value))} stands where an object is needed")
             kind = self.types.get(rule.name, "any")
             if kind == "list" and rule.map and isinstance(value, list):
-                value = [_mapped(rule, item) for item in value]
+                value = [mapped(rule, item) for item in value]
             is_bare = kind in NUMBERS and not rule.map
-            per = rule.per or (_list_around(value, scope) if is_bare else None)
+            per = rule.per or (list_around(value, scope) if is_bare else None)
             if per and isinstance(value, list):
-                value = _repeated(value, scope, per) if rule.repeated else value
-                value, source = _element(value, scope, per, source)
+                value = repeated(value, scope, per) if rule.repeated else value
+                value, source = element(value, scope, per, source)
                 if kind == "list" and scope.index_of(per) is not None:
                     kind = "any"  # an entry, in a block that is an element itself
             if kind != "list" and rule.map and value is not None:
-                value = _mapped(rule, value)
+                value = mapped(rule, value)
             if value is not None or not rule.nullable:
                 value = checked(value, kind)
         except ValueError as error:
@@ -447,52 +452,6 @@ def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
         if f"{prefix}.{name}" in declared:
             return f"{prefix}.{name}"
     return name
-
-
-def _list_around(value: Any, scope: Scope) -> str | None:
-    """The list that a block is in, which has as many elements as the config gives numbers where one is wanted."""
-    if not isinstance(value, list) or scope.tower is None:
-        return None
-    counts = {role: scope.tower.solved.get(role) for role in reversed(TOWER_LISTS)}
-    alike = (role for role, count in counts.items() if count and count.value == len(value))
-    return next((role for role in alike if scope.index_of(role) is not None), None)
-
-
-def _element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any, str]:
-    """The entry of a list for a block in one of its elements, the same for all that it stands for; above them, the list."""
-    indices = scope.index_of(role)
-    count = (scope if indices is None else scope.tower or scope).solved.get(role)
-    same = indices is not None and indices[-1] < len(value) and all(item == value[0] for item in value)
-    if count and count.value != len(value) and not same:  # a list of one value says it of any number
-        raise ValueError(f"{len(value)} entries, but {count.value} {role}")
-    if indices is None:
-        return value, source
-    if indices[-1] >= len(value):
-        raise ValueError(f"{len(value)} entries, but there is an element {indices[-1]}")
-    chosen = [value[index] for index in indices]
-    if any(item != chosen[0] for item in chosen):
-        raise ValueError(f"differs between equal elements: {listed([str(item) for item in chosen])}")
-    return chosen[0], f"{source}[{indices[0]}]"
-
-
-def _repeated(value: list[Any], scope: Scope, role: str) -> list[Any]:
-    """A list as often as it takes to have an entry for the elements that a block stands for."""
-    last = max(scope.index_of(role) or (0,))
-    return value * (last // len(value) + 1) if value else value
-
-
-def _mapped(rule: FactRule, value: Any) -> Any:
-    """What a rule makes of a word of the config, of a list of words as `a|b`; what it does not name is its `*`, or stays.
-
-    A list that it does not name is its `[*]`, if it has one.
-    """
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    if isinstance(value, list):
-        text = "|".join(map(str, value)) or "[]"
-        if value and text not in rule.map and all(str(item) in rule.map for item in value):
-            return [rule.map[str(item)] for item in value]
-    rest = rule.map.get("*", value)
-    return rule.map.get(text, rule.map.get("[*]", rest) if isinstance(value, list) else rest)
 
 
 def _named(rule: FactRule) -> str:

@@ -126,21 +126,15 @@ class ConfigVocabulary:
     unlisted: FactRules = field(
         default_factory=lambda: FirstOf(())
     )  # what holds before all other rules where no family lists the model_type
-    unasked: frozenset[str] = (
-        frozenset()
-    )  # facts in which types may differ and no user is asked: no output shows it
-    telling: frozenset[str] = (
-        frozenset()
-    )  # parts of names of fields that a computation must need: of an unlisted type none is passed over
-    disputed: dict[str, tuple[Any, ...]] = field(
-        default_factory=dict
-    )  # fields that some types compute with and others ignore -> values with which they change nothing
-    transposed: dict[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # a map whose bias may show that it is stored [in, out] -> patterns of all that are stored alike
-    quantised: dict[str, str] = field(
-        default_factory=dict
-    )  # pattern of names of quantised weights -> by whom
+    unasked: frozenset[str] = frozenset()  # facts in which types may differ and no output shows it
+    unassumed: frozenset[str] = frozenset()  # facts whose default says nothing where there is no config
+    # parts of names of fields that a computation must need: of an unlisted type none is passed over
+    telling: frozenset[str] = frozenset()
+    # fields that some types compute with and others ignore -> values with which they change nothing
+    disputed: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    # a map whose bias may show that it is stored [in, out] -> patterns of all that are stored alike
+    transposed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    quantised: dict[str, str] = field(default_factory=dict)  # pattern of names of weights -> by whom
     quantised_fields: tuple[str, ...] = ()  # fields of the config that say so
     by_layer: tuple[str, ...] = ()  # fields with what single layers have otherwise, by their numbers
     partial: dict[str, tuple[str, ...]] = field(
@@ -386,6 +380,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     unlisted: list[FactTable] = []
     ignored = Ignored()
     unasked: set[str] = set()
+    unassumed: set[str] = set()
     telling: set[str] = set()
     quantised_fields: dict[str, None] = {}
     by_layer: dict[str, None] = {}
@@ -402,6 +397,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         headless = headless or fields.any("headless")
         _merge(found.transposed, fields.choices("transposed"))
         unasked.update(fields.words("unasked"))
+        unassumed.update(fields.words("unassumed"))
         telling.update(fields.words("telling"))
         _merge(found.disputed, fields.choices("disputed"))
         ignored = read_ignored(fields).beside(ignored)
@@ -420,6 +416,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         headless=headless,
         ignored=ignored,
         unasked=frozenset(unasked),
+        unassumed=frozenset(unassumed),
         telling=frozenset(telling),
         quantised_fields=tuple(quantised_fields),
         by_layer=tuple(by_layer),

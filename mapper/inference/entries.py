@@ -1,0 +1,55 @@
+"""What a field of a config that is a list, or a word that a rule knows, comes to for one block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mapper.errors import listed
+from mapper.inference.scopes import TOWER_LISTS, Scope
+from mapper.rulebook.facts import FactRule
+
+
+def list_around(value: Any, scope: Scope) -> str | None:
+    """The list that a block is in, which has as many elements as the config gives numbers where one is wanted."""
+    if not isinstance(value, list) or scope.tower is None:
+        return None
+    counts = {role: scope.tower.solved.get(role) for role in reversed(TOWER_LISTS)}
+    alike = (role for role, count in counts.items() if count and count.value == len(value))
+    return next((role for role in alike if scope.index_of(role) is not None), None)
+
+
+def element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any, str]:
+    """The entry of a list for a block in one of its elements, the same for all that it stands for; above them, the list."""
+    indices = scope.index_of(role)
+    count = (scope if indices is None else scope.tower or scope).solved.get(role)
+    same = indices is not None and indices[-1] < len(value) and all(item == value[0] for item in value)
+    if count and count.value != len(value) and not same:  # a list of one value says it of any number
+        raise ValueError(f"{len(value)} entries, but {count.value} {role}")
+    if indices is None:
+        return value, source
+    if indices[-1] >= len(value):
+        raise ValueError(f"{len(value)} entries, but there is an element {indices[-1]}")
+    chosen = [value[index] for index in indices]
+    if any(item != chosen[0] for item in chosen):
+        raise ValueError(f"differs between equal elements: {listed([str(item) for item in chosen])}")
+    return chosen[0], f"{source}[{indices[0]}]"
+
+
+def repeated(value: list[Any], scope: Scope, role: str) -> list[Any]:
+    """A list as often as it takes to have an entry for the elements that a block stands for."""
+    last = max(scope.index_of(role) or (0,))
+    return value * (last // len(value) + 1) if value else value
+
+
+def mapped(rule: FactRule, value: Any) -> Any:
+    """What a rule makes of a word of the config, of a list of words as `a|b`; what it does not name is its `*`, or stays.
+
+    A list that it does not name is its `[*]`, if it has one.
+    """
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, list):
+        text = "|".join(map(str, value)) or "[]"
+        if value and text not in rule.map and all(str(item) in rule.map for item in value):
+            return [rule.map[str(item)] for item in value]
+    rest = rule.map.get("*", value)
+    return rule.map.get(text, rule.map.get("[*]", rest) if isinstance(value, list) else rest)

@@ -1,0 +1,384 @@
+"""Small networks as chains of layers, each with made-up inputs and the answers to all that is asked of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def sequential(*layers):
+    torch.manual_seed(0)
+    model = nn.Sequential(*layers)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if name.endswith(("running_mean", "running_var")):
+                tensor.copy_(torch.rand(tensor.shape) + 0.5)
+    return model.eval()
+
+
+class Named(nn.Module):
+    """Layers by names, called in the order of `forward`."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        torch.manual_seed(0)
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.call = forward
+
+    def forward(self, x):
+        return self.call(self, x)
+
+
+def lenet():
+    def forward(self, x):
+        x = torch.max_pool2d(torch.relu(self.conv1(x)), 2)
+        x = torch.max_pool2d(torch.relu(self.conv2(x)), 2)
+        return self.fc2(torch.relu(self.fc1(x.flatten(1))))
+
+    layers = {"conv1": nn.Conv2d(1, 4, 5), "conv2": nn.Conv2d(4, 6, 5)}
+    return Named(forward, **layers, fc1=nn.Linear(96, 10), fc2=nn.Linear(10, 3)), torch.randn(2, 1, 28, 28)
+
+
+def u_net():
+    def twice(size, out):
+        one, other = nn.Conv2d(size, out, 3, padding=1), nn.Conv2d(out, out, 3, padding=1)
+        return nn.Sequential(one, nn.BatchNorm2d(out), nn.ReLU(), other, nn.ReLU())
+
+    def forward(self, x):
+        first = self.inc(x)
+        second = self.down1(torch.max_pool2d(first, 2))
+        x = self.up1(self.down2(torch.max_pool2d(second, 2)))
+        x = self.up2(self.conv1(torch.cat((second, x), 1)))
+        return self.out(self.conv2(torch.cat((first, x), 1)))
+
+    layers = {
+        "inc": twice(1, 4),
+        "down1": twice(4, 4),
+        "down2": twice(4, 8),
+    }  # widths alone do not tell which maps
+    layers |= {"up1": nn.ConvTranspose2d(8, 4, 2, 2), "conv1": twice(8, 4)}
+    layers |= {"up2": nn.ConvTranspose2d(4, 4, 2, 2), "conv2": twice(8, 4), "out": nn.Conv2d(4, 1, 1)}
+    return Named(forward, **layers).eval(), torch.randn(1, 1, 8, 12)
+
+
+def vae():
+    """The mean and the spread of paper 1312.6114, numbered as in torch's own example: `fc21` and `fc22` are the second."""
+
+    def forward(self, x):
+        x = torch.relu(self.fc1(x))
+        mean, spread = self.fc21(x), self.fc22(x)
+        return torch.sigmoid(self.fc4(torch.relu(self.fc3(mean)))), mean, spread
+
+    sizes = {"fc1": (9, 6), "fc21": (6, 3), "fc22": (6, 3), "fc3": (3, 6), "fc4": (6, 9)}
+    return Named(forward, **{name: nn.Linear(*size) for name, size in sizes.items()}), torch.randn(2, 9)
+
+
+def dueling():
+    def forward(self, x):
+        x = torch.relu(self.features(x)).flatten(1)
+        value, advantage = self.value(x), self.advantage(x)
+        return value + advantage - advantage.mean(1, keepdim=True), advantage, value
+
+    def head(outputs):
+        return nn.Sequential(nn.Linear(4 * 9, 5), nn.ReLU(), nn.Linear(5, outputs))
+
+    layers = {"features": nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 3))}
+    return Named(forward, **layers, advantage=head(4), value=head(1)), torch.randn(2, 2, 7, 7)
+
+
+def two_branches():
+    """Detectors and descriptors by letters alone, which sizes would also allow as a chain of grouped convolutions."""
+
+    def forward(self, x):
+        x = torch.relu(self.conv2(torch.relu(self.conv1(x))))
+        found = self.convDb(torch.relu(self.convDa(x)))
+        return nn.functional.normalize(found, dim=1), self.convPb(torch.relu(self.convPa(x)))
+
+    layers = {"conv1": nn.Conv2d(1, 4, 3, padding=1), "conv2": nn.Conv2d(4, 4, 3, padding=1)}
+    layers |= {"convDa": nn.Conv2d(4, 8, 3, padding=1), "convDb": nn.Conv2d(8, 8, 1)}
+    layers |= {"convPa": nn.Conv2d(4, 8, 3, padding=1), "convPb": nn.Conv2d(8, 5, 1)}
+    return Named(forward, **layers), torch.randn(1, 1, 6, 6)
+
+
+def named_block():
+    def forward(self, x):
+        x = torch.relu(self.conv1(x))
+        x = x + self.res1(x)
+        return self.fc(x.mean((2, 3)))
+
+    def block():
+        return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())
+
+    layers = {"conv1": nn.Conv2d(1, 4, 3, padding=1), "res1": nn.Sequential(block(), block())}
+    return Named(forward, **layers, fc=nn.Linear(4, 2)), torch.randn(1, 1, 6, 6)
+
+
+def tagger():
+    def forward(self, x):
+        return self.fc(self.lstm(self.embedding(x))[0])
+
+    lstm = nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True)
+    return Named(forward, fc=nn.Linear(10, 7), lstm=lstm, embedding=nn.Embedding(9, 6)), torch.arange(6)[None]
+
+
+def speaker():
+    def forward(self, x):
+        states = self.gru(x)[1]
+        return nn.functional.normalize(self.linear(torch.cat((states[-2], states[-1]), dim=-1)), dim=-1)
+
+    gru = nn.GRU(4, 5, 2, batch_first=True, bidirectional=True)
+    return Named(forward, gru=gru, linear=nn.Linear(10, 3)), torch.randn(2, 7, 4)
+
+
+def restored():
+    layers = [nn.Conv2d(3, 6, 3, padding=1), nn.PReLU(6), nn.Conv2d(6, 12, 3, padding=1), nn.PixelShuffle(2)]
+    body = sequential(*layers[:3])
+
+    def forward(self, x):
+        return nn.functional.pixel_shuffle(self.body(x), 2) + nn.functional.interpolate(x, scale_factor=2)
+
+    return Named(forward, body=body), torch.randn(1, 3, 5, 6)
+
+
+def generator():
+    return sequential(
+        nn.ConvTranspose2d(5, 4, 4, 2, 1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.ConvTranspose2d(4, 1, 2, 2),
+        nn.Tanh(),
+    ), torch.randn(2, 5, 3, 3)
+
+
+def recognizer():
+    def forward(self, x):
+        x = torch.max_pool2d(torch.relu(self.bn(self.conv(x))), 2)
+        x = x.permute(0, 3, 1, 2).flatten(2)
+        return nn.functional.log_softmax(self.out(self.rnn(x)[0]), dim=-1)
+
+    rnn = nn.LSTM(4 * 5, 6, batch_first=True, bidirectional=True)
+    layers = {"conv": nn.Conv2d(1, 4, 3, padding=1), "bn": nn.BatchNorm2d(4), "rnn": rnn}
+    return Named(forward, **layers, out=nn.Linear(12, 8)).eval(), torch.randn(1, 1, 10, 12)
+
+
+def words():
+    return sequential(
+        nn.Conv1d(4, 6, 3, stride=2, padding=1), nn.ReLU(), nn.Conv1d(6, 6, 3, stride=2, padding=1, groups=6),
+        nn.ReLU(), nn.Conv1d(6, 5, 1), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(5, 2),
+    ), torch.randn(2, 4, 16)  # fmt: skip
+
+
+def finder():
+    """Slopes, a window that reaches beyond the maps, features in reverse order of their axes, two heads."""
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(self.prelu1(self.conv1(x)), 3, 2, ceil_mode=True)
+        x = self.prelu2(self.dense(x.permute(0, 3, 2, 1).flatten(1)))
+        return torch.softmax(self.head_1(x), 1), self.head_2(x)
+
+    layers = {
+        "conv1": nn.Conv2d(3, 4, 3),
+        "prelu1": nn.PReLU(4),
+        "dense": nn.Linear(64, 5),
+        "prelu2": nn.PReLU(5),
+    }
+    return Named(forward, **layers, head_1=nn.Linear(5, 2), head_2=nn.Linear(5, 4)), torch.randn(2, 3, 10, 10)
+
+
+def frames():
+    """A convolution over each frame, an LSTM over the frames."""
+
+    def forward(self, x):
+        y = torch.max_pool1d(torch.relu(self.conv(x.flatten(0, 1).unsqueeze(1))), 2).flatten(1)
+        return self.out(self.lstm(torch.tanh(self.fc(y)).unflatten(0, x.shape[:2]))[0])
+
+    layers = {"conv": nn.Conv1d(1, 2, 5), "fc": nn.Linear(2 * 4, 6), "lstm": nn.LSTM(6, 5, batch_first=True)}
+    return Named(forward, **layers, out=nn.Linear(5, 3)), torch.randn(2, 3, 12)
+
+
+def cells():
+    """Cells over each position, the last of an encoder repeated for a decoder."""
+
+    def forward(self, x):
+        state = None
+        for step in x.unbind(1):
+            state = self.enc_cell(step, state)
+        found, other = [], None
+        for _ in x.unbind(1):
+            other = self.dec_cell(state, other)
+            found.append(other[0])
+        return self.out(torch.stack(found, 1))
+
+    layers = {"enc_cell": nn.GRUCell(3, 5), "dec_cell": nn.LSTMCell(5, 4, bias=False)}
+    return Named(forward, **layers, out=nn.Linear(4, 2)), torch.randn(2, 6, 3)
+
+
+class Block(nn.Module):
+    """Norms that are defined after the convolutions that they stand between."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.bn1, self.bn2 = nn.BatchNorm2d(4), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(nn.functional.leaky_relu(self.bn1(self.conv1(x)), 0.3)))
+        return nn.functional.leaky_relu(x + y, 0.3)
+
+
+def residual():
+    def forward(self, x):
+        x = nn.functional.leaky_relu(self.first(x), 0.3)
+        for block in self.blocks:
+            x = block(x)
+        return self.fc(x.mean((2, 3)))
+
+    layers = {"first": nn.Conv2d(3, 4, 3, padding=1), "blocks": nn.ModuleList([Block(), Block()])}
+    return Named(forward, **layers, fc=nn.Linear(4, 2)).eval(), torch.randn(2, 3, 6, 6)
+
+
+class Causal(nn.Module):
+    """Convolutions over what came before, added between two activations; the input widened by a layer of its own."""
+
+    def __init__(self, inputs, outputs, step):
+        super().__init__()
+        self.step, self.downsample = (
+            step,
+            nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity(),
+        )
+        self.conv1, self.conv2 = (nn.Conv1d(n, outputs, 3, dilation=step) for n in (inputs, outputs))
+
+    def forward(self, x):
+        y = x
+        for layer in (self.conv1, self.conv2):
+            y = torch.relu(layer(nn.functional.pad(y, (2 * self.step, 0))))
+        return torch.relu(y + self.downsample(x))
+
+
+def causal():
+    network = nn.Sequential(Causal(3, 5, 1), Causal(5, 5, 2))
+    return Named(
+        lambda self, x: self.fc(self.network(x)[..., -1]), network=network, fc=nn.Linear(5, 2)
+    ), torch.randn(2, 3, 9)
+
+
+class Halved(nn.Module):
+    """A block of half the extent; its input goes through a convolution and a norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(4, 6, 3, 2, 1), nn.BatchNorm2d(6)
+        self.conv2, self.bn2 = nn.Conv2d(6, 6, 3, 1, 1), nn.BatchNorm2d(6)
+        self.shortcut = nn.Sequential(nn.Conv2d(4, 6, 1, 2), nn.BatchNorm2d(6))
+
+    def forward(self, x):
+        return torch.relu(self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))) + self.shortcut(x))
+
+
+def halved():
+    def forward(self, x):
+        return self.linear(self.layer1(torch.relu(self.bn1(self.conv1(x)))).mean((2, 3)))
+
+    layers = {
+        "conv1": nn.Conv2d(3, 4, 3, padding=1),
+        "bn1": nn.BatchNorm2d(4),
+        "layer1": nn.Sequential(Halved()),
+    }
+    return Named(forward, **layers, linear=nn.Linear(6, 2)).eval(), torch.randn(2, 3, 8, 8)
+
+
+def pitch():
+    """A norm of channels and positions, a layer that is added to what it reads, a convolution over all in one row."""
+
+    def forward(self, x):
+        x = nn.functional.leaky_relu(self.conv1(self.layernorm(x)), 0.3)
+        x = x + nn.functional.leaky_relu(self.conv2(x), 0.3)
+        return torch.softmax(self.fc(x.flatten(1).unsqueeze(1)).squeeze(1), -1)
+
+    layers = {"layernorm": nn.LayerNorm([1, 9]), "conv1": nn.Conv1d(1, 3, 5, padding=2)}
+    layers |= {"conv2": nn.Conv1d(3, 3, 5, padding=2), "fc": nn.Conv1d(1, 1, 31, padding=4, bias=False)}
+    return Named(forward, **layers), torch.randn(2, 1, 9)
+
+
+RELU = {"chain.activation": "relu"}
+PLAIN = {"chain.stride": 1, "chain.padding": 0, "chain.output": "none"}
+CASES = {
+    "lenet": (lenet, {**RELU, **PLAIN, "chain.pooling": "max_2", "chain.reduction": "flatten"}),
+    "u_net": (
+        u_net,
+        {
+            **RELU, **PLAIN, "chain.padding": "half", "chain.up_stride": 2, "chain.up_padding": "exact", "norm.eps": 1e-5, "chain.skip": "none",
+            "chain.pooling": "none", "inc.3:chain.pooling": "max_2", "down1.3:chain.pooling": "max_2", "chain.joined": "earlier_first",
+        },
+    ),
+    "vae": (vae, {**RELU, "chain.output": "sigmoid"}),
+    "dueling": (dueling, {**RELU, **PLAIN, "chain.pooling": "none", "chain.reduction": "flatten"}),
+    "two_branches": (two_branches, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "convDb:chain.output": "normalised"}),
+    "named_block": (named_block, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean", "chain.residual": "after_activation"}),
+    "tagger": (tagger, {"chain.positions": "all", "chain.output": "none"}),
+    "speaker": (speaker, {"chain.positions": "final_states", "chain.output": "normalised"}),
+    "restored": (restored, {**PLAIN, "chain.padding": "half", "chain.shuffle": 2, "chain.skip": "added"}),
+    "generator": (
+        generator,
+        {
+            **RELU, "chain.up_stride": 2, "chain.up_padding": "exact", "norm.eps": 1e-5,
+            "chain.pooling": "none", "chain.output": "tanh",
+        },
+    ),
+    "recognizer": (
+        recognizer,
+        {
+            **RELU, **PLAIN, "chain.padding": "same", "chain.pooling": "max_2", "chain.activation_before_norm": False,
+            "norm.eps": 1e-5, "chain.positions": "all", "chain.output": "log_softmax",
+        },
+    ),
+    "finder": (
+        finder,
+        {
+            **PLAIN, "prelu1:chain.pooling": "max_3_2_ceil", "chain.reduction": "flatten_reversed",
+            "head_1:chain.output": "softmax",
+        },
+    ),
+    "frames": (
+        frames,
+        {
+            **RELU, **PLAIN, "chain.pooling": "max_2", "chain.reduction": "flatten", "fc:chain.activation": "tanh",
+            "chain.positions": "all",
+        },
+    ),
+    "cells": (cells, {"enc_cell:chain.positions": "last_repeated", "chain.positions": "all", "chain.output": "none"}),
+    "residual": (
+        residual,
+        {
+            **PLAIN, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean", "norm.eps": 1e-5,
+            "chain.activation": "leaky_relu_0.3", "chain.activation_before_norm": False, "chain.residual": "before_activation",
+        },
+    ),
+    "pitch": (
+        pitch,
+        {
+            **PLAIN, "chain.padding": "half", "fc:chain.padding": 4, "chain.pooling": "none", "norm.eps": 1e-5,
+            "chain.activation": "leaky_relu_0.3", "conv2:chain.residual": "after_activation", "chain.output": "softmax",
+        },
+    ),
+    "causal": (
+        causal,
+        {
+            **RELU, **PLAIN, "chain.padding": "causal", "network.1:chain.dilation": 2, "chain.pooling": "none",
+            "chain.reduction": "last", "chain.residual": "between_activations",
+        },
+    ),
+    "halved": (
+        halved,
+        {
+            **RELU, **PLAIN, "chain.padding": "half", "layer1.0.conv1:chain.stride": 2, "chain.pooling": "none",
+            "chain.activation_before_norm": False, "norm.eps": 1e-5, "chain.reduction": "mean",
+            "chain.residual": "before_activation",
+        },
+    ),
+    "words": (
+        words,
+        {**RELU, **PLAIN, "chain.stride": 2, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean"},
+    ),
+}  # fmt: skip
