@@ -237,7 +237,6 @@ def llama_shapes(size: int = 32) -> dict[str, tuple[int, ...]]:
 
 @pytest.mark.parametrize("centre_of_norms", [0.0, 1.0])
 def test_norms_tell_against_what_goes_with_their_names(tmp_path: Path, centre_of_norms: float) -> None:
-    """What follows from it, that embeddings are scaled (paper 2403.08295), is known before the sizes are."""
     torch.manual_seed(0)
     tensors = {name: torch.randn(shape) * 0.2 for name, shape in llama_shapes().items()}
     tensors = {name: tensor + centre_of_norms * ("norm" in name) for name, tensor in tensors.items()}
@@ -245,4 +244,15 @@ def test_norms_tell_against_what_goes_with_their_names(tmp_path: Path, centre_of
     read = with_weights(describe(tmp_path, purpose="weights"))
     offset = {fact.name: fact.value for fact in read.facts}["norm.offset"]
     assert offset is (centre_of_norms == 0)
-    assert not any("embedding.scale" in line for line in read.missing)
+
+
+def test_what_follows_from_sizes_is_something_before_they_are_solved(tmp_path: Path) -> None:
+    """Embeddings beside norms of 1 + weight are scaled by the root of their width (paper 2403.08295)."""
+    save_file(
+        {name: torch.randn(shape) for name, shape in llama_shapes().items()}, tmp_path / "model.safetensors"
+    )
+    hints = {"norm.offset": True, "feed_forward.activation": "gelu_pytorch_tanh", "attention.heads": 4}
+    hints |= {"rotary": True, "attention.rotary": True}
+    missing = describe(tmp_path, purpose="weights", hints=hints).missing
+    assert missing
+    assert not any("embedding.scale" in line for line in missing)
