@@ -256,3 +256,19 @@ def test_what_follows_from_sizes_is_something_before_they_are_solved(tmp_path: P
     missing = describe(tmp_path, purpose="weights", hints=hints).missing
     assert missing
     assert not any("embedding.scale" in line for line in missing)
+
+
+def test_a_head_that_may_be_tied_is_told_of(tmp_path: Path) -> None:
+    layer = {"attn.c_attn": (32, 96), "attn.c_proj": (32, 32), "mlp.c_fc": (32, 128), "mlp.c_proj": (128, 32)}
+    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (50, 32), "wpe.weight": (16, 32)}
+    shapes |= {f"h.0.{name}.weight": shape for name, shape in layer.items()}
+    shapes |= {f"h.0.{name}.bias": shape[1:] for name, shape in layer.items()}
+    shapes |= {
+        f"{name}.{end}": (32,) for name in ("h.0.ln_1", "h.0.ln_2", "ln_f") for end in ("weight", "bias")
+    }
+    whole = {f"transformer.{name}": shape for name, shape in shapes.items()}
+    for name, more in (("bare", {}), ("headed", {"lm_head.weight": (50, 32)})):
+        path = tmp_path / f"{name}.safetensors"
+        save_file({key: torch.zeros(shape) for key, shape in (whole | more).items()}, path)
+        notes = describe(path).notes
+        assert any("--set task=causal_lm" in note for note in notes) is (name == "bare")
