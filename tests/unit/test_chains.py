@@ -177,3 +177,12 @@ def test_made_up_inputs_have_the_size_that_a_chain_reads():
     built = mapper.build(model.state_dict(), hints=answers)
     made = made_up_inputs(mapper.inspect(model.state_dict(), hints=answers).architecture, built)
     assert built(**made).output.shape == (1, 3)
+
+
+def test_the_last_layer_may_have_several_things_behind_it():
+    weights = {"a.weight": torch.randn(3, 1, 2, 2), "b.weight": torch.randn(5, 3, 2, 2)}
+    answers = {**RELU, **PLAIN, "chain.pooling": "none", "chain.output": "flatten+normalised"}
+    x = torch.randn(2, 1, 3, 3)
+    wanted = torch.conv2d(torch.conv2d(x, weights["a.weight"]).relu(), weights["b.weight"]).flatten(1)
+    found = mapper.build(dict(weights), hints=answers)(inputs=x).output
+    torch.testing.assert_close(found, torch.nn.functional.normalize(wanted, dim=-1))

@@ -448,9 +448,11 @@ class Between:
         among = ("none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised")
         value = self.answers.find(leaf, "chain.output", among=among)
         if value is not None:
-            if value not in known:
-                raise self.answers.refuse(leaf, "chain.output", value, f"allowed: {', '.join(known)}")
-            self.say(known[value].format(channel=1 if last.after.form == MAPS else -1))
+            for word in value.split("+"):
+                if word not in known:
+                    allowed = f"allowed: {', '.join(known)}, and several as relu+softmax"
+                    raise self.answers.refuse(leaf, "chain.output", value, allowed)
+                self.say(known[word].format(channel=1 if last.after.form == MAPS else -1))
 
     def is_image_to_image(self) -> bool:
         return all(link.before.form in (START, MAPS) and link.after.form == MAPS for link in self.links)
