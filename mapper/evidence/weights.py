@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
 
 ROUNDS = 4  # an answer may raise questions that the weights answer, too
+CONVENTIONS = ("name", "rule", "default")  # evidence of a fact that weights may overrule
 WORK = 5e10  # multiplications for one question, at most: so many instances of a block are sampled
 FEWEST, MOST = 2, 12  # instances, however large or small they are: from so many on a statistic gains little
 
@@ -41,7 +42,7 @@ def with_weights(architecture: Architecture) -> Architecture:
 def from_weights(architecture: Architecture) -> dict[str, Found]:
     """What the weights answer of the questions of a reading, by their names; nothing of a manifest, which has none."""
     checkpoint = architecture.checkpoint
-    if checkpoint.read is None or not architecture.questions:
+    if checkpoint.read is None or (not architecture.questions and architecture.reading == "exact"):
         return {}
     answers: dict[str, Found] = {}
     for question in architecture.questions:
@@ -53,7 +54,29 @@ def from_weights(architecture: Architecture) -> dict[str, Found]:
     for question in late:  # what an answer to another question makes known
         found = answer(question, architecture, answers)
         answers.update({question.name: found} if found else {})
-    return answers | from_stored(architecture)
+    return answers | _against_conventions(architecture) | from_stored(architecture)
+
+
+def _against_conventions(architecture: Architecture) -> dict[str, Found]:
+    """What the weights say for sure against what only goes with names (`overrules` of a rule: the kind of leaf that shows it)."""
+    found: dict[str, Found] = {}
+    if architecture.reading == "exact":
+        return found
+    vocabulary = architecture.rulebook.config_vocabulary.facts
+    for name in {fact.name for fact in architecture.facts}:
+        declared = next(
+            (rule.weights for rule in vocabulary.get(name, ()) if "overrules" in rule.weights), None
+        )
+        taken = [fact for fact in architecture.facts if fact.name == name]
+        if declared is None or any(fact.evidence not in CONVENTIONS for fact in taken):
+            continue
+        leaves = [leaf for leaf in architecture.leaves if leaf.kind == declared["overrules"]]
+        samples = [sample for leaf in leaves for sample in read_samples({"": leaf}, architecture.checkpoint)]
+        scores = STATISTICS[declared["statistic"]](samples, (True, False), {}) if samples else {}
+        said = decide(scores, declared["least"], declared["margin"])
+        if said and all(fact.value != said.value for fact in taken):
+            found[name] = said
+    return found
 
 
 def answer(

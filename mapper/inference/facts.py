@@ -361,6 +361,15 @@ class Facts:
         """Whether all that a rule calculates from is known, though no value comes of it."""
         return all(self.get(scope, self.full_name(scope, name)) for name in sources(rule))
 
+    def formula_ahead(self, scope: Scope, name: str) -> str:
+        """The formula of a fact that follows from sizes which are not solved yet, and so has some value; "" for any other."""
+        for rule in self.rules(scope, name):
+            if rule.doubt or rule.value is not UNSET:
+                return ""
+            if sources(rule):
+                return "" if self._has_bases(rule, scope) else formula(rule)
+        return ""
+
     def _is_general(self, rule: FactRule) -> bool:
         """Whether a rule is the vocabulary's, not a family's."""
         return any(rule.place == other.place for other in self.common.get(rule.name, ()))

@@ -82,7 +82,9 @@ def condition_faults(scope: Scope, rule: FlowRule, facts: Facts, but: Sequence[s
             continue
         full = facts.full_name(scope, name)
         known = facts.get(scope, full)
-        if known is None or known.problem:
+        if known is None and set(allowed) == {None} and (formula := facts.formula_ahead(scope, full)):
+            yield Misfit(OTHER, full, allowed, formula)
+        elif known is None or known.problem:
             yield Misfit(UNKNOWN, full, allowed)
         elif known.value not in allowed:
             yield Misfit(OTHER, full, allowed, known.value)

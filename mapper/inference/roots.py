@@ -62,7 +62,7 @@ def choose_root(
     if not task and (choice := _of_library(root, flows, families, facts)).flow:
         return choice
     asked = choice
-    choice = _by_heads(root, _suited(root, flows, families), families, facts)
+    choice = _by_heads(root, _suited(root, flows, families), families, facts, notes)
     served = task and task.value in _tasks(flows)
     if task and choice.flow and served and not families.are_vouched_for and _has_head(choice.flow, facts):
         return _of_other_task(root, task, asked, choice.flow, facts)
@@ -183,7 +183,7 @@ def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
     return headless and len(towers) == 1 and not towers[0].block.home
 
 
-def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts) -> Choice:
+def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts, notes: list[str]) -> Choice:
     named = named_flows(root, flows, families)
     rules = flows.named(rule.name for rule in named) if named else flows.of_topic(ROOT)
     fitting = fitting_flows(root, rules, facts, (TASK,))
@@ -200,7 +200,11 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts) -
         none = [] if considered else ["there is no flow for a root"]
         return Choice(reasons=none, tried=lambda: considered)
     headless = facts.config.vocabulary.headless  # a tied head is no tensor: without any, there is none
-    fitting = [rule for rule in fitting if headless in rule.when.get(TASK, ())] or fitting
+    bare = [rule for rule in fitting if headless in rule.when.get(TASK, ())]
+    tied = dict.fromkeys(
+        str(rule.when[TASK][0]) for rule in fitting if bare and rule not in bare and TASK in rule.when
+    )
+    fitting = bare or fitting
     signs = {rule.name: sum(has_role(root.block, path) for path in rule.prefer_if) for rule in fitting}
     fitting = [rule for rule in fitting if signs[rule.name] == max(signs.values())]
     tasks = list(dict.fromkeys(str(rule.when[TASK][0]) for rule in fitting if TASK in rule.when))
@@ -211,6 +215,10 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts) -
         fitting = [rule for rule in fitting if rule.when.get(TASK, (None,))[0] == said.value]
     if len(tasks) > 1:
         return Choice(asks={TASK: tasks}, reasons=[f"task is unknown: the heads allow {', '.join(tasks)}"])
+    if tied and task_of_config(facts.config) is None:
+        notes.append(
+            f"no head is stored, and one that is tied to the token embeddings is no tensor: --set task={'|'.join(tied)}"
+        )
     rule = max(fitting, key=specificity)
     if TASK in rule.when and not is_said:
         heads = [role for role in root.block.roles if role in rule.roles]

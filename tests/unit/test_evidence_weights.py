@@ -113,6 +113,7 @@ def test_rules_declare_statistics_that_there_are() -> None:
     for said in declared:
         assert {*said} <= {
             "statistic",
+            "overrules",
             "of",
             "leaves",
             "optional",
@@ -218,3 +219,56 @@ def test_a_llama_without_config_has_its_base_and_heads_from_stored_angles() -> N
     assert facts["attention.heads"][0] == 4 and read.reading == "unverified"
     open_ = with_weights(describe(state))
     assert "attention.heads" in {question.fact for question in open_.questions}
+
+
+def llama_shapes(size: int = 32) -> dict[str, tuple[int, ...]]:
+    """Names that several families share, whose norms scale by what is stored or by one more."""
+    layer = {
+        "self_attn.q_proj": (size, size),
+        "self_attn.o_proj": (size, size),
+        "mlp.down_proj": (size, 2 * size),
+    }
+    layer |= {f"self_attn.{word}_proj": (size // 2, size) for word in "kv"}
+    layer |= {f"mlp.{word}_proj": (2 * size, size) for word in ("gate", "up")}
+    layer |= {f"{word}_layernorm": (size,) for word in ("input", "post_attention")}
+    whole = {f"model.layers.{at}.{name}.weight": shape for at in range(2) for name, shape in layer.items()}
+    return {**whole, "model.norm.weight": (size,), "model.embed_tokens.weight": (50, size)}
+
+
+@pytest.mark.parametrize("centre_of_norms", [0.0, 1.0])
+def test_norms_tell_against_what_goes_with_their_names(tmp_path: Path, centre_of_norms: float) -> None:
+    torch.manual_seed(0)
+    tensors = {name: torch.randn(shape) * 0.2 for name, shape in llama_shapes().items()}
+    tensors = {name: tensor + centre_of_norms * ("norm" in name) for name, tensor in tensors.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    read = with_weights(describe(tmp_path, purpose="weights"))
+    offset = {fact.name: fact.value for fact in read.facts}["norm.offset"]
+    assert offset is (centre_of_norms == 0)
+
+
+def test_what_follows_from_sizes_is_something_before_they_are_solved(tmp_path: Path) -> None:
+    """Embeddings beside norms of 1 + weight are scaled by the root of their width (paper 2403.08295)."""
+    save_file(
+        {name: torch.randn(shape) for name, shape in llama_shapes().items()}, tmp_path / "model.safetensors"
+    )
+    hints = {"norm.offset": True, "feed_forward.activation": "gelu_pytorch_tanh", "attention.heads": 4}
+    hints |= {"rotary": True, "attention.rotary": True}
+    missing = describe(tmp_path, purpose="weights", hints=hints).missing
+    assert missing
+    assert not any("embedding.scale" in line for line in missing)
+
+
+def test_a_head_that_may_be_tied_is_told_of(tmp_path: Path) -> None:
+    layer = {"attn.c_attn": (32, 96), "attn.c_proj": (32, 32), "mlp.c_fc": (32, 128), "mlp.c_proj": (128, 32)}
+    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (50, 32), "wpe.weight": (16, 32)}
+    shapes |= {f"h.0.{name}.weight": shape for name, shape in layer.items()}
+    shapes |= {f"h.0.{name}.bias": shape[1:] for name, shape in layer.items()}
+    shapes |= {
+        f"{name}.{end}": (32,) for name in ("h.0.ln_1", "h.0.ln_2", "ln_f") for end in ("weight", "bias")
+    }
+    whole = {f"transformer.{name}": shape for name, shape in shapes.items()}
+    for name, more in (("bare", {}), ("headed", {"lm_head.weight": (50, 32)})):
+        path = tmp_path / f"{name}.safetensors"
+        save_file({key: torch.zeros(shape) for key, shape in (whole | more).items()}, path)
+        notes = describe(path).notes
+        assert any("--set task=causal_lm" in note for note in notes) is (name == "bare")

@@ -37,6 +37,7 @@ STARTS, CHANGES, OTHERS = (
     2,
     3,
 )  # sets of answers to begin with; in each, answers that are not the first; of so many
+UNKNOWN = 6  # of the first ones, that raise a question without candidates
 OPEN = ("number", "positive", "amount", "share")  # facts of these types could have any other value
 
 Answers = dict[str, Any]
@@ -131,11 +132,14 @@ class _Search:
             for value in self.values(question)[1:OTHERS]
         ]
         changes = (dict(some) for count in range(CHANGES + 1) for some in combinations(others, count))
+        unknown = 0
         for answers in islice(changes, STARTS):
             try:
                 return self.complete(answers)
-            except _Unknown:  # another answer to this question leads no further
-                return None
+            except _Unknown:
+                unknown += 1
+                if unknown > UNKNOWN:  # other answers lead no further
+                    return None
             except MapperError:
                 continue
         return None
@@ -259,16 +263,19 @@ class _Search:
         asked = {question.name: question for question in self.first.questions} | dict(questions)
         said: Answers = {}
         for _ in range(ROUNDS):
-            new = {
-                name: self.answer(question, answers) for name, question in asked.items() if name not in said
+            said |= {
+                name: self.answer(question, answers)
+                for name, question in asked.items()
+                if name not in said and self.values(question)
             }
-            said |= new
             architecture = self.read(said)
             fresh = {item.name: item for item in architecture.questions if item.name not in said}
             if not fresh:
                 if architecture.missing:
                     raise ArchitectureError(architecture.missing[0])
-                return architecture, said, asked
+                return architecture, said, {name: item for name, item in asked.items() if name in said}
+            if not any(map(self.values, fresh.values())):  # no other answer has settled it
+                raise _Unknown(str(next(iter(fresh.values()))))
             asked |= fresh
         raise _Unknown("one answer raises the next question")
 
@@ -277,8 +284,6 @@ class _Search:
         values = self.values(question)
         if question.name in answers and answers[question.name] in values:
             return answers[question.name]
-        if not values:
-            raise _Unknown(str(question))
         return values[0]
 
     def read(self, said: Mapping[str, Any]) -> Architecture:
