@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,10 @@ def _fared(
 
 
 def _answers(path: Path, rules: Rulebook, known: Listed) -> Hints:
-    """What a listed reading says to all that is asked, one round after another; {} where it has no answer."""
+    """What a listed reading says to all that is asked, one round after another; {} where something stays open.
+
+    An answer may show that another question has no place, as that of another flow: what has no answer is asked again.
+    """
     answers: Hints = {}
     try:
         for _ in range(_ROUNDS):
@@ -146,11 +150,12 @@ def _answers(path: Path, rules: Rulebook, known: Listed) -> Hints:
                 return answers
             more: Hints = {}
             for question in questions:
-                more |= _said(known, question)
+                with suppress(LookupError):
+                    more |= _said(known, question)
             if more.keys() <= answers.keys():
                 return {}
             answers |= more
-    except (LookupError, MapperError):
+    except MapperError:
         return {}
     return {}
 

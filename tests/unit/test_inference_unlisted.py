@@ -324,3 +324,30 @@ def test_vectors_stand_for_no_words_of_a_family_that_lists_types() -> None:
     alone = infer(header(family.examples[0]), RULEBOOK)  # its layers, without a table of words
     assert alone.reading == "skeleton" and alone.inputs == {}
     assert any("no tensor of the checkpoint gives them" in line for line in alone.missing)
+
+
+def test_a_family_of_several_towers_goes_before_that_of_one_of_them() -> None:
+    assert unheard("granite_speech").family == "granite_speech"  # llama has more patterns, all in one folder
+
+
+def by_rules_alone(family: str, hints: dict[str, Any] | None = None) -> Architecture:
+    """The first example of a family under a type that no family lists, as if there were no families."""
+    known = header(next(each for each in RULEBOOK.families if each.name == family).examples[0])
+    config = {**(known.config or {}), "model_type": "unheard_of"}
+    checkpoint = Checkpoint("x", "manifest", known.tensors, config)
+    return infer(checkpoint, RULEBOOK, hints=hints, use_families=False)
+
+
+def test_patches_without_places_ask_which_images_they_are_of() -> None:
+    (question,) = [one for one in by_rules_alone("pixtral").questions if one.fact == "input.kind"]
+    assert list(question.candidates) == [None, "sized_images", "packed_patches"]
+    told = by_rules_alone("pixtral", {"input.kind": "sized_images", "rotary.axes": "split", "norm.eps": 1e-5})
+    assert any(
+        "masked" in (block.flow or "") for block in told.root.blocks()
+    )  # other images stand in the row
+
+
+def test_the_size_of_layers_beside_a_gated_merger_is_that_of_their_shapes() -> None:
+    architecture = by_rules_alone("glm4v_vision", {"position.interpolation": "cubic"})
+    assert {leaf.role for leaf in architecture.leaves} >= {"table", "downsampling", "pre_norm"}
+    assert not any("intermediate_size" in line for line in [*architecture.missing, *architecture.findings])

@@ -260,3 +260,18 @@ def test_a_sequence_is_read_by_which_of_its_convolutions_are_depthwise(files):
     tensors = {f"{name}.weight": TensorInfo(shape, "F32") for name, shape in names.items()}
     leaves = resolve(grow(tensors), Vocabulary(files))
     assert [leaf.block[-1][0] for leaf in leaves] == ["depthwise", "contraction", "expansion", "contraction"]
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("pre_cross_norm", "norm_cross_attention"),
+        ("ca_layer_norm", "norm_cross_attention"),
+        ("norm_post_cross_attention", "norm_after_cross_attention"),
+        ("cross_modal_norm", "?"),
+    ],
+)
+def test_a_norm_of_cross_attention_is_known_by_parts_of_its_name(files, name, role):
+    found = roles(files, [f"layers.0.{name}", "layers.0.self_attn.q_proj", "layers.0.cross_attn.q_proj"])
+    (own,) = [path for place, path in found.items() if name in place]
+    assert own.rsplit(".", 1)[-1] == role

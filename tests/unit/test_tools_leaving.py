@@ -155,6 +155,19 @@ def test_who_does_not_know_does_not_answer() -> None:
             leaving.answer(known, question)
 
 
+def test_a_question_that_answers_to_others_take_away_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = (SimpleNamespace(facts=[Fact("norm.eps", 1e-5, "*", "rule", "")], leaves=[]), None)
+    unknown = Question("rotary.axes", "*")
+    questions = {(): [Question("norm.eps", "*"), unknown], ("norm.eps",): []}
+    monkeypatch.setattr(leaving, "_said", lambda known, one: {one.name: leaving.answer(known[0], one)})
+    monkeypatch.setattr(
+        leaving, "read", lambda path, rules, told: SimpleNamespace(questions=questions[tuple(told)])
+    )
+    assert leaving._answers(Path("x"), None, known) == {"norm.eps": 1e-5}
+    questions["norm.eps",] = [unknown]  # and one that stays open leaves all without an answer
+    assert leaving._answers(Path("x"), None, known) == {}
+
+
 def test_what_is_printed_counts_types(made: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
     left = [made.left[name] for name in ("epic", "saga", "tale")]
     assert leaving.tally(left) == (
