@@ -40,6 +40,7 @@ from mapper.running.tables import documents as running_documents
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
+    from mapper.checkpoint import Checkpoint
     from mapper.inference.names import Names
     from mapper.rulebook.rulebook import Rulebook
 
@@ -256,26 +257,27 @@ class _Checker:
         return bound_names(self.rulebook.flows.everything()) | set(self.rulebook.inputs) | MADE
 
     @cached_property
-    def headers(self) -> list[tuple[Family, Example, Names, str | None]]:
-        """Every example that is to match, its names and its model_type."""
-        from mapper.inference.names import Names
-        from mapper.naming.tree import grow
+    def headers(self) -> list[tuple[Family, Example, Checkpoint, set[str]]]:
+        """Every example that is to match, and the words of its names."""
+        from mapper.inference.names import words_in
 
         every = [(family, example) for family in self.rulebook.families for example in family.examples]
         matching = [(*item, header(item[1])) for item in every if not is_near_miss(item[1])]
-        return [
-            (family, example, Names(grow(read.tensors)), (read.config or {}).get("model_type"))
-            for family, example, read in matching
-        ]
+        return [(family, example, read, words_in(read.tensors)) for family, example, read in matching]
 
     def stolen(self, family: Family) -> Iterator[str]:
         """Examples of other families that would now be read as this one: of no others is the family looked for."""
         from mapper.inference.matching import is_recognised
+        from mapper.inference.names import Names, may_show
+        from mapper.naming.tree import grow
 
-        for other, example, names, model_type in self.headers:
-            if other.name == family.name or not is_recognised(family, names):
+        for other, example, read, words in self.headers:
+            if other.name == family.name or not may_show(family.signs, words):
                 continue
-            match = _matching(names, model_type, self.rulebook)
+            names = Names(grow(read.tensors))
+            if not is_recognised(family, names):
+                continue
+            match = _matching(names, (read.config or {}).get("model_type"), self.rulebook)
             if isinstance(match, MapperError):
                 yield f"{example.file}:{example.line}: example {example.name!r}: {match}"
             elif match == family.name:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from mapper.architecture import Place
-from mapper.naming.tree import NUMBER, Node, walk
+from mapper.naming.tree import NUMBER, Node
 from mapper.naming.vocabulary import TOWER, in_region, pattern_words
 from mapper.naming.words import normal
 from mapper.rulebook.signs import Signs
@@ -30,11 +30,13 @@ class Names:
     @cached_property
     def _by_last(self) -> dict[Any, list[tuple[list[Any], Node]]]:
         found: dict[Any, list[tuple[list[Any], Node]]] = {}
-        for place, node in walk(self.tree):
-            words = words_of(place)
+        waiting: list[tuple[list[Any], Node]] = [([], self.tree)]  # a folder's words are made normal once
+        while waiting:
+            words, node = waiting.pop()
             if words:
                 last = words[-1] if isinstance(words[-1], str) else NUMBER
                 found.setdefault(last, []).append((words, node))
+            waiting.extend(([*words, *words_of((part,))], child) for part, child in reversed(node.distinct()))
         return found
 
     def within(self, region: Region) -> Names:
@@ -140,7 +142,23 @@ class Names:
         )
 
 
-def words_of(place: Place) -> list[Any]:
+def words_in(names: Iterable[str]) -> set[str]:
+    """The different words of names, as patterns compare them."""
+    return {normal(word) for word in {word for name in names for word in name.split(".")}}
+
+
+def may_show(signs: Signs, words: set[str]) -> bool:
+    """Whether names of these words can be those of a family: a word of each pattern that is missing settles it."""
+    return all(
+        any(
+            all(word in words or word == NUMBER or word.isdigit() for word in pattern_words(either))
+            for either in pattern.split(EITHER)
+        )
+        for pattern in signs.recognise
+    )
+
+
+def words_of(place: Sequence[str | tuple[int, ...]]) -> list[Any]:
     """A folded path as patterns compare it."""
     return [normal(part) if isinstance(part, str) else part for part in place]
 

@@ -8,10 +8,11 @@ import pytest
 
 from mapper.architecture import Place
 from mapper.checkpoint import TensorInfo
-from mapper.inference.names import Names
+from mapper.inference.names import Names, may_show, words_in
 from mapper.inference.part import home_of
 from mapper.naming.tree import grow
 from mapper.rulebook.rulebook import Rulebook
+from mapper.rulebook.signs import Signs
 
 
 def test_either_of_two_patterns_is_enough() -> None:
@@ -45,3 +46,14 @@ def test_where_a_family_stands_and_what_is_beside_it() -> None:
     home = home_of(family, names)
     assert (home.folders, set(home.foreign)) == ((("a",),), {("b",)})
     assert [home.holds(Place(path.split("."))) for path in paths] == [True, True, True, False, True]
+
+
+def test_words_that_are_missing_settle_that_a_family_is_not_meant() -> None:
+    words = words_in(["encoder.layer.0.attention.query.weight", "head.bias"])
+
+    def may(*recognise: str) -> bool:
+        return may_show(Signs(recognise, {}, ()), words)
+
+    assert may("layer.0.attention", "head.bias")
+    assert may("attn.query | attention.query")  # one of them is enough
+    assert not may("attention.query", "attention.key")
