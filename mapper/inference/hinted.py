@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from mapper.architecture import Architecture
-from mapper.errors import ArchitectureError, HintError, shorten
+from mapper.errors import ArchitectureError, HintError, listed, shorten
 
 Hints = Mapping[str, Any]
 Read = Callable[[Hints], Architecture]
@@ -116,7 +116,7 @@ def _unread(key: str, told: Architecture) -> str:
     places = [at for at in (*read, *(one.at for one in told.questions if one.name == name)) if at != _WHOLE]
     if read or places:
         where = f"no part called {shorten(at)}" if at else "no part"
-        return f"{where} takes {name} from it: that is read at {', '.join(dict.fromkeys(places)) or 'others'}"
+        return f"{where} takes {name} from it: that is read at {listed(list(dict.fromkeys(places)), 3) if places else 'others'}"
     names = list(dict.fromkeys(fact.name for fact in told.facts))
     topic = [other for other in names if other.partition(".")[0] == name.partition(".")[0]]
     near = list(dict.fromkeys([*get_close_matches(name, names, n=3), *topic])) or names

@@ -12,7 +12,8 @@ from mapper.errors import HintError, RuleError
 from mapper.flows.arithmetic import evaluate, names, parse, solve
 from mapper.inference import infer
 from mapper.inference.config import Config
-from mapper.inference.facts import Facts, _mapped
+from mapper.inference.entries import mapped
+from mapper.inference.facts import Facts
 from mapper.inference.hints import read_hints
 from mapper.inference.scopes import Scope
 from mapper.rulebook.examples import header
@@ -207,8 +208,8 @@ def test_hints_with_a_scope_come_before_those_for_everything() -> None:
 
 def test_a_list_that_a_map_does_not_name_is_its_list_entry() -> None:
     rule = FactRule("x", "x.yaml", 1, map={"[*]": "several", "*": "one"})
-    assert [_mapped(rule, value) for value in ([-1, -2], -1, [])] == ["several", "one", "several"]
-    assert _mapped(FactRule("x", "x.yaml", 1, map={"a": 1, "*": 0}), ["a", "a"]) == [1, 1]
+    assert [mapped(rule, value) for value in ([-1, -2], -1, [])] == ["several", "one", "several"]
+    assert mapped(FactRule("x", "x.yaml", 1, map={"a": 1, "*": 0}), ["a", "a"]) == [1, 1]
 
 
 def test_arithmetic_may_be_a_number_and_nothing_but_arithmetic() -> None:
@@ -225,6 +226,7 @@ class Said(NamedTuple):
 
     facts_of_it: FactTable
     match: None = None
+    are_known_by_names: bool = False
 
     @property
     def everything(self) -> list[Any]:

@@ -66,7 +66,7 @@ def test_the_first_layer_that_sees_everything_is_the_first_in_any_order() -> Non
 
 def test_a_list_of_one_value_says_it_of_any_number_of_stages() -> None:
     """As swinv2's default of four windows beside two stages."""
-    from mapper.inference.facts import _element
+    from mapper.inference.entries import element
 
     class Count:
         value = 2
@@ -80,6 +80,6 @@ def test_a_list_of_one_value_says_it_of_any_number_of_stages() -> None:
         def index_of(self, role: str) -> tuple[int, ...]:
             return (1,)
 
-    assert _element([0, 0, 0, 0], Stage(), "stages", "windows") == (0, "windows[1]")  # type: ignore[arg-type]
+    assert element([0, 0, 0, 0], Stage(), "stages", "windows") == (0, "windows[1]")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="4 entries, but 2 stages"):
-        _element([0, 0, 0, 3], Stage(), "stages", "windows")  # type: ignore[arg-type]
+        element([0, 0, 0, 3], Stage(), "stages", "windows")  # type: ignore[arg-type]
