@@ -27,7 +27,7 @@ class FamilyMatch:
 
 
 def match_family(families: Sequence[AnyFamily], names: Names, model_type: str | None) -> FamilyMatch | None:
-    """The family whose names occur: one that lists the model_type, else one of several towers, else more and longer patterns.
+    """The family whose names occur: one that lists the model_type, else the one with more and longer patterns.
 
     Where two match equally, neither speaks of a type that nobody lists. ArchitectureError if the config names none.
     """
@@ -74,11 +74,10 @@ def is_recognised(family: AnyFamily, names: Names) -> bool:
     return names.show(family.signs)
 
 
-def _strength(family: AnyFamily, model_type: str | None) -> tuple[bool, bool, int, int]:
+def _strength(family: AnyFamily, model_type: str | None) -> tuple[bool, int, int]:
     patterns = family.recognise
     words = sum(len(pattern_words(pattern)) for pattern in patterns)
-    # a family of several towers knows the whole, and that of one of them a folder alone, by however many names
-    return model_type in family.model_types, bool(family.towers), len(patterns), words
+    return model_type in family.model_types, len(patterns), words
 
 
 def type_finding(
