@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 210d7a63e1ca.
+"""kyutai/mimi: written by mapper 0.1.0, rules 29479258cd7d.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 8e608e0b474b8a8e
+# sha256 of all above: 9678b663d77bf4c0

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 210d7a63e1ca.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 29479258cd7d.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -746,4 +746,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: 8f3cd9f5e185975d
+# sha256 of all above: 968dee7e2d0fded2
