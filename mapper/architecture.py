@@ -72,6 +72,11 @@ class Place(tuple[str | tuple[int, ...], ...]):
             count *= 1 if isinstance(part, str) else len(part)
         return count
 
+    @property
+    def is_element(self) -> bool:
+        """Whether it is an element of a list: its last part is a number."""
+        return any(isinstance(part, tuple) for part in self[-1:])
+
     def child(self, *parts: str | tuple[int, ...]) -> Place:
         return Place((*self, *parts))
 

@@ -293,6 +293,10 @@ class _Spell(ast.NodeTransformer):
         item = reference.items[0]
         arguments = [self.visit(argument) for argument in node.args]
         keywords = {str(keyword.arg): self.visit(keyword.value) for keyword in node.keywords}
+        if isinstance(item, Leaf) and not item.place:
+            return ast.Call(
+                _raw("super().forward"), arguments, [ast.keyword(k, v) for k, v in keywords.items()]
+            )
         function = self.value(reference)
         if isinstance(item, Leaf) and not reference.rest and self.body.is_opened(item):
             return _raw_call(item, function, arguments, keywords)

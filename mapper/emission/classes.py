@@ -110,6 +110,14 @@ class Classes:
     def draft(self, folder: Folder) -> Draft:
         """The class of one folder, with marks where its values stand."""
         draft = Draft(folder)
+        whole = folder.children.get("")
+        if (
+            isinstance(whole, Leaf) and not whole.place
+        ):  # saved without a model around it: the model is one, too
+            draft.base, _, arguments = self.child(draft, whole, "").partition("(")
+            draft.lines.append(f"super().__init__({arguments}")
+            draft.methods = self.methods(folder, draft)
+            return draft
         numbered = any(isinstance(key, tuple) or is_number(key) for key in folder.children)
         if numbered and folder is not self.root and not folder.has_parameters():
             draft.base = "nn.ModuleList" if folder.is_sequence else "nn.ModuleDict"

@@ -186,3 +186,15 @@ def test_the_last_layer_may_have_several_things_behind_it():
     wanted = torch.conv2d(torch.conv2d(x, weights["a.weight"]).relu(), weights["b.weight"]).flatten(1)
     found = mapper.build(dict(weights), hints=answers)(inputs=x).output
     torch.testing.assert_close(found, torch.nn.functional.normalize(wanted, dim=-1))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_a_layer_saved_by_itself_gives_what_it_gives(tmp_path, kind):
+    layer = kind(6, 4, num_layers=2, batch_first=True, bidirectional=True).eval()
+    x = torch.randn(2, 5, 6)
+    mapper.build(layer.state_dict(), out=tmp_path / "out")
+    loaded, _ = mapper.load(tmp_path / "out")
+    assert loaded.state_dict().keys() == layer.state_dict().keys()
+    wanted, states = layer(x)
+    states = list(states) if isinstance(states, tuple) else [states]
+    torch.testing.assert_close(list(vars(loaded(x)).values()), [wanted, *states])

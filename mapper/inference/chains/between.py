@@ -13,7 +13,15 @@ from mapper.architecture import Fact, Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.branch import through_branch
 from mapper.inference.chains.convolutions import setting
-from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
+from mapper.inference.chains.elements import (
+    CONVOLUTION,
+    EMBEDDING,
+    LINEAR,
+    NORM,
+    RECURRENT,
+    SLOPES,
+    Element,
+)
 from mapper.inference.chains.extents import Window, inputs_for, numbers, through
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.joins import Kept
@@ -21,6 +29,7 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_fra
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, split, spread_beside
+from mapper.inference.chains.whole import is_whole, write_whole
 from mapper.inference.leaf_shapes import weight_shape
 
 if TYPE_CHECKING:
@@ -83,6 +92,9 @@ class Between:
             is_bare = len(self.links[0].element.kernel) == 1 and self.links[0].element.inputs == 1
             self.is_sampled = is_bare
             self.say("x.flatten(0, 1).unsqueeze(1)" if is_bare else "x.flatten(0, 1)")
+        if is_whole([self.links[0].element.leaf]):
+            write_whole(self, INPUT)
+            return self.written
         self.through()
         if self.firsts:
             split(self)

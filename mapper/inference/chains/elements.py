@@ -66,8 +66,7 @@ def twice_registered(leaves: Iterable[Leaf]) -> Place | None:
     beside: dict[Place, Counter[str]] = {}
     for leaf in (leaf for leaf in leaves if leaf.place):
         shapes = repr(sorted((name, info.shape) for name, info in leaf.tensors.items()))
-        is_numbered = not isinstance(leaf.place[-1], str)
-        inside = listed if is_numbered else beside
+        inside = listed if leaf.place.is_element else beside
         inside.setdefault(Place(leaf.place[:-1]), Counter())[shapes] += 1
     for folder, found in listed.items():
         others = beside.get(Place(folder[:-1]), Counter()) if folder else Counter()

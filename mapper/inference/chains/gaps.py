@@ -28,7 +28,7 @@ def gaps_of(links: Sequence[Link]) -> Gaps:
     A list in which no number is missing says nothing, as its forward may call functions, unless it holds its activations.
     """
     places = [link.element.leaf.place for link in links]
-    lists = {place[:-1] for place in places if isinstance(place[-1], tuple)}
+    lists = {place[:-1] for place in places if place.is_element}
     active = {link.element.leaf.place[:-1] for link in links if link.element.group == SLOPES}
     telling = {folder for folder in lists if folder in active or _has_gaps(folder, places)}
     after = [_between(one, other, telling) for one, other in pairwise(places)]

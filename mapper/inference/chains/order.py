@@ -351,7 +351,7 @@ class _Search:
         number = self.number[id(element)]
         is_attached = last is not None and not element.is_main and self.number[id(last)] == number
         same = last is not None and last.leaf.place[:-1] == element.leaf.place[:-1] != ()
-        is_listed = not isinstance(element.leaf.place[-1], str) and element.leaf.place[:-1] in self.mixed
+        is_listed = element.leaf.place.is_element and element.leaf.place[:-1] in self.mixed
         is_of_other = not (is_attached or element.is_main or is_listed)  # `bn2`, of `conv2`
         return (
             not is_attached,

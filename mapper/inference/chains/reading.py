@@ -10,11 +10,18 @@ from dataclasses import dataclass, replace
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Question
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.between import INPUT, Between, Written
-from mapper.inference.chains.elements import EMBEDDING, Element, element_of, twice_registered, unfolded
+from mapper.inference.chains.elements import (
+    EMBEDDING,
+    Element,
+    element_of,
+    twice_registered,
+    unfolded,
+)
 from mapper.inference.chains.heads import in_order
 from mapper.inference.chains.order import LAYERS, MAPS, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
+from mapper.inference.chains.whole import NOTE, is_whole
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.scopes import Scope
@@ -87,7 +94,7 @@ def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
         architecture.findings.append(_TWICE.format(listed))
         return None
     elements = _elements(layers)
-    if elements is None or sum(element.is_main for element in elements) < _LEAST:
+    if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in Leaf.keys(element.leaf)))
@@ -175,6 +182,7 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         inputs=_inputs(links[0], between),
     )
     notes = [_BY_NAMES] if chain.order.is_by_names else []
+    notes += [NOTE] if is_whole(leaves) else []
     notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
     return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward, notes)
 
