@@ -92,14 +92,19 @@ def check_rules(
         for document in rulebook.documents(kind)
         if document.path.resolve() not in named and _is_in(document.path, folders)
     ]
-    documents = chosen or [
+    documents, lone = (chosen, []) if chosen else everything(rulebook)
+    checker = Checker(rulebook, bool(chosen), run, examples)
+    return [checker.file(kind, document) for kind, document in documents] + lone
+
+
+def everything(rulebook: Rulebook) -> tuple[list[tuple[str, Document]], list[FileCheck]]:
+    """Every file of a rule set with its kind; and what is wrong with files of examples that belong to none."""
+    documents = [
         *((kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind)),
         *((RUNNING, document) for document in running_documents(rulebook.folders)),
     ]
-    checker = _Checker(rulebook, bool(chosen), run, examples)
-    found = [checker.file(kind, document) for kind, document in documents]
-    lone = [] if chosen else lone_files(rulebook.folders)
-    return found + [FileCheck(label, FOLDER, "", [f"{label}:1: no family beside it"]) for label in lone]
+    lone = lone_files(rulebook.folders)
+    return documents, [FileCheck(label, FOLDER, "", [f"{label}:1: no family beside it"]) for label in lone]
 
 
 def _is_in(path: Path, folders: Iterable[str | Path]) -> bool:
@@ -176,7 +181,7 @@ def check_naming(document: Document) -> tuple[int, list[str]]:
     return len(examples), problems
 
 
-class _Checker:
+class Checker:
     """Checks files of one rule set; what concerns all of them is found out once."""
 
     def __init__(self, rulebook: Rulebook, alone: bool, run: bool, examples: bool):

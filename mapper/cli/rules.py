@@ -59,9 +59,14 @@ def check(files: tuple[Path, ...], no_run: bool, rules: tuple[str, ...], quiet: 
     Of a FILE it also says which other families' examples it would steal. With a FILE, --rules DIR adds what DIR holds.
     """
     from mapper.authoring.check import check_rules
+    from mapper.authoring.together import check_all
 
     with working("checking"):
-        found = check_rules(_rulebook(rules), files, run=not no_run, folders=rules if files else ())
+        found = (
+            check_rules(_rulebook(rules), files, run=not no_run, folders=rules)
+            if files
+            else check_all(rules, not no_run, os.cpu_count() or 1)
+        )
     problems = list(
         dict.fromkeys(problem for file in found for problem in file.problems)
     )  # one may stop many files

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mapper.authoring.check import FileCheck, _Checker, check_rules
+from mapper.authoring.check import Checker, FileCheck, check_rules
 from mapper.authoring.explain import explain_checkpoint, explain_key, list_rules
+from mapper.authoring.together import check_all
 from mapper.cli.rules import _leaf_lines
 from mapper.errors import RuleError
 from mapper.report.style import plain
@@ -191,7 +192,7 @@ def test_every_kind_of_rule_is_listed() -> None:
 
 
 def test_files_of_a_folder_are_checked_beside_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Checker, "stolen", lambda self, family: iter(()))  # every example of every family
+    monkeypatch.setattr(Checker, "stolen", lambda self, family: iter(()))  # every example of every family
     (tmp_path / "rules" / "families").mkdir(parents=True)
     (tmp_path / "rules" / "flows").mkdir()
     shipped = next(family for family in Rulebook().families if family.name == "distilbert").document.path
@@ -242,3 +243,11 @@ def test_a_loser_is_said_once() -> None:
     assert len(set(lost)) == len(lost)
     assert set(lost) == {f"  lost: {text}" for leaf in found.leaves for text in leaf.lost}
     assert any(re.fullmatch(r"  lost: \d+ that are said above", line) for line in lines)
+
+
+def test_several_processes_find_what_one_does(tmp_path: Path) -> None:
+    (tmp_path / "dropout").mkdir()
+    (tmp_path / "dropout" / "bad.yaml").write_text("dropout: bad\nnowhere: 1\n")
+    alone, together = (check_all([tmp_path], False, processes, ("dropout",)) for processes in (1, 2))
+    assert together == alone
+    assert any(file.problems for file in together)
