@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -69,6 +70,15 @@ def app() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0, 2 user or file, 3 differs, 1 bug."""
     _never_fail_to_print()
+    try:
+        return _ended(arguments)
+    finally:
+        if arguments is None:
+            gc.freeze()  # the process ends: what it holds is not looked through once more
+
+
+def _ended(arguments: Sequence[str] | None) -> int:
+    """The exit code of a command line, however it ends."""
     try:
         code = _run(sys.argv[1:] if arguments is None else list(arguments))
         sys.stdout.flush()

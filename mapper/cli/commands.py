@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
 import mapper
+from mapper._collector import collection_paused
 from mapper.cli import options
 from mapper.cli.drawing import check_places, write_pictures
 from mapper.cli.options import Command
@@ -82,7 +84,8 @@ def inspect(
     with their evidence, and its generated source.
     """
     check_places((html, svg), overwrite=overwrite)
-    with working("reading"):
+    paused = nullcontext() if values else collection_paused()  # headers: nearly all that is made is held
+    with working("reading"), paused:
         try:
             report = mapper.inspect(
                 source,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from mapper._collector import collection_paused
 from mapper.errors import HintError, shorten
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,7 +62,9 @@ class Group(_WithExamples, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.later and cmd_name not in self.commands:
             module, _, function = self.later[cmd_name].partition(":")
-            self.add_command(getattr(import_module(f"mapper.cli.{module}"), function), cmd_name)
+            with collection_paused():
+                loaded = import_module(f"mapper.cli.{module}")
+            self.add_command(getattr(loaded, function), cmd_name)
         return super().get_command(ctx, cmd_name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 import shlex
@@ -61,6 +62,16 @@ def test_inspect_json_is_one_document(bert: str, capsys: Captured) -> None:
     assert (document["source"], document["family"], document["reading"]) == ("tiny-bert", "bert", "exact")
     owned = {f"{leaf['path']}.{name}" for leaf in document["leaves"] for name in leaf["tensors"]}
     assert len(owned) == document["tensors"]
+
+
+@pytest.mark.parametrize(("more", "looks"), [((), False), (("--values",), True)])
+def test_only_headers_are_read_without_looking_for_what_is_free(
+    bert: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured, more: tuple[str, ...], looks: bool
+) -> None:
+    seen, read = [], mapper.inspect
+    monkeypatch.setattr(mapper, "inspect", lambda *a, **k: (seen.append(gc.isenabled()), read(*a, **k))[1])
+    answer(capsys, "inspect", bert, *more)
+    assert seen == [looks] and gc.isenabled()
 
 
 def test_inspect_says_the_same_twice(bert: str, capsys: Captured) -> None:
