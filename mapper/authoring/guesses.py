@@ -57,7 +57,6 @@ class Guesser:
         self.idle = [leaf for leaf in architecture.leaves if leaf.role is None and leaf.kind != "Buffer"]
         self.config = architecture.checkpoint.config or {}
         self.found: dict[Place, Guess] = {}
-        self.made: dict[str, list[FlowRule]] = {}
 
     def all(self) -> dict[Place, Guess]:
         """A guess, or none, for each module without a role."""
@@ -263,11 +262,12 @@ class Guesser:
 
     def _rules(self, topic: str) -> list[FlowRule]:
         """The flows of a topic, those among them that steps make: every two that can stand together in one at least."""
-        if topic not in self.made:
+        known = self.rulebook.paired
+        if topic not in known:
             pages = self.rulebook.flows.pages(topic)
             made = [rule for page in pages for rule in pairs(page)]
-            self.made[topic] = [*self.rulebook.flows.of_topic(topic), *made]
-        return self.made[topic]
+            known[topic] = [*self.rulebook.flows.of_topic(topic), *made]
+        return known[topic]
 
     def _open(self, leaves: Iterable[Leaf]) -> list[Leaf]:
         return [leaf for leaf in leaves if leaf.place not in self.found]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mapper.rulebook.dropout import DropoutRule
     from mapper.rulebook.facts import ActivationRule, ConfigVocabulary, InputRule
     from mapper.rulebook.families import Family
+    from mapper.rulebook.flows import FlowRule
     from mapper.rulebook.strict import Document
     from mapper.rulebook.vocabulary import VocabularyFile
 
@@ -60,6 +61,9 @@ class Rulebook:
         self.folders = rule_folders(extra_dirs)
         self.kinds = tuple(kinds)
         self.parsed: dict[str, Flow] = {}  # flows whose body was parsed already
+        self.paired: dict[
+            str, list[FlowRule]
+        ] = {}  # topic -> flows that drafts have put together of its steps
 
     @cached_property
     def shelves(self) -> dict[str, Shelf]:
