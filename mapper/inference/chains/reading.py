@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Question
 from mapper.inference.chains.answers import Answers
@@ -17,6 +18,7 @@ from mapper.inference.chains.elements import (
     twice_registered,
     unfolded,
 )
+from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
 from mapper.inference.chains.order import LAYERS, MAPS, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
@@ -44,6 +46,7 @@ _OTHER = frozenset(BLOCK_KINDS) - {
     "other",
 }
 _AXES = ("depth", "height", "width")
+_FORK = "fork"  # in place of a role: a fork is no layer
 _LEAST = 2  # layers of a chain
 
 
@@ -57,10 +60,11 @@ class Chain:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Its layers, behind the others the heads, and last what blocks have beside them."""
+        """Its layers, behind the others the heads, then what blocks have beside them, and last the arms of forks."""
         beside = (link for span in self.branches for link in span.branch)
         heads = (link for head in self.order.heads for link in head.links)
-        return (*self.order.links, *heads, *beside)
+        main = (link for link in self.order.links if not link.arms)
+        return (*main, *heads, *beside, *in_arms(self.order.links))
 
     def leaves(self) -> list[Leaf]:
         """Every leaf, those of the chain with their roles."""
@@ -150,16 +154,25 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         replace(link, element=replace(link.element, leaf=leaf))
         for link, leaf in zip(chain.links, leaves, strict=False)
     ]
-    roles, count = chain.roles(), len(chain.order.links)
-    left = iter(links[count:])
+    roles, forks = chain.roles(), sum(bool(link.arms) for link in chain.order.links)
+    count = len(chain.order.links) - forks
+    beside = len(links) - count - sum(1 for _ in in_arms(chain.order.links))
+    arms = (
+        replace(link, role=role)
+        for link, role in zip(links[count + beside :], roles[count + beside :], strict=True)
+    )
+    own, own_roles = iter(links), iter(roles)
+    main = [with_roles(link, arms) if link.arms else next(own) for link in chain.order.links]
+    called = [_FORK if link.arms else next(own_roles) for link in main] + list(islice(own_roles, beside))
+    left = islice(own, beside)
     heads = [replace(head, links=tuple(next(left) for _ in head.links)) for head in chain.order.heads]
     spans = with_links(chain.branches, list(left))
 
     def trial(assumed: dict[str, str]) -> Written:
         tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)
-        return Between(links[:count], roles, tried, rulebook.activations, heads, spans).run()
+        return Between(main, called, tried, rulebook.activations, heads, spans).run()
 
-    between = Between(links[:count], roles, answers, rulebook.activations, heads, spans)
+    between = Between(main, called, answers, rulebook.activations, heads, spans)
     written = between.run()
     if answers.told("chain.input_size"):
         answers.narrow(fitting(trial, answers.asked))
@@ -179,7 +192,7 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         body="\n".join(written.lines),
         file=_FILE,
         line=1,
-        inputs=_inputs(links[0], between),
+        inputs=_inputs(main[0], between),
     )
     notes = [_BY_NAMES] if chain.order.is_by_names else []
     notes += [NOTE] if is_whole(leaves) else []
