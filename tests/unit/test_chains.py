@@ -198,3 +198,26 @@ def test_a_layer_saved_by_itself_gives_what_it_gives(tmp_path, kind):
     wanted, states = layer(x)
     states = list(states) if isinstance(states, tuple) else [states]
     torch.testing.assert_close(list(vars(loaded(x)).values()), [wanted, *states])
+
+
+def test_the_order_of_arms_is_asked_where_names_alone_stand():
+    """Names of arms that differ in words, in a file that sorts them: no number says which is concatenated first."""
+    weights = {
+        "in.weight": torch.randn(4, 2, 1, 1),
+        "mixed.narrow.weight": torch.randn(3, 4, 1, 1),
+        "mixed.wide.weight": torch.randn(2, 4, 3, 3),
+        "out.weight": torch.randn(3, 5, 1, 1),
+    }
+    answers = {**RELU, **PLAIN, "chain.pooling": "none", "chain.skip": "none"}
+    questions = mapper.inspect(weights, hints=answers).architecture.questions
+    assert [(each.fact, each.candidates) for each in questions] == [
+        ("chain.branches", ("narrow+wide", "wide+narrow"))
+    ]
+    x = torch.randn(2, 2, 5, 5)
+    entered = torch.conv2d(x, weights["in.weight"]).relu()
+    wide = torch.conv2d(entered, weights["mixed.wide.weight"], padding=1)
+    arms = torch.cat((wide, torch.conv2d(entered, weights["mixed.narrow.weight"])), 1).relu()
+    built = mapper.build(dict(weights), hints={**answers, "chain.branches": "wide+narrow"})
+    torch.testing.assert_close(built(inputs=x).output, torch.conv2d(arms, weights["out.weight"]))
+    with pytest.raises(HintError, match="in any order"):
+        mapper.build(dict(weights), hints={**answers, "chain.branches": "wide"})

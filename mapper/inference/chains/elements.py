@@ -50,6 +50,7 @@ class Fork(Element):
     """Layers side by side that read the same, and whose outputs are concatenated: it goes by the last layer of its first arm."""
 
     arms: tuple[tuple[Element, ...], ...] = ()
+    is_ordered: bool = True  # whether the file or numbers show in which order the outputs stand
 
     def elements(self) -> Iterator[Element]:
         """Every layer of its arms."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.convolutions import BESIDE
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 _STEP = re.compile(r"_\d+[a-z]?$")  # what tells the layers of one arm apart: `branch5x5_2`
+_ORDERS = 6  # of arms that a question lists
 Home = tuple[str | tuple[int, ...], ...]
 
 
@@ -39,7 +41,8 @@ def is_forked(elements: Sequence[Element]) -> bool:
 
 def with_forks(elements: Sequence[Element]) -> list[Element]:
     """The layers, those that stand side by side in one folder as one: the innermost folders first."""
-    found = list(elements)
+    found, names = list(elements), [element.name for element in elements]
+    in_file = {id(element): at for at, element in enumerate(elements)} if names != sorted(names) else {}
     homes = {
         tuple(element.leaf.place[:depth]) for element in elements for depth in range(len(element.leaf.place))
     }
@@ -49,7 +52,9 @@ def with_forks(elements: Sequence[Element]) -> list[Element]:
             within = {id(element) for arm in arms for element in arm}
             at = next(at for at, element in enumerate(found) if id(element) in within)
             left = [element for element in found if id(element) not in within]
-            found = [*left[:at], _fork_of(arms), *left[at:]]
+            fork = _fork_of(home, arms, in_file)
+            in_file[id(fork)] = in_file.get(id(arms[0][0]), 0)
+            found = [*left[:at], fork, *left[at:]]
     return found
 
 
@@ -96,10 +101,15 @@ def _last(arm: Sequence[Element]) -> Element:
     return next(element for element in reversed(arm) if element.is_main)
 
 
-def _fork_of(arms: Sequence[tuple[Element, ...]]) -> Fork:
+def _fork_of(home: Home, arms: list[tuple[Element, ...]], in_file: Mapping[int, int]) -> Fork:
+    """The arms in the order of the file, where that is not that of the names, which some containers sort by; else in that of the names."""
+    words = {re.sub(r"\d+", "", str(arm[0].leaf.place[len(home)])) for arm in arms}
+    is_told = any(id(element) in in_file for arm in arms for element in arm)
+    if is_told:
+        arms = sorted(arms, key=lambda arm: min(in_file[id(element)] for element in arm))
     end = _last(arms[0])
     width = sum(_last(arm).outputs for arm in arms)
-    return Fork(end.leaf, FORK, arms[0][0].inputs, width, end.kernel, tuple(arms))
+    return Fork(end.leaf, FORK, arms[0][0].inputs, width, end.kernel, tuple(arms), is_told or len(words) == 1)
 
 
 # ------------------------------------------------------------------------------------------------- its statements
@@ -125,8 +135,21 @@ def fork(between: Between, at: int, link: Link) -> bool:
         after.append(inner.windows)
     between.windows = after[0]
     between.name = "x"
-    between.add(f"x = torch.cat(({', '.join(names)}), dim=1)")
+    between.add(f"x = torch.cat(({', '.join(_in_order(between, link, names))}), dim=1)")
     return ends is not None
+
+
+def _in_order(between: Between, link: Link, names: Sequence[str]) -> Sequence[str]:
+    """The arms in the order in which their outputs stand: asked for where neither the file nor numbers show it."""
+    if not isinstance(link.element, Fork) or link.element.is_ordered:
+        return names
+    several = ("+".join(order) for order in permutations(names))
+    leaf, among = link.element.leaf, tuple(islice(several, _ORDERS))
+    value = between.answers.find(leaf, "chain.branches", among=among)
+    found = names if value is None else value.split("+")
+    if sorted(found) != sorted(names):
+        raise between.answers.refuse(leaf, "chain.branches", str(value), f"not {'+'.join(names)}, in any order")
+    return found
 
 
 def _ends(between: Between, at: int, link: Link) -> list[str] | None:
