@@ -208,7 +208,7 @@ def test_the_order_of_arms_is_asked_where_names_alone_stand():
         "mixed.wide.weight": torch.randn(2, 4, 3, 3),
         "out.weight": torch.randn(3, 5, 1, 1),
     }
-    answers = {**RELU, **PLAIN, "chain.pooling": "none", "chain.skip": "none"}
+    answers = {**RELU, "chain.pooling": "none", "chain.output": "none"}
     questions = mapper.inspect(weights, hints=answers).architecture.questions
     assert [(each.fact, each.candidates) for each in questions] == [
         ("chain.branches", ("narrow+wide", "wide+narrow"))
