@@ -77,12 +77,12 @@ def made_of(model: nn.Module) -> Made | None:
 
 
 def light(architecture: Architecture) -> Architecture:
-    """The architecture without the checkpoint's table and bytes, which live as long as somebody holds them."""
+    """The architecture without the checkpoint's table and bytes, and without statements: what is held for a model's life."""
     checkpoint = architecture.checkpoint
     told = Checkpoint(
         checkpoint.source, checkpoint.container, {}, notes=checkpoint.notes, adapted=checkpoint.adapted
     )
-    return replace(architecture, checkpoint=told)
+    return replace(architecture, checkpoint=told, program=None)
 
 
 def empty_model(text: str, checkpoint: Checkpoint) -> nn.Module:

@@ -325,6 +325,9 @@ class Architecture:
         default_factory=list
     )  # of a chain: what is called, and between what is unknown
     dropout: Dropout | None = None  # the option `train`: blocks hold their sites
+    program: Any = field(
+        default=None, repr=False, compare=False
+    )  # its flows, linked without options: the `Program` of `mapper.flows.program`, None where they cannot be
     graph: Any = field(
         default=None, repr=False, compare=False
     )  # of the reading "graph": the model of `mapper.graphs.graph` that runs it

@@ -26,7 +26,7 @@ from mapper.emission.train import told
 from mapper.emission.types import Types, main_dtype
 from mapper.errors import ArchitectureError
 from mapper.flows.flow import Flow
-from mapper.flows.program import Program, link, read_items
+from mapper.flows.program import Program, program_of, read_items
 from mapper.operations.registry import operation_names, operation_source, operations_needed
 
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
@@ -68,7 +68,7 @@ def emit_source(
     """The source of a model as one self-contained file. Raises MapperError where a flow breaks a check."""
     root = module_tree(architecture)
     skeleton = architecture.reading == "skeleton"
-    program = None if skeleton else link(architecture, flows, options)
+    program = None if skeleton else program_of(architecture, flows, options)
     if program is not None and architecture.dropout is not None:
         place_dropout(program)
     file = _File(architecture, program, root, rename_table(architecture), collect_sizes(architecture))

@@ -61,6 +61,24 @@ def link(architecture: Architecture, flows: Callable[[str], Flow], options: Mapp
     return Program(root, pieces, list(root.context))
 
 
+def program_of(
+    architecture: Architecture, flows: Callable[[str], Flow], options: Mapping[str, bool]
+) -> Program:
+    """The program that reading linked, where it is of these very blocks and no option is chosen; else it is linked anew.
+
+    Whoever changes statements, as the options do, has a program of its own. Raises FlowError.
+    """
+    program: Program | None = architecture.program
+    if program is None or any(options.values()) or not _is_of(program, architecture.root):
+        return link(architecture, flows, options)
+    return program
+
+
+def _is_of(program: Program, root: Block) -> bool:
+    """Whether a program is of these blocks, not of those that they were copied from."""
+    return program.root.block is root and program.pieces.get(id(root)) is program.root
+
+
 def _link(
     block: Block, flows: Callable[[str], Flow], pieces: dict[int, Piece], options: Mapping[str, bool]
 ) -> Piece:

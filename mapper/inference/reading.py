@@ -205,7 +205,7 @@ class _Linked:
 
 
 def _link(case: Case, outline: Outline, architecture: Architecture, doubts: Doubts) -> _Linked:
-    """Gives the architecture its inputs."""
+    """Gives the architecture its inputs, and its program: what is written is made of the same."""
     idle: list[Leaf] = []
     try:
         program = link(architecture, lambda name: flow_of(case.rulebook, name), {})
@@ -219,6 +219,7 @@ def _link(case: Case, outline: Outline, architecture: Architecture, doubts: Doub
                 architecture.unused += [(key, why) for key in Leaf.keys(leaf)]
             elif leaf.role is not None:
                 idle.append(leaf)
+        architecture.program = program
     except FlowError as error:
         doubts.missing.append(error.in_command())
         return _Linked(idle, has_failed=True)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from mapper.architecture import Architecture, Block, Fact, Leaf, Place
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import FlowError
 from mapper.flows.flow import parse_flow
-from mapper.flows.program import Program, is_dispensable, link, unused_leaves
+from mapper.flows.program import Program, is_dispensable, link, program_of, unused_leaves
 from tests.flow_rules import flow_rule, written
 
 LEAF = {"weight": TensorInfo((2, 2), "F32")}
@@ -192,3 +194,18 @@ def test_a_block_inside_of_one_without_a_flow_can_be_called_from_further_out() -
     program = linked(root, part_x="return dense(x)", root_x="return output(y=tower.part(input_ids))")
     assert program.inputs == ["input_ids"]
     assert program.piece(inner).block is inner
+
+
+def test_what_reading_linked_is_written_unless_an_option_or_other_blocks_ask_for_more() -> None:
+    root = block("root", "root/x", tower=block("tower", "tower/x", dense=leaf("dense")))
+    flows = {
+        name: parse_flow(flow_rule(body, name, options=("tower", "dense")))
+        for name, body in (("root/x", ROOT), ("tower/x", "return dense(ids)"))
+    }
+    architecture = Architecture(Checkpoint("x", "manifest", {}), [], root)
+    architecture.program = known = link(architecture, flows.__getitem__, {})
+    assert program_of(architecture, flows.__getitem__, {"cache": False}) is known
+    assert program_of(architecture, flows.__getitem__, {"cache": True}) is not known
+    other = deepcopy(architecture)
+    assert program_of(other, flows.__getitem__, {}).piece(other.root).block is other.root
+    assert program_of(replace(architecture, root=other.root), flows.__getitem__, {}) is not known
