@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -221,3 +223,72 @@ def test_the_order_of_arms_is_asked_where_names_alone_stand():
     torch.testing.assert_close(built(inputs=x).output, torch.conv2d(arms, weights["out.weight"]))
     with pytest.raises(HintError, match="in any order"):
         mapper.build(dict(weights), hints={**answers, "chain.branches": "wide"})
+
+
+def _published(features, classifier):
+    layers = {"features": nn.Sequential(*features), "pool": nn.AdaptiveAvgPool2d(2), "flat": nn.Flatten()}
+    return nn.Sequential(OrderedDict(layers, classifier=nn.Sequential(*classifier))).eval()
+
+
+def vgg():
+    maps = [nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    maps += [
+        nn.Conv2d(4, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(6, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
+    ends = [
+        nn.Linear(24, 8),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Linear(8, 8),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Linear(8, 3),
+    ]
+    return _published(maps, ends)
+
+
+def alexnet():
+    maps = [nn.Conv2d(3, 4, 11, stride=4, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2)]
+    maps += [
+        nn.Conv2d(4, 5, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2),
+        nn.Conv2d(5, 6, 3, padding=1),
+        nn.ReLU(),
+    ]
+    maps += [
+        nn.Conv2d(6, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(6, 7, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2),
+    ]
+    ends = [
+        nn.Dropout(),
+        nn.Linear(28, 8),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Linear(8, 8),
+        nn.ReLU(),
+        nn.Linear(8, 3),
+    ]
+    return _published(maps, ends)
+
+
+@pytest.mark.parametrize("make", [vgg, alexnet])
+def test_published_chains_are_read_by_their_names_alone(make):
+    torch.manual_seed(0)
+    model, x = make(), torch.randn(2, 3, 96, 96)
+    built = mapper.build(model.state_dict())
+    torch.testing.assert_close(built(inputs=x).output, model(x))
+
+
+def test_what_is_told_of_a_published_chain_wins_over_its_names():
+    model = vgg()
+    built = mapper.build(model.state_dict(), hints={"chain.activation": "tanh"})
+    x = torch.randn(1, 3, 16, 16)
+    assert not torch.allclose(built(inputs=x).output, model(x))

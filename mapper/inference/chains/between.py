@@ -419,9 +419,10 @@ class Between:
         """The pooling after a convolution with all that belongs to it."""
         link, gap = self.links[at], self.gaps.after[at]
         is_filled = gap == 0 or (gap == 1 and activation not in (None, "none") and not has_slopes)
+        is_filled |= gap is None and self.gaps.outside[at] == 0
         shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
         leaf = link.element.leaf
-        usual = self.kept.before_join(at) or is_mean(self, at) or unpooled(self)
+        usual = self.kept.before_join(at) or is_mean(self, at) or unpooled(self, at)
         value = self.answers.find(leaf, "chain.pooling", shown=shown, usual=usual, of=self.main_of(at))
         if value is None:
             self.windows = None

@@ -148,7 +148,9 @@ def _in_order(between: Between, link: Link, names: Sequence[str]) -> Sequence[st
     value = between.answers.find(leaf, "chain.branches", among=among)
     found = names if value is None else value.split("+")
     if sorted(found) != sorted(names):
-        raise between.answers.refuse(leaf, "chain.branches", str(value), f"not {'+'.join(names)}, in any order")
+        raise between.answers.refuse(
+            leaf, "chain.branches", str(value), f"not {'+'.join(names)}, in any order"
+        )
     return found
 
 
@@ -167,9 +169,13 @@ def _ends(between: Between, at: int, link: Link) -> list[str] | None:
     return found
 
 
-def unpooled(between: Between) -> tuple[str, str] | None:
-    """That nothing is pooled in an arm beside one that leaves maps as large as they are."""
-    return ("none", BESIDE) if between.is_even else None
+def unpooled(between: Between, at: int) -> tuple[str, str] | None:
+    """That nothing is pooled in an arm beside one that leaves maps as large as they are, nor before arms of the same folder."""
+    if between.is_even:
+        return "none", BESIDE
+    own, following = between.links[at].element, between.following(at)
+    is_before = isinstance(following, Fork) and own.leaf.place[:-1] == following.leaf.place[:-1] != ()
+    return ("none", "branches of the same folder come next") if is_before else None
 
 
 def _is_even(arm: Sequence[Link]) -> bool:
