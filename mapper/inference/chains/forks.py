@@ -53,7 +53,7 @@ def with_forks(elements: Sequence[Element]) -> list[Element]:
             at = next(at for at, element in enumerate(found) if id(element) in within)
             left = [element for element in found if id(element) not in within]
             fork = _fork_of(home, arms, in_file)
-            in_file[id(fork)] = in_file.get(id(arms[0][0]), 0)
+            in_file |= {id(fork): in_file[id(fork.arms[0][0])]} if in_file else {}
             found = [*left[:at], fork, *left[at:]]
     return found
 
@@ -76,7 +76,7 @@ def _arms(home: Home, elements: Sequence[Element]) -> list[tuple[Element, ...]]:
         ends = [_last(arm) for arm in arms]
         axes = {len(end.kernel) for end in ends}
         given = [end.outputs for end in ends]
-        is_read = sum(given) in (outside or set()) or _is_within(home, elements, sum(given))
+        is_read = sum(given) in outside or _is_within(home, elements, sum(given))
         if len(arms) > 1 and len(axes) == 1 and width not in given and is_read:
             return arms
     return []
