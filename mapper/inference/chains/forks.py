@@ -71,13 +71,13 @@ def _arms(home: Home, elements: Sequence[Element]) -> list[tuple[Element, ...]]:
         mains = [element for element in arm if element.is_main]
         if mains and all(element.group in (CONVOLUTION, FORK) for element in mains) and mains[0] is arm[0]:
             by_width[mains[0].inputs].append(tuple(arm))
-    outside = {element.inputs for element in elements if element.leaf.place[: len(home)] != home}
     for width, arms in by_width.items():
         ends = [_last(arm) for arm in arms]
         axes = {len(end.kernel) for end in ends}
         given = [end.outputs for end in ends]
-        is_read = sum(given) in outside or _is_within(home, elements, sum(given))
-        if len(arms) > 1 and len(axes) == 1 and width not in given and is_read:
+        within = {id(element) for arm in arms for element in arm}
+        read = {element.inputs for element in elements if id(element) not in within}
+        if len(arms) > 1 and len(axes) == 1 and width not in given and sum(given) in read:
             return arms
     return []
 
@@ -86,15 +86,6 @@ def _called(element: Element) -> tuple[object, ...]:
     """Where its name puts a layer in its arm: the folder, the number, a norm behind what it is of."""
     folder, _, word = element.name.rpartition(".")
     return (natural(folder), re.findall(r"\d+", word), not element.is_main, natural(word))
-
-
-def _is_within(home: Home, elements: Sequence[Element], width: int) -> bool:
-    """Whether a layer beside the arms of the same folder reads them all."""
-    return any(
-        element.is_main and element.inputs == width
-        for element in elements
-        if len(element.leaf.place) > len(home)
-    )
 
 
 def _last(arm: Sequence[Element]) -> Element:
