@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -302,10 +303,24 @@ def _run(example: Example, architecture: Architecture, found: FileCheck) -> Iter
     if architecture.reading == "skeleton" or architecture.missing:
         return
     try:
-        run_header(architecture)
+        with _one_thread():
+            run_header(architecture)
         found.runs += 1
     except MapperError as error:
         yield f"{example.file}:{example.line}: example {example.name!r}: {error.in_command()}"
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch on one core: models of examples are so small that several wait for each other most of the time."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _unknown_types(family: Family, rulebook: Rulebook) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 from mapper.errors import FlowError
 from mapper.flows.flow import Flow, known_names, parse_flow
 from mapper.flows.guards import OPTION, ROLE, fact_name, parts, question
-from mapper.flows.language import dotted, every, targets
+from mapper.flows.language import below, dotted, targets
 from mapper.flows.remains import Remainder
 from mapper.flows.retired import not_callable
 from mapper.flows.walk import bindings, nodes
@@ -38,14 +39,19 @@ def guards_of(flow: Flow) -> Guards:
     """Every question that the flow's guards ask."""
     found = Guards()
     for statement in flow.statements:
-        for node in every(statement):
-            if isinstance(node, ast.If):
-                _collect(node.test, found)
+        _collect(_questions(statement), found)
     return found
 
 
-def _collect(guard: ast.expr, found: Guards) -> None:
-    for node in parts(guard):
+@lru_cache(maxsize=4096)
+def _questions(statement: ast.stmt) -> tuple[ast.expr, ...]:
+    """What the guards in a statement of a parsed body ask."""
+    guards = (node.test for node in below(statement) if isinstance(node, ast.If))
+    return tuple(node for guard in guards for node in parts(guard))
+
+
+def _collect(questions: Iterable[ast.expr], found: Guards) -> None:
+    for node in questions:
         kind, name = question(node)
         if kind == ROLE:
             found.roles[name] = None
@@ -81,7 +87,7 @@ def _contradicts(roles: Mapping[str, bool]) -> bool:
 
 def check_length(rule: FlowRule) -> None:
     """Checks that a flow or a step has no more guards than a person reads. Raises FlowError."""
-    count = len(guards_of(parse_flow(rule)))
+    count = len(guards_of(parse_flow(rule, shared=True)))
     if count > MAX_GUARDS:
         raise FlowError(
             f"{rule.file}:{rule.line}: {rule.name} has {count} guards; at most {MAX_GUARDS}, make it two"
@@ -93,7 +99,7 @@ def check_flow(rule: FlowRule, known: Container[str] | None = None) -> int:
 
     `known` are the names that flows above it bind and public inputs; without them its free names are not checked.
     """
-    flow = parse_flow(rule)
+    flow = parse_flow(rule, shared=True)
     if known is not None:
         _check_context(flow, known)
     _check_calls(flow)
@@ -149,29 +155,39 @@ def _check_declared(rule: FlowRule) -> None:
 
 def _check_calls(flow: Flow) -> None:
     """Every call is of a role, a loop variable over one, an operation with as many arguments as it takes, or torch."""
-    loops = {
-        name for node in nodes(flow.statements) if isinstance(node, ast.For) for name in targets(node.target)
-    }
-    operations = operation_names()
-    callable_names = flow.roles | loops | known_names()
-    for node in nodes(flow.statements):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            name = node.func.id
-            if name not in callable_names:
-                raise FlowError(f"{_where(flow, node)}: {not_callable(name, flow.rule.name)}")
-            if name in operations and name not in flow.roles:
-                _check_arguments(flow, node, name)
+    calls = [_calls(statement) for statement in flow.statements]
+    own = flow.roles.union(*(loops for loops, _ in calls))
+    known = known_names()
+    for node, name, wrong in (call for _, found in calls for call in found):
+        if name not in own and name not in known:
+            raise FlowError(f"{_where(flow, node)}: {not_callable(name, flow.rule.name)}")
+        if wrong and name not in flow.roles:
+            raise FlowError(f"{_where(flow, node)}: {wrong}")
 
 
-def _check_arguments(flow: Flow, node: ast.Call, name: str) -> None:
+@lru_cache(maxsize=2**13)
+def _calls(statement: ast.stmt) -> tuple[frozenset[str], list[tuple[ast.Call, str, str]]]:
+    """Loop variables in a statement of a parsed body; its calls by a name, with what is wrong with them for an operation."""
+    heads = (node.target for node in below(statement) if isinstance(node, ast.For))
+    calls = [
+        (node, node.func.id, _misfit(node, node.func.id))
+        for node in below(statement)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    return frozenset(name for head in heads for name in targets(head)), calls
+
+
+def _misfit(node: ast.Call, name: str) -> str:
+    """Where an operation does not take what it is called with, that; else nothing."""
+    if name not in operation_names():
+        return ""
     signature = operation_signature(name)
     given = len(node.args) + len(node.keywords)
     unknown = [keyword.arg for keyword in node.keywords if keyword.arg not in signature.parameters]
-    if unknown or not signature.required <= given <= len(signature.parameters):
-        wanted = ", ".join(signature.parameters)
-        raise FlowError(
-            f"{_where(flow, node)}: {name}({wanted}) is called with {given} arguments{f' and {unknown[0]!r}' if unknown else ''}"
-        )
+    if not unknown and signature.required <= given <= len(signature.parameters):
+        return ""
+    wanted = ", ".join(signature.parameters)
+    return f"{name}({wanted}) is called with {given} arguments{f' and {unknown[0]!r}' if unknown else ''}"
 
 
 def _where(flow: Flow, node: ast.expr | ast.stmt) -> str:

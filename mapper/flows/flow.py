@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from mapper._dataclass import dataclass
 from mapper.flows.language import (
     MODULES,
     SPECIAL,
+    below,
     dotted,
     every,
     is_fact,
@@ -65,16 +66,25 @@ class Flow:
         """Roles of which the steps of a composed flow ask: another step, taken or not, reads them."""
         if not self.rule.steps:
             return frozenset()
-        guards = [node.test for part in self.statements for node in every(part) if isinstance(node, ast.If)]
-        calls = [node for guard in guards for node in every(guard) if is_has(node)]
-        return frozenset((dotted(call.args[0]) or "").partition(".")[0] for call in calls)  # type: ignore[attr-defined]
+        return frozenset(role for part in self.statements for role in _asked(part))
 
 
-def parse_flow(rule: FlowRule) -> Flow:
-    """The flow of a rule. Raises FlowError with file and line."""
+@lru_cache(maxsize=4096)
+def _asked(statement: ast.stmt) -> frozenset[str]:
+    """The roles of which the guards in a statement ask."""
+    guards = [node.test for node in below(statement) if isinstance(node, ast.If)]
+    calls = [node for guard in guards for node in every(guard) if is_has(node)]
+    return frozenset((dotted(call.args[0]) or "").partition(".")[0] for call in calls)  # type: ignore[attr-defined]
+
+
+def parse_flow(rule: FlowRule, shared: bool = False) -> Flow:
+    """The flow of a rule. Raises FlowError with file and line.
+
+    `shared` is for checks, which read thousands of flows that have most statements in common, and change none.
+    """
     beside = (path.partition(".")[0] for path in rule.beside)  # of `tower.embeddings.token` the tower
     roles = (*rule.roles, *beside)
-    statements = parse_body(rule.body, rule.file, rule.line, roles)
+    statements = parse_body(rule.body, rule.file, rule.line, roles, shared)
     if not has_words(statements):
         return Flow(rule, tuple(statements))
     return Flow(rule, tuple(without_words(statements)), tuple(statements))
@@ -89,6 +99,7 @@ def facts_in(node: ast.AST) -> Iterator[str]:
         yield from facts_in(child)
 
 
+@lru_cache(maxsize=1)
 def known_names() -> frozenset[str]:
     """Names that are neither roles nor context: operations, torch, the words of the language."""
     return frozenset(operation_names()) | SPECIAL | MODULES
@@ -122,12 +133,16 @@ class _FreeNames(Walk):
         self.bound.update(targets(target))
 
     def read(self, node: ast.expr) -> None:
-        below = list(every(node))
-        called = {id(child.func) for child in below if isinstance(child, ast.Call)}
-        for child in below:
-            if not isinstance(child, ast.Name) or child.id in self.bound or child.id in self.free:
+        for name, is_called in _read(node):
+            if name in self.bound or name in self.free:
                 continue
-            if (
-                id(child) not in called or child.id not in operation_names()
-            ):  # an input may be called as one is
-                self.free.append(child.id)
+            if not is_called or name not in known_names():  # an input may be called as one is
+                self.free.append(name)
+
+
+@lru_cache(maxsize=2**13)
+def _read(node: ast.expr) -> tuple[tuple[str, bool], ...]:
+    """The names in an expression of a parsed body, each with whether it is called."""
+    nodes = below(node)
+    called = {id(child.func) for child in nodes if isinstance(child, ast.Call)}
+    return tuple((child.id, id(child) in called) for child in nodes if isinstance(child, ast.Name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from mapper._dataclass import dataclass
@@ -71,6 +72,7 @@ def _compared(node: ast.Compare, answers: Answers) -> bool | None:
     return bool(left > right if isinstance(node.ops[0], ast.Gt) else left < right)
 
 
+@lru_cache(maxsize=2**14)
 def question(node: ast.expr) -> tuple[str, str]:
     """What one part of a guard asks for: a role, an option or a fact, and its name."""
     if is_has(node):
@@ -80,6 +82,7 @@ def question(node: ast.expr) -> tuple[str, str]:
     return FACT, fact_name(node.left if isinstance(node, ast.Compare) else node)
 
 
+@lru_cache(maxsize=2**14)
 def fact_name(node: ast.expr) -> str:
     """`heads` of `fact.heads`."""
     return (dotted(node) or "").removeprefix("fact.")

@@ -8,7 +8,10 @@ Expressions: names, constants, calls, attributes, `+ - * / @ **`, `& | ~`, one c
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from mapper.errors import FlowError
@@ -50,6 +53,8 @@ SPECIAL = frozenset(
 )
 MODULES = frozenset({"F", "torch"})
 _NEAREST = 4  # callable names, in a message
+_KNOWN = 2**13  # shared statements that are kept, with what was found of them: those of the longest page
+_START = re.compile(r"^(?!(?:else|elif)\b|[\s)\]}]|$)", re.M)  # of a statement that no other holds
 _OPERATORS = (
     *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult, ast.Pow),
     *(ast.BitAnd, ast.BitOr),
@@ -57,21 +62,77 @@ _OPERATORS = (
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-def parse_body(body: str, file: str, line: int, roles: Iterable[str] = ()) -> list[ast.stmt]:
+def parse_body(
+    body: str, file: str, line: int, roles: Iterable[str] = (), shared: bool = False
+) -> list[ast.stmt]:
     """The statements of a flow's body; `line` is where the body starts in `file`. Raises FlowError.
 
     Behind a dot stands one of METHODS, or, on a path that starts with one of `roles` or a loop variable, a role.
+    What is `shared` is other flows', too: no one may change it.
     """
     try:
-        statements = ast.parse(body).body
+        statements = _shared(body) if shared else ast.parse(body).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         at = line + (getattr(error, "lineno", None) or 1) - 1
         raise FlowError(f"{file}:{at}: the body does not parse: {getattr(error, 'msg', error)}") from None
     loops = {name for node in _loops(statements) for name in targets(node.target)}
-    checker = _Checker(file, line, frozenset({*roles, *loops, "fact", "option"}))
+    roots = frozenset({*roles, *loops, "fact", "option"})
     for statement in statements:
-        checker.statement(statement)
+        refused = _kept(statement, roots & _names(statement)) if shared else _refused(statement, roots)
+        if refused:
+            node, why = refused
+            raise FlowError(f"{file}:{line + getattr(node, 'lineno', 1) - 1}: {why}")
     return statements
+
+
+def _shared(body: str) -> list[ast.stmt]:
+    """The statements of a body, each parsed once for the line that it stands on: flows of one page have most in common."""
+    starts = [found.start() for found in _START.finditer(body)]
+    found: list[ast.stmt] = []
+    line = 0
+    try:
+        for start, end in pairwise([0, *starts[1:], len(body)]):
+            found += _parsed(body[start:end], line)
+            line += body.count("\n", start, end)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.parse(body).body  # a string goes on at the start of a line; or it is said what is wrong
+    return found
+
+
+@lru_cache(maxsize=_KNOWN)
+def _parsed(piece: str, line: int) -> tuple[ast.stmt, ...]:
+    """The statements of one piece that stands behind so many lines."""
+    return tuple(ast.parse("\n" * line + piece).body)
+
+
+@lru_cache(maxsize=_KNOWN)
+def below(node: ast.AST) -> tuple[ast.AST, ...]:
+    """A node of a parsed body and all below it, once: such a tree stays as it is."""
+    return tuple(every(node))
+
+
+@lru_cache(maxsize=_KNOWN)
+def _names(node: ast.AST) -> frozenset[str]:
+    return frozenset(child.id for child in below(node) if isinstance(child, ast.Name))
+
+
+class _Refused(Exception):
+    """A node, and why no flow may have it."""
+
+    def __init__(self, node: ast.AST, why: str):
+        self.node, self.why = node, why
+
+
+def _refused(statement: ast.stmt, roots: frozenset[str]) -> tuple[ast.AST, str] | None:
+    """What of a statement is not of the language, and why; `roots` are names that paths of roles start with."""
+    try:
+        _Checker(roots).statement(statement)
+    except _Refused as refused:
+        return refused.node, refused.why
+    return None
+
+
+_kept = lru_cache(maxsize=_KNOWN)(_refused)
 
 
 def _loops(statements: list[ast.stmt]) -> Iterator[ast.For]:
@@ -111,11 +172,11 @@ def targets(node: ast.expr) -> Iterator[str]:
 
 
 class _Checker:
-    def __init__(self, file: str, line: int, roots: frozenset[str]):
-        self.file, self.line, self.roots = file, line, roots
+    def __init__(self, roots: frozenset[str]):
+        self.roots = roots
 
     def refuse(self, node: ast.AST, why: str) -> None:
-        raise FlowError(f"{self.file}:{self.line + getattr(node, 'lineno', 1) - 1}: {why}")
+        raise _Refused(node, why)
 
     def statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Assign):

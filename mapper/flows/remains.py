@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mapper.flows.flow import Flow
 from mapper.flows.guards import Answers, holds
-from mapper.flows.language import dotted, every, targets
+from mapper.flows.language import below, dotted, every, targets
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,13 @@ class Remains:
 
 @dataclass(frozen=True)
 class _Part:
-    """A statement without those in it, or the head of a loop."""
+    """A statement, or a loop with what is reached in it."""
 
     names: frozenset[str]
     reads: frozenset[str]
-    calls: bool  # a block of the flow
+    heads: frozenset[str]  # what is called, up to the first dot
+    bound: tuple[str, ...]  # the names that it gives to a path of roles, where it does nothing else
+    is_loop: bool
 
 
 _Line = tuple[ast.AST, ...]  # a statement, or a loop with what is reached in it
@@ -37,7 +40,8 @@ class Remainder:
 
     def __init__(self, flow: Flow):
         self._flow = flow
-        self._parts: dict[tuple[ast.AST, frozenset[str]], _Part] = {}
+        self._rows = tuple(_rows(flow.statements))
+        self._roles, self._ties = flow.roles, tuple(flow.rule.ties.items())
         self._known: dict[tuple[tuple[_Line, ...], frozenset[str]], Remains] = {}
 
     def under(
@@ -51,53 +55,81 @@ class Remainder:
         )
         ties = self._flow.rule.ties
         tied = frozenset(role for role in ties if not answers.has(role) and answers.has(ties[role]))
-        lines = tuple(_reached(self._flow.statements, answers))
+        lines = tuple(_reached(self._rows, answers))
         if (lines, tied) not in self._known:
-            heard = self._heard(lines, tied)
-            names = [self._part(node, tied).names for line in heard for node in line]
-            self._known[lines, tied] = Remains(frozenset().union(*names), _end(heard))
+            their = tuple(tie for tie in self._ties if tie[0] in tied)
+            heard = self._heard([(line, _part(line, their)) for line in lines])
+            names = frozenset().union(*(part.names for _, part in heard))
+            self._known[lines, tied] = Remains(names, _end([line for line, _ in heard]))
         return self._known[lines, tied]
 
-    def _heard(self, lines: tuple[_Line, ...], tied: frozenset[str]) -> list[_Line]:
+    def _heard(self, lines: list[tuple[_Line, _Part]]) -> list[tuple[_Line, _Part]]:
         """The lines but those that name a path of roles, which neither a block nor a line behind them can read."""
-        kept: list[_Line] = []
+        kept: list[tuple[_Line, _Part]] = []
         read: set[str] = set()
         is_called = False
-        for line in reversed(lines):
-            parts = [self._part(node, tied) for node in line]
-            bound = _path_names(line[0])
-            if not bound or is_called or read.intersection(bound):
-                kept.append(line)
-                read.update(*(part.reads for part in parts))
-            is_called = is_called or isinstance(line[0], ast.For) or any(part.calls for part in parts)
+        for item in reversed(lines):
+            part = item[1]
+            if not part.bound or is_called or not read.isdisjoint(part.bound):
+                kept.append(item)
+                if not is_called:
+                    read |= part.reads
+            is_called = is_called or part.is_loop or not part.heads.isdisjoint(self._roles)
         return kept[::-1]
 
-    def _part(self, node: ast.AST, tied: frozenset[str]) -> _Part:
-        key = (node, tied)
-        if key not in self._parts:
-            self._parts[key] = self._read(node, tied)
-        return self._parts[key]
 
-    def _read(self, node: ast.AST, tied: frozenset[str]) -> _Part:
-        below = [child for own in _own(node) for child in every(own)]
-        called = [(child.func, dotted(child.func) or "") for child in below if isinstance(child, ast.Call)]
-        silent = {
-            id(name) for func, path in called if path in tied for name in every(func)
-        }  # F.linear instead
-        found = [child for child in below if isinstance(child, ast.Name) and id(child) not in silent]
-        weights = {self._flow.rule.ties[path].partition(".")[0] for _, path in called if path in tied}
-        heads = {path.partition(".")[0] for _, path in called if path not in tied}
-        return _Part(
-            frozenset(name.id for name in found) | weights,
-            frozenset(name.id for name in found if isinstance(name.ctx, ast.Load)) | weights,
-            not heads.isdisjoint(self._flow.roles),
-        )
+@lru_cache(maxsize=2**13)
+def _part(line: _Line, ties: tuple[tuple[str, str], ...]) -> _Part:
+    """What a line names, where these roles read the weights of others."""
+    inside = [child for node in line for own in _own(node) for child in below(own)]
+    called = [(child.func, dotted(child.func) or "") for child in inside if isinstance(child, ast.Call)]
+    tied = dict(ties)
+    silent = {id(name) for func, path in called if path in tied for name in every(func)}  # F.linear instead
+    found = [child for child in inside if isinstance(child, ast.Name) and id(child) not in silent]
+    weights = {tied[path].partition(".")[0] for _, path in called if path in tied}
+    return _Part(
+        frozenset(name.id for name in found) | weights,
+        frozenset(name.id for name in found if isinstance(name.ctx, ast.Load)) | weights,
+        frozenset(path.partition(".")[0] for _, path in called if path not in tied),
+        _path_names(line[0]),
+        isinstance(line[0], ast.For),
+    )
 
 
-def _reached(statements: Iterable[ast.stmt], answers: Answers) -> Iterator[_Line]:
+def _rows(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt | tuple[_Line, ...]]:
+    """The statements, those in a row that no guard decides put together as they always run."""
+    together: list[_Line] = []
+    for node in statements:
+        line = _always(node)
+        if line is not None:
+            together += line
+        else:
+            if together:
+                yield tuple(together)
+            together = []
+            yield node
+        if isinstance(node, ast.Return):
+            break
+    if together:
+        yield tuple(together)
+
+
+@lru_cache(maxsize=2**13)
+def _always(node: ast.stmt) -> tuple[_Line, ...] | None:
+    """What always runs of a statement; None where a guard decides."""
+    if any(isinstance(child, ast.If) for child in below(node)):
+        return None
+    return tuple(_reached([node], Answers(lambda _: False, lambda _: None, lambda _: None)))
+
+
+def _reached(statements: Iterable[ast.stmt | tuple[_Line, ...]], answers: Answers) -> Iterator[_Line]:
     """The statements that run, guards resolved; a loop with nothing in it does not."""
     for node in statements:
-        if isinstance(node, ast.If):
+        if isinstance(node, tuple):
+            yield from node
+            if isinstance(node[-1][0], ast.Return):
+                return
+        elif isinstance(node, ast.If):
             inner = list(_reached(node.body if holds(node.test, answers) else node.orelse, answers))
             yield from inner
             if inner and isinstance(inner[-1][0], ast.Return):
@@ -117,10 +149,10 @@ def _own(node: ast.AST) -> tuple[ast.AST, ...]:
     return (node.target, node.iter) if isinstance(node, ast.For) else (node,)
 
 
-def _path_names(node: ast.AST) -> list[str]:
+def _path_names(node: ast.AST) -> tuple[str, ...]:
     """The names that a statement gives to a path of roles and does nothing else."""
     is_path = isinstance(node, ast.Assign) and dotted(node.value)
-    return list(targets(node.targets[0])) if is_path else []  # type: ignore[attr-defined]
+    return tuple(targets(node.targets[0])) if is_path else ()  # type: ignore[attr-defined]
 
 
 def _end(lines: list[_Line]) -> ast.expr | None:

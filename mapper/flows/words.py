@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from mapper.flows.guards import Answers, Unknown, holds
@@ -30,6 +31,7 @@ def without_words(statements: Iterable[ast.stmt]) -> list[ast.stmt]:
     return [_wordless(node) for node in statements if not is_word(node)]
 
 
+@lru_cache(maxsize=4096)
 def _wordless(node: ast.stmt) -> ast.stmt:
     if not isinstance(node, ast.If):
         return node
