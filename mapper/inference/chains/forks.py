@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice, permutations
+from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.convolutions import BESIDE
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 _STEP = re.compile(r"_\d+[a-z]?$")  # what tells the layers of one arm apart: `branch5x5_2`
+_TAKEN = (
+    "self",
+    "torch",
+    "nn",
+    "F",
+    "x",
+    "inputs",
+    "input_ids",
+    "residual",
+    "output",
+    "Output",
+)  # of a forward
 _ORDERS = 6  # of arms that a question lists
 Home = tuple[str | tuple[int, ...], ...]
 
@@ -200,8 +213,14 @@ def _names(link: Link, depth: int) -> list[str]:
     places = [arm[0].element.leaf.place for arm in link.arms]
     words = [place[depth] if depth < len(place) else "" for place in places]
     found = [_STEP.sub("", word) if isinstance(word, str) else f"arm_{word[0] + 1}" for word in words]
-    is_plain = len(set(found)) == len(found) and all(word.isidentifier() and word != "x" for word in found)
+    is_plain = len(set(found)) == len(found) and all(map(_is_free, found))
     return found if is_plain else [f"arm_{number}" for number in range(1, len(places) + 1)]
+
+
+def _is_free(word: str) -> bool:
+    """Whether a variable of a forward may be called so."""
+    is_taken = word in _TAKEN or re.fullmatch(r"kept_\d+", word)
+    return word.isidentifier() and not iskeyword(word) and not is_taken
 
 
 def with_roles(link: Link, links: Iterator[Link]) -> Link:

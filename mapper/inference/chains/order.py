@@ -54,7 +54,7 @@ class Link:
     places: int = 1  # extents of maps that one row has: 9 of 576 features from 64 channels
     joined: int = 0  # channels of an earlier layer that it reads beside those of the last one
     arms: tuple[tuple[Link, ...], ...] = ()  # of a fork
-    role: str = ""  # of a layer of an arm
+    role: str = ""  # in its block, once it is known
 
 
 def follow(before: Data, element: Element, is_grouped: bool = True) -> Link | None:

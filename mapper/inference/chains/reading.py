@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Question
 from mapper.inference.chains.answers import Answers
@@ -20,7 +19,7 @@ from mapper.inference.chains.elements import (
 )
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
-from mapper.inference.chains.order import LAYERS, MAPS, Link, Order
+from mapper.inference.chains.order import LAYERS, MAPS, Head, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.whole import NOTE, is_whole
@@ -150,29 +149,13 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
     `leaves` are those of the chain as the blocks have them, and more.
     """
     answers = Answers(facts, root, rulebook.chain_words)
-    links = [
-        replace(link, element=replace(link.element, leaf=leaf))
-        for link, leaf in zip(chain.links, leaves, strict=False)
-    ]
-    roles, forks = chain.roles(), sum(bool(link.arms) for link in chain.order.links)
-    count = len(chain.order.links) - forks
-    beside = len(links) - count - sum(1 for _ in in_arms(chain.order.links))
-    arms = (
-        replace(link, role=role)
-        for link, role in zip(links[count + beside :], roles[count + beside :], strict=True)
-    )
-    own, own_roles = iter(links), iter(roles)
-    main = [with_roles(link, arms) if link.arms else next(own) for link in chain.order.links]
-    called = [_FORK if link.arms else next(own_roles) for link in main] + list(islice(own_roles, beside))
-    left = islice(own, beside)
-    heads = [replace(head, links=tuple(next(left) for _ in head.links)) for head in chain.order.heads]
-    spans = with_links(chain.branches, list(left))
+    main, roles, heads, spans = _with_leaves(chain, leaves)
 
     def trial(assumed: dict[str, str]) -> Written:
         tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)
-        return Between(main, called, tried, rulebook.activations, heads, spans).run()
+        return Between(main, roles, tried, rulebook.activations, heads, spans).run()
 
-    between = Between(main, called, answers, rulebook.activations, heads, spans)
+    between = Between(main, roles, answers, rulebook.activations, heads, spans)
     written = between.run()
     if answers.told("chain.input_size"):
         answers.narrow(fitting(trial, answers.asked))
@@ -183,7 +166,7 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         name=FLOW,
         doc="layers that are called one after the other",
         takes=(),
-        needs=tuple(roles),
+        needs=tuple(chain.roles()),
         options=(),
         when={},
         shapes={},
@@ -198,6 +181,24 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
     notes += [NOTE] if is_whole(leaves) else []
     notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
     return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward, notes)
+
+
+def _with_leaves(
+    chain: Chain, leaves: Sequence[Leaf]
+) -> tuple[list[Link], list[str], list[Head], list[Span]]:
+    """The layers, with these leaves, and their roles: in order, a fork among them; then the heads, and what blocks have beside them."""
+    links = [
+        replace(link, element=replace(link.element, leaf=leaf), role=role)
+        for link, leaf, role in zip(chain.links, leaves, chain.roles(), strict=False)
+    ]
+    in_forks = sum(1 for _ in in_arms(chain.order.links))
+    own, arms = iter(links[: len(links) - in_forks]), iter(links[len(links) - in_forks :])
+    main = [with_roles(link, arms) if link.arms else next(own) for link in chain.order.links]
+    beside = list(own)
+    roles = [link.role or _FORK for link in main] + [link.role for link in beside]
+    left = iter(beside)
+    heads = [replace(head, links=tuple(next(left) for _ in head.links)) for head in chain.order.heads]
+    return main, roles, heads, with_links(chain.branches, list(left))
 
 
 def _inputs(first: Link, between: Between) -> dict[str, dict[str, object]]:
