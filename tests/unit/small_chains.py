@@ -301,6 +301,74 @@ def pitch():
     return Named(forward, **layers), torch.randn(2, 1, 9)
 
 
+def fire():
+    """One layer makes the maps narrow, two side by side make them wide again, as in paper 1602.07360."""
+
+    def wide(block, x):
+        x = block.squeeze(x).relu()
+        return torch.cat((block.expand1x1(x), block.expand3x3(x)), 1).relu()
+
+    def forward(self, x):
+        x = wide(self.fire3, wide(self.fire2, self.conv1(x).relu()))
+        return self.head(x).relu().mean((2, 3))
+
+    def block(width):
+        layers = {
+            "squeeze": nn.Conv2d(width, 3, 1),
+            "expand1x1": nn.Conv2d(3, 5, 1),
+            "expand3x3": nn.Conv2d(3, 5, 3, padding=1),
+        }
+        return nn.ModuleDict(layers)
+
+    layers = {"conv1": nn.Conv2d(2, 6, 3), "fire2": block(6), "fire3": block(10), "head": nn.Conv2d(10, 4, 1)}
+    return Named(forward, **layers), torch.randn(2, 2, 7, 7)
+
+
+def inception():
+    """Four arms, one of two layers with norms and one behind a pooling, as in paper 1409.4842."""
+
+    class Arms(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.branch1 = nn.Sequential(nn.Conv2d(width, 3, 1, bias=False), nn.BatchNorm2d(3), nn.ReLU())
+            self.branch2 = nn.Sequential(
+                nn.Conv2d(width, 2, 1, bias=False), nn.BatchNorm2d(2), nn.ReLU(),
+                nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(),
+            )  # fmt: skip
+            pooled = nn.MaxPool2d(3, stride=1, padding=1)
+            self.branch3 = nn.Sequential(
+                pooled, nn.Conv2d(width, 2, 1, bias=False), nn.BatchNorm2d(2), nn.ReLU()
+            )
+
+        def forward(self, x):
+            return torch.cat([self.branch1(x), self.branch2(x), self.branch3(x)], 1)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(self.mixed1(self.conv(x).relu()), 2)
+        return self.fc(self.mixed2(x).mean((2, 3)))
+
+    layers = {
+        "conv": nn.Conv2d(3, 6, 3, padding=1),
+        "mixed1": Arms(6),
+        "mixed2": Arms(9),
+        "fc": nn.Linear(9, 2),
+    }
+    return Named(forward, **layers).eval(), torch.randn(2, 3, 8, 8)
+
+
+def text(is_image):
+    """Convolutions of several lengths over words, each with its largest value alone (paper 1408.5882)."""
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        x = x.unsqueeze(1) if is_image else x.transpose(1, 2)
+        return self.fc(torch.cat([conv(x).relu().flatten(2).amax(-1) for conv in self.convs], 1))
+
+    convs = [nn.Conv2d(1, 4, (size, 6)) if is_image else nn.Conv1d(6, 4, size) for size in (2, 3, 4)]
+    layers = {"embedding": nn.Embedding(11, 6), "convs": nn.ModuleList(convs), "fc": nn.Linear(12, 3)}
+    return Named(forward, **layers), torch.randint(0, 11, (2, 7))
+
+
 RELU = {"chain.activation": "relu"}
 PLAIN = {"chain.stride": 1, "chain.padding": 0, "chain.output": "none"}
 CASES = {
@@ -312,6 +380,16 @@ CASES = {
             "chain.pooling": "none", "inc.3:chain.pooling": "max_2", "down1.3:chain.pooling": "max_2", "chain.joined": "earlier_first",
         },
     ),
+    "fire": (fire, {**RELU, **PLAIN, "chain.pooling": "none", "chain.output": "relu+mean"}),
+    "inception": (
+        inception,
+        {
+            **RELU, **PLAIN, "chain.padding": "half", "norm.eps": 1e-5, "chain.pooling": "none", "mixed1.branch1.0:chain.pooling": "max_2", "chain.activation_before_norm": False,
+            "chain.pooling_before": "max_3_1_1", "chain.reduction": "mean",
+        },
+    ),
+    "text": (lambda: text(False), {**RELU, **PLAIN, "chain.reduction": "max"}),
+    "text_images": (lambda: text(True), {**RELU, **PLAIN, "chain.reduction": "max"}),
     "vae": (vae, {**RELU, "chain.output": "sigmoid"}),
     "dueling": (dueling, {**RELU, **PLAIN, "chain.pooling": "none", "chain.reduction": "flatten"}),
     "two_branches": (two_branches, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "convDb:chain.output": "normalised"}),

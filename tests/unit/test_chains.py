@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -198,3 +200,95 @@ def test_a_layer_saved_by_itself_gives_what_it_gives(tmp_path, kind):
     wanted, states = layer(x)
     states = list(states) if isinstance(states, tuple) else [states]
     torch.testing.assert_close(list(vars(loaded(x)).values()), [wanted, *states])
+
+
+def test_the_order_of_arms_is_asked_where_names_alone_stand():
+    """Names of arms that differ in words, in a file that sorts them: no number says which is concatenated first."""
+    weights = {
+        "in.weight": torch.randn(4, 2, 1, 1),
+        "mixed.narrow.weight": torch.randn(3, 4, 1, 1),
+        "mixed.wide.weight": torch.randn(2, 4, 3, 3),
+        "out.weight": torch.randn(3, 5, 1, 1),
+    }
+    answers = {**RELU, "chain.pooling": "none", "chain.output": "none"}
+    questions = mapper.inspect(weights, hints=answers).architecture.questions
+    assert [(each.fact, each.candidates) for each in questions] == [
+        ("chain.branches", ("narrow+wide", "wide+narrow"))
+    ]
+    x = torch.randn(2, 2, 5, 5)
+    entered = torch.conv2d(x, weights["in.weight"]).relu()
+    wide = torch.conv2d(entered, weights["mixed.wide.weight"], padding=1)
+    arms = torch.cat((wide, torch.conv2d(entered, weights["mixed.narrow.weight"])), 1).relu()
+    built = mapper.build(dict(weights), hints={**answers, "chain.branches": "wide+narrow"})
+    torch.testing.assert_close(built(inputs=x).output, torch.conv2d(arms, weights["out.weight"]))
+    with pytest.raises(HintError, match="in any order"):
+        mapper.build(dict(weights), hints={**answers, "chain.branches": "wide"})
+
+
+def _published(features, classifier):
+    layers = {"features": nn.Sequential(*features), "pool": nn.AdaptiveAvgPool2d(2), "flat": nn.Flatten()}
+    return nn.Sequential(OrderedDict(layers, classifier=nn.Sequential(*classifier))).eval()
+
+
+def vgg():
+    maps = [nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    maps += [
+        nn.Conv2d(4, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(6, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
+    ends = [
+        nn.Linear(24, 8),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Linear(8, 8),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Linear(8, 3),
+    ]
+    return _published(maps, ends)
+
+
+def alexnet():
+    maps = [nn.Conv2d(3, 4, 11, stride=4, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2)]
+    maps += [
+        nn.Conv2d(4, 5, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2),
+        nn.Conv2d(5, 6, 3, padding=1),
+        nn.ReLU(),
+    ]
+    maps += [
+        nn.Conv2d(6, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(6, 7, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2),
+    ]
+    ends = [
+        nn.Dropout(),
+        nn.Linear(28, 8),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Linear(8, 8),
+        nn.ReLU(),
+        nn.Linear(8, 3),
+    ]
+    return _published(maps, ends)
+
+
+@pytest.mark.parametrize("make", [vgg, alexnet])
+def test_published_chains_are_read_by_their_names_alone(make):
+    torch.manual_seed(0)
+    model, x = make(), torch.randn(2, 3, 96, 96)
+    built = mapper.build(model.state_dict())
+    torch.testing.assert_close(built(inputs=x).output, model(x))
+
+
+def test_what_is_told_of_a_published_chain_wins_over_its_names():
+    model = vgg()
+    built = mapper.build(model.state_dict(), hints={"chain.activation": "tanh"})
+    x = torch.randn(1, 3, 16, 16)
+    assert not torch.allclose(built(inputs=x).output, model(x))

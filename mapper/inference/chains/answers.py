@@ -61,9 +61,12 @@ class Answers:
             return self._use(scope, fact, Known(_text(seen.value), seen.evidence, seen.source))
         if shown:
             return self._use(scope, fact, Known(shown[0], "name", shown[1]))
-        if usual or default:
-            value, why = usual or default  # type: ignore[misc]
-            return self._use(scope, fact, Known(value, "default", why))
+        if usual:
+            return self._use(scope, fact, Known(usual[0], "default", usual[1]))
+        if known := self.facts.get(scope, fact):
+            return self._use(scope, fact, Known(_text(known.value), known.evidence, known.source))
+        if default:
+            return self._use(scope, fact, Known(default[0], "default", default[1]))
         if self.assumed is not None and fact in self.assumed:
             return self.assumed[fact]
         self.trail.append(fact)

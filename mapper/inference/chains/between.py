@@ -16,6 +16,7 @@ from mapper.inference.chains.convolutions import setting
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
+    FORK,
     LINEAR,
     NORM,
     RECURRENT,
@@ -23,10 +24,11 @@ from mapper.inference.chains.elements import (
     Element,
 )
 from mapper.inference.chains.extents import Window, inputs_for, numbers, through
+from mapper.inference.chains.forks import fork, unpooled
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.joins import Kept
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
-from mapper.inference.chains.pooling import pooling_of
+from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, split, spread_beside
 from mapper.inference.chains.whole import is_whole, write_whole
@@ -77,6 +79,8 @@ class Between:
         self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
         self.has_frames = has_frames(links)
+        self.is_reduced = False  # whether the arms of a fork have given vectors
+        self.is_even = False  # whether an arm beside leaves maps as large as they are
         self.is_sampled = False  # whether the input has no axis of channels
         self.spans = spans_of(links, branches, answers.words.residual)
         self.beside = [link for span in branches for link in span.branch]
@@ -137,7 +141,7 @@ class Between:
     def say(self, expression: str) -> None:
         """One statement; `x` of an expression is what passes."""
         if expression != "x":
-            text = expression if self.name == "x" else _of(expression, self.name)
+            text = expression if self.name == "x" else re.sub(r"\bx\b", self.name, expression)
             self.add(f"x = {text}")
             self.name = "x"
 
@@ -166,7 +170,7 @@ class Between:
         elif link.is_flattened:
             self.say("x.flatten(1).unsqueeze(1)")
             self.windows = None
-        elif before.form == MAPS and element.group == LINEAR:
+        elif before.form == MAPS and element.group == LINEAR and not self.is_reduced:
             self.reduce(link)
         elif before.form == MAPS and element.group == RECURRENT:
             self.say("x.transpose(1, 2)" if before.axes == 1 else "x.permute(0, 3, 1, 2).flatten(2)")
@@ -176,11 +180,8 @@ class Between:
         elif before.form == ROWS and element.group == CONVOLUTION:
             self.windows = None
             side = isqrt(link.places)
-            self.say(
-                "x.transpose(1, 2)"
-                if self.is_sequence
-                else f"x.unflatten(1, ({element.inputs}, {side}, {side}))"
-            )
+            turned = "x.transpose(1, 2)" if len(element.kernel) == 1 else "x.unsqueeze(1)"
+            self.say(turned if self.is_sequence else f"x.unflatten(1, ({element.inputs}, {side}, {side}))")
 
     def read_input(self, link: Link) -> None:
         """Samples become maps where all kernels are one place wide."""
@@ -243,13 +244,15 @@ class Between:
 
     # --------------------------------------------------------------------------------------------------- a layer
     def layer(self, at: int, link: Link) -> None:
-        role, element = self.roles[at], link.element
+        role, element, self.is_reduced = self.roles[at], link.element, False
         if element.group == RECURRENT:
             self.add(f"x, _ = {role}({self.name})")
             self.name = "x"
             self.is_sequence = True
         elif element.group == NORM:
             self.norm(at, link)
+        elif element.group == FORK:
+            self.is_reduced = fork(self, at, link)
         else:
             if element.group == CONVOLUTION:
                 self.convolution(at, link)
@@ -260,7 +263,7 @@ class Between:
         if link.joined:
             self.windows = None
             self.say(self.kept.join(at, self.answers) or "x")
-        found = setting(link, self.answers)
+        found = setting(link, self.answers, is_even=self.is_even)
         step = Fraction(max(found.steps)) if found.steps else None
         self.kept.grow(1 / step if step and link.element.is_transposed else step)
         self.written.arguments[self.roles[at]] = dict(found.arguments)
@@ -324,7 +327,7 @@ class Between:
             if following is None or following.group in (LINEAR, RECURRENT):
                 self.pick(link, following)
             return
-        if link.before.form == START == link.after.form:
+        if link.before.form == START == link.after.form or self.is_reduced:
             return
         self.join(at, "before_activation")
         if following is None:
@@ -416,33 +419,16 @@ class Between:
         """The pooling after a convolution with all that belongs to it."""
         link, gap = self.links[at], self.gaps.after[at]
         is_filled = gap == 0 or (gap == 1 and activation not in (None, "none") and not has_slopes)
+        is_filled |= gap is None and self.gaps.outside[at] == 0
         shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
         leaf = link.element.leaf
-        usual, of = self.kept.before_join(at) or is_mean(self, at), self.main_of(at)
-        value = self.answers.find(leaf, "chain.pooling", shown=shown, usual=usual, of=of)
+        usual = self.kept.before_join(at) or is_mean(self, at) or unpooled(self, at)
+        value = self.answers.find(leaf, "chain.pooling", shown=shown, usual=usual, of=self.main_of(at))
         if value is None:
             self.windows = None
             self.kept.grow(None)
         elif value != "none":
-            self.pooled(link, value)
-
-    def pooled(self, link: Link, value: str) -> None:
-        kernels = [each.element.kernel for each in self.links if each.element.group == CONVOLUTION]
-        found = pooling_of(value, kernels, link.after.axes, self.tables["pooling"])
-        if found is None:
-            known = ", ".join(f"{name}_2" for name in self.tables["pooling"])
-            raise self.answers.refuse(
-                link.element.leaf,
-                "chain.pooling",
-                value,
-                f"allowed: none, {known}, max_3_2, max_2x1 and the like",
-            )
-        self.say(found.expression)
-        self.kept.grow(Fraction(1, found.factor) if found.is_larger else Fraction(found.factor))
-        if found.is_larger:
-            self.windows = None
-        else:
-            self.add_windows(list(found.windows))
+            pooled(self, link, value)
 
     # ------------------------------------------------------------------------------------------------- the output
     def finish(self) -> None:
@@ -457,8 +443,9 @@ class Between:
     def output(self, last: Link) -> None:
         """What is computed from what a layer gives that no other reads."""
         leaf, known = last.element.leaf, self.tables["output"]
-        among = ("none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised")
-        value = self.answers.find(leaf, "chain.output", among=among)
+        among = ["none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised"]
+        among += ["mean"] if last.after.form == MAPS else []
+        value = self.answers.find(leaf, "chain.output", among=tuple(among))
         if value is not None:
             for word in value.split("+"):
                 if word not in known:
@@ -489,8 +476,3 @@ class Between:
             raise self.answers.refuse(leaf, "chain.skip", value, f"allowed: {', '.join(self.tables['skip'])}")
         base = f'F.interpolate(inputs, scale_factor={factor}, mode="nearest")' if factor > 1 else INPUT
         self.say(self.tables["skip"][value].replace(INPUT, base))
-
-
-def _of(expression: str, name: str) -> str:
-    """An expression over x as one over another name."""
-    return re.sub(r"\bx\b", name, expression)

@@ -13,6 +13,7 @@ from mapper.inference.chains.order import Link
 _POINT = ("1", "a kernel of one place")
 _NONE = ("0", "a kernel of one place")
 _PLAIN = ("1", "most convolutions")
+BESIDE = "as large as the maps that it is put beside"
 
 
 @dataclass
@@ -29,16 +30,21 @@ class Setting:
         return tuple(window.stride for window in self.windows)
 
 
-def setting(link: Link, answers: Answers, steps: str = "") -> Setting:
+def setting(link: Link, answers: Answers, steps: str = "", is_even: bool = False) -> Setting:
     """The setting of one convolution. Raises HintError for an answer that it cannot have.
 
-    `steps` is the stride that it has for others to add up, where it is beside them.
+    `steps` is the stride that it has for others to add up, where it is beside them; `is_even`: beside it is one that
+    leaves maps as large as they are.
     """
     element = link.element
     if element.group != CONVOLUTION:
         return Setting()
-    usual = (steps, "the stride of what it is added to") if steps else None
-    found = _transposed(element, answers) if element.is_transposed else _forward(element, answers, usual)
+    usual = (steps, "the stride of what it is added to") if steps else ("1", BESIDE) if is_even else None
+    padding = ("half", BESIDE) if is_even else None
+    if element.is_transposed:
+        found = _transposed(element, answers)
+    else:
+        found = _forward(element, answers, usual, padding)
     if link.groups > 1:
         found.arguments["groups"] = str(link.groups)
     return found
@@ -59,11 +65,13 @@ def along(steps: Sequence[tuple[int, ...]], axes: int) -> str:
     return "x".join(map(str, whole))
 
 
-def _forward(element: Element, answers: Answers, usual: Evidence | None = None) -> Setting:
+def _forward(
+    element: Element, answers: Answers, usual: Evidence | None = None, padding: Evidence | None = None
+) -> Setting:
     is_point = set(element.kernel) == {1}
     leaf = element.leaf
     stride_text = answers.find(leaf, "chain.stride", usual=usual or (_POINT if is_point else None))
-    padding_text = answers.find(leaf, "chain.padding", usual=_NONE if is_point else None)
+    padding_text = answers.find(leaf, "chain.padding", usual=_NONE if is_point else padding)
     dilation = _sizes(
         answers, element, "chain.dilation", answers.find(leaf, "chain.dilation", default=_PLAIN) or "1"
     )

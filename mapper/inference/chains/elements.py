@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -11,8 +11,8 @@ from mapper.architecture import Leaf, Place
 from mapper.inference.leaf_shapes import weight_shape
 
 EMBEDDING, CONVOLUTION, RECURRENT, LINEAR = "embedding", "convolution", "recurrent", "linear"
-NORM, SLOPES = "norm", "slopes"
-MAIN = (EMBEDDING, CONVOLUTION, RECURRENT, LINEAR)  # others stand beside one of these
+NORM, SLOPES, FORK = "norm", "slopes", "fork"
+MAIN = (EMBEDDING, CONVOLUTION, RECURRENT, LINEAR, FORK)  # others stand beside one of these
 _RECURRENT = ("LSTM", "GRU", "RNN")
 
 
@@ -43,6 +43,28 @@ class Element:
     def name(self) -> str:
         """Its path in the file."""
         return self.leaf.place.first()
+
+
+@dataclass(frozen=True, eq=False)
+class Fork(Element):
+    """Layers side by side that read the same, and whose outputs are concatenated: it goes by the last layer of its first arm."""
+
+    arms: tuple[tuple[Element, ...], ...] = ()
+    is_ordered: bool = True  # whether the file or numbers show in which order the outputs stand
+
+    def elements(self) -> Iterator[Element]:
+        """Every layer of its arms."""
+        for arm in self.arms:
+            yield from every_layer(arm)
+
+
+def every_layer(elements: Iterable[Element]) -> Iterator[Element]:
+    """The layers, those of forks one by one."""
+    for element in elements:
+        if isinstance(element, Fork):
+            yield from element.elements()
+        else:
+            yield element
 
 
 def unfolded(leaf: Leaf) -> list[Leaf]:

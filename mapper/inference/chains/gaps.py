@@ -16,6 +16,7 @@ class Gaps:
     """How many modules without tensors stand after each layer, where the numbers show it."""
 
     after: tuple[int | None, ...]  # None: nothing shows it
+    outside: tuple[int | None, ...]  # the same of folders: `features.4.expand` is the last of features.4
 
     def why(self, at: int, links: Sequence[Link]) -> str:
         """`features.3 comes right after features.0` as evidence."""
@@ -32,11 +33,23 @@ def gaps_of(links: Sequence[Link]) -> Gaps:
     active = {link.element.leaf.place[:-1] for link in links if link.element.group == SLOPES}
     telling = {folder for folder in lists if folder in active or _has_gaps(folder, places)}
     after = [_between(one, other, telling) for one, other in pairwise(places)]
-    return Gaps((*after, None))
+    outside = [_outside(one, other, places) for one, other in pairwise(places)]
+    return Gaps((*after, None), (*outside, None))
+
+
+def _outside(one: Place, other: Place, places: Sequence[Place]) -> int | None:
+    """How many numbers are missing between the folders of two layers, where some are in that list."""
+    depth = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    if depth is None or not (Place(one[: depth + 1]).is_element and Place(other[: depth + 1]).is_element):
+        return None
+    folder, ends = one[:depth], [Place(each[: depth + 1]) for each in (one, other)]
+    numbered = [Place(place[: depth + 1]) for place in places if place[:depth] == folder]
+    elements = [place for place in numbered if place.is_element]
+    return _between(ends[0], ends[1], {folder}) if _has_gaps(folder, elements) else None
 
 
 def _has_gaps(folder: tuple[object, ...], places: Sequence[Place]) -> bool:
-    numbers = sorted(_number(place) for place in places if place[:-1] == folder)
+    numbers = sorted({_number(place) for place in places if place[:-1] == folder})
     return numbers != list(range(numbers[0], numbers[-1] + 1))
 
 

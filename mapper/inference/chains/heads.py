@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
+from mapper.inference.chains.forks import is_forked, with_forks
 from mapper.inference.chains.order import (
     TRIED,
     Budget,
@@ -34,13 +35,17 @@ def in_order(elements: Sequence[Element], words: ChainWords) -> Order | None:
 
     That convolutions have groups is believed where nothing else fits.
     """
-    is_joining = joins_earlier(elements)
+    is_joining, forked = joins_earlier(elements), with_forks(elements)
     for is_grouped in (False, True):
         budget = Budget(TRIED)
-        found = in_line(elements, words.order, budget, is_grouped, is_joining)
-        if found or is_joining:
-            return found
-        found = _with_spread(elements, words, budget, is_grouped)
+        if is_joining or not is_forked(elements):
+            found = in_line(elements, words.order, budget, is_grouped, is_joining)
+            if found or is_joining:
+                return found
+        found = None
+        if len(forked) < len(elements):
+            found = in_line(forked, words.order, budget, is_grouped)
+        found = found or _with_spread(elements, words, budget, is_grouped)
         found = found or _with_heads(elements, words.order, budget, is_grouped)
         if found:
             return found

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt
 
-from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, SLOPES, Element
+from mapper.inference.chains.elements import (
+    CONVOLUTION,
+    EMBEDDING,
+    FORK,
+    LINEAR,
+    NORM,
+    RECURRENT,
+    SLOPES,
+    Element,
+    Fork,
+)
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.naming.words import parts
 
@@ -43,6 +53,8 @@ class Link:
     is_flattened: bool = False  # of a convolution over all that maps have in one row
     places: int = 1  # extents of maps that one row has: 9 of 576 features from 64 channels
     joined: int = 0  # channels of an earlier layer that it reads beside those of the last one
+    arms: tuple[tuple[Link, ...], ...] = ()  # of a fork
+    role: str = ""  # in its block, once it is known
 
 
 def follow(before: Data, element: Element, is_grouped: bool = True) -> Link | None:
@@ -89,7 +101,12 @@ def _convolution(before: Data, element: Element) -> Link | None:
         fits = element.is_transposed and axes == 2 and is_square and places > 1
         return Link(element, before, Data(MAPS, element.outputs, axes), places=places) if fits else None
     if before.form == ROWS and axes != 1:
-        return None
+        is_image = (axes, element.inputs, element.kernel[-1]) == (
+            2,
+            1,
+            before.width,
+        )  # of positions and features
+        return Link(element, before, Data(MAPS, element.outputs, axes)) if is_image else None
     if before.form == MAPS and before.axes != axes:
         return None
     if before.form == START:
@@ -116,6 +133,21 @@ def _is_depthwise(element: Element) -> bool:
     return bias is not None and bias.shape == (element.inputs,) != (element.outputs,)
 
 
+def _fork(before: Data, element: Element) -> Link | None:
+    """Each arm reads the same maps, and all give maps."""
+    arms: list[tuple[Link, ...]] = []
+    for arm in element.arms if isinstance(element, Fork) else ():
+        links: list[Link] = []
+        for layer in arm:
+            link = follow(links[-1].after if links else before, layer, is_grouped=False)
+            if link is None or link.after.form != MAPS or before.form == START:
+                return None
+            links.append(link)
+        arms.append(tuple(links))
+    widths = sum(arm[-1].after.width for arm in arms)
+    return Link(element, before, Data(MAPS, widths, len(element.kernel)), arms=tuple(arms)) if arms else None
+
+
 def _beside(before: Data, element: Element) -> Link | None:
     """A norm, or slopes, as wide as what passes."""
     if before.form == START and element.group == NORM:
@@ -135,6 +167,7 @@ _LINKS = {
     LINEAR: _linear,
     RECURRENT: _recurrent,
     CONVOLUTION: _convolution,
+    FORK: _fork,
     NORM: _beside,
     SLOPES: _beside,
 }

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from mapper.inference.chains.elements import CONVOLUTION
 from mapper.inference.chains.extents import Window, numbers, written
+
+if TYPE_CHECKING:
+    from mapper.inference.chains.between import Between
+    from mapper.inference.chains.order import Link
 
 CEILED = "_ceil"  # of a pooling whose last window may reach beyond the maps
 LARGER = "upsample"
@@ -43,6 +50,22 @@ def pooling_of(
     )
     text = table[word].format(axes=axes, window=", ".join(window))
     return Pooling(text, windows, word == LARGER, max(kernel if word == LARGER else stride))
+
+
+def pooled(between: Between, link: Link, value: str, fact: str = "chain.pooling") -> None:
+    """The statement of a pooling that was answered for a layer. Raises HintError for a word that is none."""
+    kernels = [each.element.kernel for each in between.links if each.element.group == CONVOLUTION]
+    found = pooling_of(value, kernels, link.after.axes, between.tables["pooling"])
+    if found is None:
+        known = ", ".join(f"{name}_2" for name in between.tables["pooling"])
+        allowed = f"allowed: none, {known}, max_3_2, max_2x1 and the like"
+        raise between.answers.refuse(link.element.leaf, fact, value, allowed)
+    between.say(found.expression)
+    between.kept.grow(Fraction(1, found.factor) if found.is_larger else Fraction(found.factor))
+    if found.is_larger:
+        between.windows = None
+    else:
+        between.add_windows(list(found.windows))
 
 
 def _narrow(sizes: tuple[int, ...], kernels: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -17,8 +17,9 @@ from mapper.inference.chains.elements import (
     twice_registered,
     unfolded,
 )
+from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
-from mapper.inference.chains.order import LAYERS, MAPS, Link, Order
+from mapper.inference.chains.order import LAYERS, MAPS, Head, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.whole import NOTE, is_whole
@@ -44,6 +45,7 @@ _OTHER = frozenset(BLOCK_KINDS) - {
     "other",
 }
 _AXES = ("depth", "height", "width")
+_FORK = "fork"  # in place of a role: a fork is no layer
 _LEAST = 2  # layers of a chain
 
 
@@ -57,10 +59,11 @@ class Chain:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Its layers, behind the others the heads, and last what blocks have beside them."""
+        """Its layers, behind the others the heads, then what blocks have beside them, and last the arms of forks."""
         beside = (link for span in self.branches for link in span.branch)
         heads = (link for head in self.order.heads for link in head.links)
-        return (*self.order.links, *heads, *beside)
+        main = (link for link in self.order.links if not link.arms)
+        return (*main, *heads, *beside, *in_arms(self.order.links))
 
     def leaves(self) -> list[Leaf]:
         """Every leaf, those of the chain with their roles."""
@@ -146,20 +149,13 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
     `leaves` are those of the chain as the blocks have them, and more.
     """
     answers = Answers(facts, root, rulebook.chain_words)
-    links = [
-        replace(link, element=replace(link.element, leaf=leaf))
-        for link, leaf in zip(chain.links, leaves, strict=False)
-    ]
-    roles, count = chain.roles(), len(chain.order.links)
-    left = iter(links[count:])
-    heads = [replace(head, links=tuple(next(left) for _ in head.links)) for head in chain.order.heads]
-    spans = with_links(chain.branches, list(left))
+    main, roles, heads, spans = _with_leaves(chain, leaves)
 
     def trial(assumed: dict[str, str]) -> Written:
         tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)
-        return Between(links[:count], roles, tried, rulebook.activations, heads, spans).run()
+        return Between(main, roles, tried, rulebook.activations, heads, spans).run()
 
-    between = Between(links[:count], roles, answers, rulebook.activations, heads, spans)
+    between = Between(main, roles, answers, rulebook.activations, heads, spans)
     written = between.run()
     if answers.told("chain.input_size"):
         answers.narrow(fitting(trial, answers.asked))
@@ -170,7 +166,7 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         name=FLOW,
         doc="layers that are called one after the other",
         takes=(),
-        needs=tuple(roles),
+        needs=tuple(chain.roles()),
         options=(),
         when={},
         shapes={},
@@ -179,12 +175,30 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         body="\n".join(written.lines),
         file=_FILE,
         line=1,
-        inputs=_inputs(links[0], between),
+        inputs=_inputs(main[0], between),
     )
     notes = [_BY_NAMES] if chain.order.is_by_names else []
     notes += [NOTE] if is_whole(leaves) else []
     notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
     return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward, notes)
+
+
+def _with_leaves(
+    chain: Chain, leaves: Sequence[Leaf]
+) -> tuple[list[Link], list[str], list[Head], list[Span]]:
+    """The layers, with these leaves, and their roles: in order, a fork among them; then the heads, and what blocks have beside them."""
+    links = [
+        replace(link, element=replace(link.element, leaf=leaf), role=role)
+        for link, leaf, role in zip(chain.links, leaves, chain.roles(), strict=False)
+    ]
+    in_forks = sum(1 for _ in in_arms(chain.order.links))
+    own, arms = iter(links[: len(links) - in_forks]), iter(links[len(links) - in_forks :])
+    main = [with_roles(link, arms) if link.arms else next(own) for link in chain.order.links]
+    beside = list(own)
+    roles = [link.role or _FORK for link in main] + [link.role for link in beside]
+    left = iter(beside)
+    heads = [replace(head, links=tuple(next(left) for _ in head.links)) for head in chain.order.heads]
+    return main, roles, heads, with_links(chain.branches, list(left))
 
 
 def _inputs(first: Link, between: Between) -> dict[str, dict[str, object]]:

@@ -98,6 +98,11 @@ def _head(between: Between, name: str, head: Head, roles: Sequence[str], is_outp
     inner.through()
     if is_output:
         inner.output(inner.links[-1])
+    take(between, inner, name)
+
+
+def take(between: Between, inner: Between, name: str) -> None:
+    """Writes what layers beside the chain compute, under a name of its own for `x`."""
     inner.open(of_layer=True)
     between.answers.trail.clear()
     written = between.written
