@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 29479258cd7d.
+"""kyutai/mimi: written by mapper 0.1.0, rules b89efcc5ac31.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 9678b663d77bf4c0
+# sha256 of all above: 0875e8609b3d0b86
