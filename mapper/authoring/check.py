@@ -263,31 +263,54 @@ class Checker:
         return bound_names(self.rulebook.flows.everything()) | set(self.rulebook.inputs) | MADE
 
     @cached_property
-    def headers(self) -> list[tuple[Family, Example, Checkpoint, set[str]]]:
-        """Every example that is to match, and the words of its names."""
-        from mapper.inference.names import words_in
-
+    def headers(self) -> list[_Header]:
+        """Every example that is to match."""
         every = [(family, example) for family in self.rulebook.families for example in family.examples]
-        matching = [(*item, header(item[1])) for item in every if not is_near_miss(item[1])]
-        return [(family, example, read, words_in(read.tensors)) for family, example, read in matching]
+        return [_Header(*item, header(item[1])) for item in every if not is_near_miss(item[1])]
 
     def stolen(self, family: Family) -> Iterator[str]:
         """Examples of other families that would now be read as this one: of no others is the family looked for."""
         from mapper.inference.matching import is_recognised
-        from mapper.inference.names import Names, may_show
-        from mapper.naming.tree import grow
+        from mapper.inference.names import may_show
 
-        for other, example, read, words in self.headers:
-            if other.name == family.name or not may_show(family.signs, words):
+        for one in self.headers:
+            if one.family.name == family.name or not may_show(family.signs, one.words):
                 continue
-            names = Names(grow(read.tensors))
-            if not is_recognised(family, names):
+            if not is_recognised(family, one.names):
                 continue
-            match = _matching(names, (read.config or {}).get("model_type"), self.rulebook)
+            example, match = one.example, one.match(self.rulebook)
             if isinstance(match, MapperError):
                 yield f"{example.file}:{example.line}: example {example.name!r}: {match}"
             elif match == family.name:
-                yield f"{family.file}:{family.line}: steals example {example.name!r} of {other.file}"
+                yield f"{family.file}:{family.line}: steals example {example.name!r} of {one.family.file}"
+
+
+class _Header:
+    """An example with what is asked of its names for one family after another, each found once."""
+
+    def __init__(self, family: Family, example: Example, read: Checkpoint):
+        self.family, self.example, self.read = family, example, read
+        self._match: list[str | MapperError | None] = []
+
+    @cached_property
+    def words(self) -> set[str]:
+        from mapper.inference.names import words_in
+
+        return words_in(self.read.tensors)
+
+    @cached_property
+    def names(self) -> Names:
+        from mapper.inference.names import Names
+        from mapper.naming.tree import grow
+
+        return Names(grow(self.read.tensors))
+
+    def match(self, rulebook: Rulebook) -> str | MapperError | None:
+        """The name of the family whose names these are."""
+        if not self._match:
+            model_type = (self.read.config or {}).get("model_type")
+            self._match = [_matching(self.names, model_type, rulebook)]
+        return self._match[0]
 
 
 def _matching(names: Names, model_type: str | None, rulebook: Rulebook) -> str | MapperError | None:
