@@ -40,9 +40,6 @@ class Found:
         return "" not in self.tensors
 
 
-_WHOLE = ("RNN", "LSTM", "GRU")  # layers of several tensors that are saved without a model around them
-
-
 def find_leaves(root: Node, vocabulary: Vocabulary) -> list[Found]:
     """Every tensor of the tree in exactly one leaf, folded."""
     found = [leaf for spot in _folders(root, vocabulary) for leaf in _Folder(spot, vocabulary).leaves()]
@@ -130,11 +127,13 @@ class _Folder:
         added = updates(self.spot.node)
         if not purposes:
             return None
+        if not self.spot.place and not (
+            "recurrent" in purposes and len(tensors) == len(self.spot.node.children)
+        ):
+            return None  # a module without a name is no attribute: its tensors stand by themselves
         kind, why, sure = self.kind(tensors, purposes)
         if kind in ("Parameter", "Buffer"):
             return None
-        if not self.spot.place and (kind not in _WHOLE or tensors.keys() != self.spot.node.children.keys()):
-            return None  # a module without a name is no attribute: its tensors stand by themselves
         return Found(self.spot, kind, tensors | added, why, sure)
 
     def parametrized(self) -> dict[str, TensorInfo]:

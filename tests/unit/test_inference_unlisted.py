@@ -254,8 +254,10 @@ def test_layers_that_differ_by_a_list_of_the_config_have_a_mixed_pattern() -> No
     types = ["sliding_attention", "full_attention"]
     config = LLAMA.config or {}
     layers = [types[at % 2] for at in range(config["num_hidden_layers"])]
-    missing = read(model_type="unheard_of", layer_types=layers, sliding_window=8).missing
-    assert any("rotary.style is unknown" in line for line in missing)
+    found = read(model_type="unheard_of", layer_types=layers, sliding_window=8)
+    missing = found.missing
+    assert set(facts(found, "rotary.style")) == {"half"}  # as in all listed types with a field of windows
+    assert any("attention.rotary is unknown" in line for line in missing)
     assert not any("differs between" in line for line in missing)
 
 
