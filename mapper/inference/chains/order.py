@@ -426,7 +426,7 @@ def has_frames(links: Sequence[Link]) -> bool:
 def natural(name: str) -> list[tuple[int, str]]:
     """Names with their numbers by value."""
     pieces = re.split(r"(\d+)", name)
-    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in pieces]
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces]
 
 
 def _number(name: str) -> tuple[str, ...]:
