@@ -73,7 +73,7 @@ def _values(leaf: Leaf) -> str:
         ("speech_to_text", "encoder:input.kind"),  # chooses another tower
         ("dpr", "pooling"),  # chooses another root
         ("segformer", None),  # strides differ from stage to stage
-        ("exaone4", "attention.norms"),
+        ("exaone4", "rotary"),  # and which layers turn: windows say nothing of it
         ("nemotron", "norm.offset"),
         ("imagegpt", "norm.kind"),  # a kind that a family gives to names
         ("mobilevit", None),  # norms behind convolutions, before attention
