@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 7b6e2d3c3d91.
+"""kyutai/mimi: written by mapper 0.1.0, rules 6d05d3133a07.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 0c820160d67f72eb
+# sha256 of all above: 4651952a0ea8f373

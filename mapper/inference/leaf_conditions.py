@@ -25,9 +25,10 @@ def _tower_around(scope: Scope) -> Scope | None:
 
 
 def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
-    """How many rows or columns the weight of a role has in a block, else in the tower around it, or in the only one below it."""
+    """How many rows or columns the weight of a role has in a block (of a leaf its own), else in the tower around it, or in the only one below."""
     path, what, at = (rule.rows, "rows", 0) if rule.rows else (rule.columns, "columns", 1)
-    places = [scope, *([tower] if (tower := _tower_around(scope)) else [])]
+    block = scope.parent if scope.parent and scope.is_leaf else scope
+    places = [block, *([tower] if (tower := _tower_around(scope)) else [])]
     leaves = next((leaves for place in places if (leaves := leaves_at(place.block, path))), [])
     counts = {weight_shape(leaf)[at : at + 1] for leaf in leaves}
     if len(counts) == 1 and (count := counts.pop()):

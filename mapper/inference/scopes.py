@@ -30,6 +30,11 @@ class Scope:
         default_factory=dict
     )  # full name of a size -> what shapes show, filled by `sizes`
 
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it is a leaf as a scope of its own: `leaf_scope`."""
+        return self.block.roles.keys() == {""}
+
     def up(self) -> Iterator[Scope]:
         """The block itself and those around it, innermost first."""
         scope: Scope | None = self
