@@ -20,6 +20,7 @@ from mapper.rulebook.rulebook import Rulebook
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
     from mapper.inference.chains.reading import Chain
+    from mapper.naming.leaf_groups import Taken
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Case:
     home: Home = field(default_factory=Home)  # where that stands
     what: str = ""
     chain: Chain | None = None  # it is read as one, whatever its names mean
+    taken: Mapping[Place, Taken] = field(default_factory=dict)  # modules that are what their block lacked
     looked_up: set[str] = field(default_factory=set)  # fields of the config that were there, in any attempt
 
     def judges(self, place: Place) -> bool:

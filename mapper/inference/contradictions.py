@@ -23,17 +23,25 @@ _ROTARY = "rotary."
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
 
 
-def check_config(facts: Facts) -> None:
-    """ArchitectureError where a field of the config says something else than the checkpoint shows."""
+def check_config(facts: Facts) -> list[str]:
+    """Findings for the field of an unlisted type that means another size than the one that weights show.
+
+    ArchitectureError where a field says something else than the checkpoint shows, or several fields of an unlisted
+    type do: such a config is that of another checkpoint.
+    """
+    others: dict[str, ArchitectureError] = {}  # by the field that says it
     for scope, name, known in list(facts.used.values()):
-        _check(facts, scope, name, known)
+        others |= _check(facts, scope, name, known)
     for scope in {id(scope): scope for scope, _, _ in facts.used.values()}.values():
         _check_lists(facts, scope)
     for scope in _towers(facts):
         for role in TOWER_LISTS:
             if counted := scope.solved.get(role):
                 facts.use(scope, role, counted)
-                _check(facts, scope, role, counted)
+                others |= _check(facts, scope, role, counted)
+    if len(others) > 1:
+        raise next(iter(others.values()))
+    return [f"{error}; what it shows is taken" for error in others.values()]
 
 
 def against_graph(facts: Facts) -> list[str]:
@@ -73,7 +81,9 @@ def _towers(facts: Facts) -> list[Scope]:
     return list(found.values())
 
 
-def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
+def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, ArchitectureError]:
+    """By its field, what the config of a type that nobody lists says otherwise of a size that one weight shows."""
+    others: dict[str, ArchitectureError] = {}
     one_stage = scope.index_of("stages") is not None  # a field with one value is about all of them together
     for said in facts.from_config(scope, name, listed_only=one_stage):
         if said.evidence == "default":
@@ -86,12 +96,16 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> None:
                 if known.evidence == "name"
                 else f"the checkpoint shows {known.value}"
             )
-            raise ArchitectureError(
+            error = ArchitectureError(
                 f"config {said.source} says {name} is {said.value!r}, but {shown} ({known.source})",
                 fact=facts.full_name(scope, name),
                 at=str(scope.block.home),
                 candidates=[known.value],
             )
+            if known.evidence != "shape" or facts.families.speak_for(scope):
+                raise error
+            others[said.source] = error
+    return others
 
 
 def left_out(facts: Facts) -> list[str]:

@@ -18,6 +18,7 @@ from mapper.inference.scopes import Scope, leaf_scope, scopes
 from mapper.inference.split_layers import differing_elements
 from mapper.inference.unused import why_unused
 from mapper.naming.blocks import build_blocks
+from mapper.naming.leaf_groups import with_taken_roles
 from mapper.naming.resolve import Groups, resolve
 from mapper.naming.shown_roles import with_shown_roles
 from mapper.naming.vocabulary import Vocabulary
@@ -59,6 +60,7 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
 def _placed(case: Case, doubts: Doubts, vocabulary: Vocabulary, apart: Groups | None) -> Outline:
     """The blocks that the leaves make, and what is known of them."""
     leaves = case.chain.leaves() if case.chain else with_shown_roles(resolve(case.tree, vocabulary, apart))
+    leaves = with_taken_roles(leaves, case.taken)
     reasons = [(leaf, why_unused(leaf, vocabulary)) for leaf in leaves]
     read = [leaf for leaf, why in reasons if not why]
     root = scopes(build_blocks(read, vocabulary))

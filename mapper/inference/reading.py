@@ -38,6 +38,7 @@ from mapper.inference.contradictions import (
 from mapper.inference.families import turned_round
 from mapper.inference.gaps import find_gaps, find_lacking
 from mapper.inference.inputs import public_inputs
+from mapper.inference.left_over import left_over
 from mapper.inference.outline import Outline, lay_out
 from mapper.inference.quantised import odd_types, several_types
 from mapper.inference.sizes import Sizes
@@ -66,6 +67,7 @@ def read(case: Case, findings: list[str]) -> Architecture:
 
 def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     doubts.findings += turned_round(case.rulebook, case.families, case.names)
+    case = _completed(case)
     outline = stages.outline = lay_out(case, doubts)
     asked: list[Question] = []
     forward: list[str] = []
@@ -99,6 +101,17 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     architecture.origin, architecture.forward = _origin(case, outline), forward
     architecture.unheard = outline.facts.unheard
     return architecture
+
+
+def _completed(case: Case) -> Case:
+    """The case with the modules that are all that blocks lack, of a type that nobody lists."""
+    if case.families.are_vouched_for or case.chain or case.refusal or case.refused:
+        return case
+    outline = lay_out(case, Doubts(case))
+    if all(leaf.role for leaf in outline.read):
+        return case
+    taken = left_over(choose_flows(case, outline, Doubts(case)))
+    return _completed(replace(case, taken={**case.taken, **taken})) if taken else case
 
 
 def solve_sizes(outline: Outline, chosen: Chosen, doubts: Doubts, is_fatal: bool) -> dict[int, Sizes]:
@@ -140,7 +153,7 @@ def _fill(case: Case, outline: Outline, chosen: Chosen, doubts: Doubts, is_compl
 
 def _check(outline: Outline, chosen: Chosen, filler: Filler, doubts: Doubts) -> None:
     """Whether config, sizes and modules go together. Raises ArchitectureError."""
-    check_config(outline.facts)
+    other_sizes = check_config(outline.facts)
     check_bounds(outline.facts)
     check_frequencies(outline.leaves, outline.facts)
     check_widths(outline.root)
@@ -150,6 +163,7 @@ def _check(outline: Outline, chosen: Chosen, filler: Filler, doubts: Doubts) -> 
         *several_types(outline.read),
         *filler.findings(),
         *left_out(outline.facts),
+        *other_sizes,
         *against_graph(outline.facts),
     ]
 

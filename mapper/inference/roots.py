@@ -64,6 +64,10 @@ def choose_root(
     asked = choice
     choice = _by_heads(root, _suited(root, flows, families), families, facts, notes)
     served = task and task.value in _tasks(flows)
+    if task and served and not choice.flow and any(one.asks for one in nears(root, asked.considered, facts)):
+        return (
+            asked  # what the config says it is for fits with an answer: the heads of others say nothing more
+        )
     if task and choice.flow and served and not families.are_vouched_for and _has_head(choice.flow, facts):
         return _of_other_task(root, task, asked, choice.flow, facts)
     if task and choice.flow and served and _is_bare(root, choice.flow, facts):

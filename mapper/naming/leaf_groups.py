@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from mapper.architecture import Leaf
+from mapper._dataclass import dataclass
+from mapper.architecture import Leaf, Place
 
 BlockPath = tuple[tuple[str, "tuple[int, ...] | None"], ...]
 Shown = Iterator[tuple[Leaf, Leaf]]  # a leaf, and what it is made
@@ -20,6 +21,25 @@ def with_role(leaf: Leaf, block: BlockPath, role: str, why: str) -> Leaf:
     numbers = (last,) if isinstance(leaf.place[last], tuple) else ()
     kept = leaf.fixed if block == leaf.block else ()
     return replace(leaf, block=block, role=role, why=why, fixed=tuple(sorted({*kept, *numbers})))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a module is taken for that no word names."""
+
+    block: BlockPath
+    role: str
+    why: str
+
+
+def with_taken_roles(leaves: Iterable[Leaf], taken: Mapping[Place, Taken]) -> list[Leaf]:
+    """The leaves; those that are taken for something have its role, and say why."""
+    return [
+        with_role(leaf, there.block, there.role, f"{leaf.why}; {there.why}")
+        if leaf.role is None and (there := taken.get(leaf.place))
+        else leaf
+        for leaf in leaves
+    ]
 
 
 def grouped(leaves: Iterable[Leaf], key: Callable[[Leaf], BlockPath]) -> Iterator[list[Leaf]]:

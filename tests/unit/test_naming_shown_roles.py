@@ -77,7 +77,11 @@ def called(family: str, **names: str) -> dict[str, tuple[str, str | None]]:
 
 def test_the_one_map_left_of_an_attention_is_its_output() -> None:
     assert called("llama", o_proj="zig") == {"zig": ("attention", "output")}
-    assert called("llama", o_proj="zig", v_proj="zag") == {
+    assert called("llama", o_proj="zig", v_proj="zag") == {  # fewer heads of values than of queries
+        "zig": ("attention", "output"),
+        "zag": ("attention", "value"),
+    }
+    assert called("qwen3_moe", o_proj="zig", v_proj="zag") == {
         "zig": ("attention", None),
         "zag": ("attention", None),
     }

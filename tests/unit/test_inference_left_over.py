@@ -1,0 +1,65 @@
+"""Modules that no word knows are what their block lacks, where shapes leave nothing else."""
+
+from __future__ import annotations
+
+from mapper.architecture import Architecture
+from mapper.checkpoint import Checkpoint
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from tests.shipped import RULEBOOK
+
+ROUTED = {
+    "moe.scoring": "softmax",
+    "moe.normalise": True,
+    "attention.norms": "before_rotary",
+    "rotary": True,
+    "attention.rotary": True,
+    "rotary.base": 10000.0,
+    "rotary.style": "half",
+}
+
+
+def read(family: str, words: dict[str, str], model_type: str | None = "unheard_of") -> Architecture:
+    """The first example of a family with other words in its names."""
+    known = header(next(each for each in RULEBOOK.families if each.name == family).examples[0])
+    tensors = known.tensors
+    for old, new in words.items():
+        tensors = {key.replace(old, new): info for key, info in tensors.items()}
+    config = dict(known.config or {})
+    if model_type:
+        config["model_type"] = model_type
+    return infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK, hints=ROUTED)
+
+
+def role_of(architecture: Architecture, word: str) -> set[str | None]:
+    return {leaf.role for leaf in architecture.leaves if word in leaf.place}
+
+
+def test_the_one_map_without_a_word_is_the_router_that_experts_lack() -> None:
+    renamed = read("qwen3_moe", {"mlp.gate.": "mlp.zeta."})
+    assert role_of(renamed, "zeta") == {"router_map"}
+    assert any("all that the moe lacks" in leaf.why for leaf in renamed.leaves)
+    flows = [block.flow for block in read("qwen3_moe", {}).root.blocks()]
+    assert renamed.reading == "unverified" and [block.flow for block in renamed.root.blocks()] == flows
+
+
+def test_a_map_of_another_shape_is_not_what_is_lacking() -> None:
+    """Experts are counted by their names, and the map has a row too many."""
+    known = read("qwen3_moe", {"mlp.gate.": "mlp.zeta."}).checkpoint
+    key = next(key for key in known.tensors if "zeta" in key)
+    info = known.tensors[key]
+    tensors = {**known.tensors, key: type(info)((info.shape[0], info.shape[1] + 1), info.dtype)}
+    made = infer(Checkpoint("x", "manifest", tensors, known.config), RULEBOOK, hints=ROUTED)
+    assert role_of(made, "zeta") == {None} and made.reading == "skeleton"
+
+
+def test_two_maps_of_one_shape_are_not_told_apart() -> None:
+    """Queries and keys are as wide as each other: which is which, no shape tells."""
+    renamed = read("qwen3_moe", {"self_attn.q_proj": "self_attn.zig", "self_attn.k_proj": "self_attn.zag"})
+    assert role_of(renamed, "zig") == role_of(renamed, "zag") == {None}
+
+
+def test_a_listed_type_has_its_words() -> None:
+    """There a name that nobody knows is no part of a model."""
+    read_as_listed = read("qwen3_moe", {"mlp.gate.": "mlp.zeta."}, model_type=None)
+    assert role_of(read_as_listed, "zeta") == {None} and read_as_listed.reading == "skeleton"
