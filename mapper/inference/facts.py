@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mapper.inference.names import Names
     from mapper.rulebook.rulebook import Rulebook
 
+_BACKBONE = "backbone"  # a tower that is always read by another part
+
 
 class Facts:
     """Answers what is known about a block; remembers what it answered."""
@@ -196,11 +198,17 @@ class Facts:
     def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
         """What holds for a type that no family lists, before what a family says whose names alone fit.
 
-        A tower of a listed type has only what the whole says of all of it: how its features are taken.
+        A tower of a listed type has only what the whole says of all of it: how its features are taken, and which maps
+        of a backbone. One of a type that nobody lists has, beside what the family of its names says, what is known
+        where such a tower stands.
         """
         rules = self.unlisted.get(name, ())
         if not rules or not self.families.speak_for(scope):
             return rules
+        if self.families.stranger(scope):
+            return tuple(rule for rule in rules if rule.at and not rule.doubt)
+        if not self.families.are_vouched_for and scope.tower_name == _BACKBONE:
+            return tuple(rule for rule in rules if _BACKBONE in rule.at)
         is_of_whole = self.families.is_in_stranger(scope) and any(
             field.startswith("/") for rule in (*rules, *self.common.get(name, ())) for field in rule.config
         )

@@ -79,7 +79,7 @@ def _values(leaf: Leaf) -> str:
         ("mobilevit", None),  # norms behind convolutions, before attention
         ("gpt_neo", "attention.scaling"),  # which a field of the config says in words of its own
         ("aya_vision", None),  # the field of one norm is read by its name
-        ("dab-detr", "backbone:pooling"),  # which only the whole has otherwise
+        ("video_llava", "features.layout"),  # which only the whole has otherwise
     ],
 )
 def test_answers_in_truth_give_the_reading_of_the_listed_type(model_type: str, fact: str | None) -> None:

@@ -221,18 +221,20 @@ def test_a_number_for_a_tower_that_is_not_there_asks_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "at", "name", "candidates"),
+    ("family", "at", "field", "name", "candidates"),
     [
-        ("idefics3", 1, "features.layout", ("row", "several")),
-        ("modernvbert", 0, "features.layout", ("row", "several")),
-        ("modernvbert", 0, "projector.shuffle", (False, True)),
-        ("llava_next", 0, "features.layout", ("row", "each", "tiles")),
+        ("idefics3", 1, "scale_factor", "features.layout", ("row", "several")),
+        ("modernvbert", 0, "pixel_shuffle_factor", "features.layout", ("row", "several")),
+        ("modernvbert", 0, "pixel_shuffle_factor", "projector.shuffle", (False, True)),
+        ("llava_next", 0, "image_grid_pinpoints", "features.layout", ("row", "each", "tiles")),
     ],
 )
 def test_what_joins_towers_is_asked_though_each_tower_is_listed(
-    family: str, at: int, name: str, candidates: tuple[Any, ...]
+    family: str, at: int, field: str, name: str, candidates: tuple[Any, ...]
 ) -> None:
-    assert asked(read(example(family, at), model_type=UNHEARD))[name] == candidates
+    """Without the field of the config that says it."""
+    assert asked(read(example(family, at), model_type=UNHEARD)).get(name) != candidates
+    assert asked(read(example(family, at), model_type=UNHEARD, **{field: None}))[name] == candidates
 
 
 def test_what_a_listed_type_says_of_its_towers_is_asked_of_another() -> None:
@@ -249,7 +251,7 @@ def test_a_type_of_one_tower_is_no_candidate_for_another() -> None:
 
     Nor is the text asked, whose own config says a listed type.
     """
-    questions = asked(read(example("idefics3", 1), model_type=UNHEARD))
+    questions = asked(read(example("idefics3", 1), model_type=UNHEARD, scale_factor=None))
     assert "features.layout" in questions
     assert (
         not {f"{tower}:rotary.{word}" for tower in ("text", "vision") for word in ("style", "base", "type")}

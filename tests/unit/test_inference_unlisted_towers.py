@@ -1,0 +1,61 @@
+"""What joins the towers of a type that no family lists: maps of a backbone, features among words, sizes of another part."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.test_inference_unlisted import ANSWERS, facts, read, unlisted
+
+
+def test_a_size_that_one_field_says_otherwise_is_the_checkpoints() -> None:
+    """The field is that of another part, as `intermediate_size` of a model that rounds the size of its layers."""
+    made = read(ANSWERS, model_type="unheard_of", intermediate_size=999)
+    assert made.reading == "unverified" and set(facts(made, "feed_forward.intermediate_size")) == {96}
+    assert any("intermediate_size is 999, but the checkpoint shows 96" in line for line in made.findings)
+
+
+def test_a_config_that_several_sizes_contradict_is_that_of_another_checkpoint() -> None:
+    made = read(ANSWERS, model_type="unheard_of", intermediate_size=999, vocab_size=7)
+    assert made.reading == "skeleton" and any("but the checkpoint shows" in line for line in made.missing)
+
+
+def test_what_follows_from_a_size_and_a_field_may_be_either() -> None:
+    """Rows of keys are heads times a size: a field that contradicts may speak of either."""
+    made = read(ANSWERS, model_type="unheard_of", num_key_value_heads=7)
+    assert any("attention.kv_heads is 7, but" in line for line in [*made.missing, *made.findings])
+    assert made.reading == "skeleton"
+
+
+@pytest.mark.parametrize("family", ["rt_detr", "deformable_detr"])
+def test_a_detector_reads_the_maps_that_its_config_takes_of_a_backbone(family: str) -> None:
+    made = unlisted(family)
+    assert made.missing == [] and facts(made, "states.selection") == ["several"]
+    assert any("maps_taken" in (block.flow or "") for block in made.root.blocks())
+
+
+def test_maps_of_a_backbone_that_nothing_fuses_are_not_taken() -> None:
+    one_level = {"num_feature_levels": None, "encoder_in_channels": None}
+    assert facts(unlisted("rt_detr", **one_level), "states.selection") != ["several"]
+
+
+def test_patches_that_a_projector_joins_stand_as_the_fields_of_the_config_say() -> None:
+    made = unlisted("modernvbert")
+    assert facts(made, "features.layout") == ["several"] and facts(made, "projector.shuffle") == [True]
+    assert facts(made, "projector.factor") == [4]  # as many columns as four by four patches have
+    asked = {question.fact for question in unlisted("modernvbert", pixel_shuffle_factor=None).questions}
+    assert {"features.layout", "projector.shuffle"} <= asked
+
+
+def test_weights_of_experts_are_turned_where_their_shapes_are() -> None:
+    assert set(facts(unlisted("aria_text"), "moe.transposed")) == {True}
+    assert True not in facts(unlisted("mixtral_stacked"), "moe.transposed")
+
+
+def test_a_kernel_over_frames_reads_a_video() -> None:
+    assert facts(unlisted("videomae"), "input.kind") == ["video"]
+
+
+def test_a_task_that_an_answer_makes_whole_is_no_question() -> None:
+    """The config says a base model: what its vector is stays open, not what the model is for."""
+    made = unlisted("dpr", architectures=["UnheardOfModel"])
+    assert {question.fact for question in made.questions} == {"pooling"}
