@@ -67,6 +67,12 @@ def resolve(root: Node, vocabulary: Vocabulary, apart: Groups | None = None) -> 
     return leaves
 
 
+def _around_layers(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps around a list of layers: of blocks those alone that stand in an element of other layers."""
+    inside = next((at for at, step in enumerate(steps) if step.is_layers), len(steps))
+    return tuple(step for at, step in enumerate(steps) if step.indices is not None or at > inside)
+
+
 def number_folders(readings: list[Reading], towers: Towers) -> None:
     """Tells folders apart that have one role side by side, attention and attention_2, where no path from the root says."""
     numbers: dict[tuple[object, ...], dict[Folder, int]] = {}
@@ -290,7 +296,7 @@ class _Reader:
         if kind == "layer":
             if inside and inside.indices is None and inside.kind not in ("other", "head"):
                 return outer  # the layers of a feed-forward are no layers of the model
-            outer = tuple(step for step in outer if step.indices is not None)
+            outer = _around_layers(outer)
         return (*outer, Step(role, indices, place, kind))
 
     def inner_element(self, element: Spot, inside: Step | None) -> tuple[Step, ...]:
