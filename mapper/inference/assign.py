@@ -13,6 +13,7 @@ from mapper.flows.flow import Flow
 from mapper.inference.asking import Asked
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
+from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.requirements import Needs
 from mapper.inference.scopes import TOWER_LISTS, Scope, leaf_scope, list_totals, starred
 from mapper.inference.select import rivals
@@ -30,6 +31,7 @@ _LEAF_FACTS = {
     "Transpose": ("output_padding",),
 }
 _REQUIRED = ("norm.eps",)
+_GROUPED = ("GroupNorm", "groups")  # which no shape shows; a convolution's are seen in its weight
 _PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
 
 
@@ -172,6 +174,8 @@ class Filler:
                     leaf.facts[argument] = self.settle(inner, name, known)
                 elif known is None and name in _REQUIRED:
                     self.ask(inner, name, self.candidates(inner, name), is_complete=False)
+                elif known is None and (leaf.kind, argument) == _GROUPED:
+                    self.ask(inner, name, _divisors(weight_shape(leaf)[0]))
         if leaf.kind in SCALED and leaf.form == "plain":
             self.form(inner, leaf)
 
@@ -223,6 +227,10 @@ class Filler:
             others = (other.fact(name, at) for other in self.facts.chain(scope, name, at).considered)
             self.lost += [replace(other, against=won.value) for other in others if other != won]
         return facts
+
+
+def _divisors(count: int) -> list[int]:
+    return [number for number in range(1, count + 1) if count % number == 0]
 
 
 def _common(places: list[str]) -> str:
