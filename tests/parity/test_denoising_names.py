@@ -32,20 +32,36 @@ def through(maps: Any, x: Tensor) -> Tensor:
     return maps.linear_2(F.silu(maps.linear_1(x)))
 
 
-def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (each.unflatten(2, (HEADS, -1)).transpose(1, 2) for each in (q, k, v))
+def attended(q: Tensor, k: Tensor, v: Tensor, heads: int = HEADS) -> Tensor:
+    q, k, v = (each.unflatten(2, (heads, -1)).transpose(1, 2) for each in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
 class Attention(nn.Module):
-    def __init__(self, size: int, source: int):
+    def __init__(self, size: int, source: int, heads: int):
         super().__init__()
+        self.heads = heads
         self.to_q = nn.Linear(size, size, bias=False)
         self.to_k, self.to_v = nn.Linear(source, size, bias=False), nn.Linear(source, size, bias=False)
         self.to_out = nn.ModuleList([nn.Linear(size, size)])
 
     def forward(self, x: Tensor, source: Tensor) -> Tensor:
-        return self.to_out[0](attended(self.to_q(x), self.to_k(source), self.to_v(source)))
+        return self.to_out[0](attended(self.to_q(x), self.to_k(source), self.to_v(source), self.heads))
+
+
+class PlaceLayer(nn.Module):
+    def __init__(self, size: int, heads: int):
+        super().__init__()
+        self.attn1, self.attn2 = Attention(size, size, heads), Attention(size, 12, heads)
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(size) for _ in range(3))
+        net = nn.ModuleDict({"0": parts(proj=nn.Linear(size, 8 * size)), "2": nn.Linear(4 * size, size)})
+        self.ff = parts(net=net)
+
+    def forward(self, y: Tensor) -> Tensor:
+        y = y + self.attn1(self.norm1(y), self.norm1(y))
+        y = y + self.attn2(self.norm2(y), TEXT)
+        up, gate = self.ff.net["0"].proj(self.norm3(y)).chunk(2, dim=-1)
+        return y + self.ff.net["2"](up * F.gelu(gate))
 
 
 class Reader(nn.Module):
@@ -53,18 +69,27 @@ class Reader(nn.Module):
         super().__init__()
         self.norm = nn.GroupNorm(GROUPS, size, eps=1e-6)
         self.proj_in, self.proj_out = nn.Conv2d(size, size, 1), nn.Conv2d(size, size, 1)
-        net = nn.ModuleDict({"0": parts(proj=nn.Linear(size, 8 * size)), "2": nn.Linear(4 * size, size)})
-        norms = {f"norm{at}": nn.LayerNorm(size) for at in (1, 2, 3)}
-        layer = parts(attn1=Attention(size, size), attn2=Attention(size, 12), ff=parts(net=net), **norms)
-        self.transformer_blocks = nn.ModuleList([layer])
+        self.transformer_blocks = nn.ModuleList([PlaceLayer(size, HEADS)])
 
     def forward(self, x: Tensor) -> Tensor:
-        layer, y = self.transformer_blocks[0], self.proj_in(self.norm(x)).flatten(2).transpose(1, 2)
-        y = y + layer.attn1(layer.norm1(y), layer.norm1(y))
-        y = y + layer.attn2(layer.norm2(y), TEXT)
-        up, gate = layer.ff.net["0"].proj(layer.norm3(y)).chunk(2, dim=-1)
-        y = y + layer.ff.net["2"](up * F.gelu(gate))
+        y = self.transformer_blocks[0](self.proj_in(self.norm(x)).flatten(2).transpose(1, 2))
         return x + self.proj_out(y.transpose(1, 2).reshape(x.shape))
+
+
+class RowReader(nn.Module):
+    """As those of Stable Diffusion XL: linear maps around several layers, heads of one width."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.norm = nn.GroupNorm(GROUPS, size, eps=1e-6)
+        self.proj_in, self.proj_out = nn.Linear(size, size), nn.Linear(size, size)
+        self.transformer_blocks = nn.ModuleList(PlaceLayer(size, size // 4) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.proj_in(self.norm(x).flatten(2).transpose(1, 2))
+        for layer in self.transformer_blocks:
+            y = layer(y)
+        return x + self.proj_out(y).transpose(1, 2).reshape(x.shape)
 
 
 class Resnet(nn.Module):
@@ -82,22 +107,24 @@ class Resnet(nn.Module):
 
 
 class UNet(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, reader: type[nn.Module] = Reader) -> None:
         super().__init__()
         self.time_embedding = two("", 8, 32)
         self.conv_in, self.conv_out = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
-        down = parts(resnets=nn.ModuleList([Resnet(8, 8)]), attentions=nn.ModuleList([Reader(8)]))
+        down = parts(resnets=nn.ModuleList([Resnet(8, 8)]), attentions=nn.ModuleList([reader(8)]))
         down.add_module("downsamplers", nn.ModuleList([parts(conv=nn.Conv2d(8, 8, 3, 2, 1))]))
         self.down_blocks = nn.ModuleList([down, parts(resnets=nn.ModuleList([Resnet(8, 16)]))])
         middle = nn.ModuleList([Resnet(16, 16), Resnet(16, 16)])
-        self.mid_block = parts(resnets=middle, attentions=nn.ModuleList([Reader(16)]))
+        self.mid_block = parts(resnets=middle, attentions=nn.ModuleList([reader(16)]))
         first = parts(resnets=nn.ModuleList([Resnet(32, 16), Resnet(24, 16)]))
         first.add_module("upsamplers", nn.ModuleList([parts(conv=nn.Conv2d(16, 16, 3, padding=1))]))
-        last = parts(resnets=nn.ModuleList([Resnet(24, 8), Resnet(16, 8)]), attentions=nn.ModuleList([Reader(8), Reader(8)]))  # fmt: skip
+        last = parts(resnets=nn.ModuleList([Resnet(24, 8), Resnet(16, 8)]), attentions=nn.ModuleList([reader(8), reader(8)]))  # fmt: skip
         self.up_blocks, self.conv_norm_out = nn.ModuleList([first, last]), nn.GroupNorm(GROUPS, 8, eps=1e-5)
 
     def forward(self, x: Tensor, steps: Tensor) -> Tensor:
-        time = through(self.time_embedding, sinusoids(steps, 8))
+        return self.denoised(x, through(self.time_embedding, sinusoids(steps, 8)))
+
+    def denoised(self, x: Tensor, time: Tensor) -> Tensor:
         x = self.conv_in(x)
         down, low = self.down_blocks
         kept = [x, down.attentions[0](down.resnets[0](x, time))]
@@ -112,6 +139,19 @@ class UNet(nn.Module):
         for layer, reader in zip(last.resnets, last.attentions, strict=True):
             x = reader(layer(torch.cat((x, kept.pop()), dim=1), time))
         return self.conv_out(F.silu(self.conv_norm_out(x)))
+
+
+class LargeUNet(UNet):
+    """With a vector of a text, and sizes of the image."""
+
+    def __init__(self) -> None:
+        super().__init__(RowReader)
+        self.add_embedding = two("", 6 + 2 * 4, 32)
+
+    def forward(self, x: Tensor, steps: Tensor, text: Tensor, sizes: Tensor) -> Tensor:  # type: ignore[override]
+        time = through(self.time_embedding, sinusoids(steps, 8))
+        of_sizes = sinusoids(sizes.flatten(), 4).reshape(len(sizes), -1)
+        return self.denoised(x, time + through(self.add_embedding, torch.cat((text, of_sizes), dim=1)))
 
 
 def compared(
@@ -135,6 +175,17 @@ def test_a_unet_takes_noise_from_a_map_as_a_text_says(tmp_path: Path) -> None:
     with torch.no_grad():
         wanted = model(image, steps)
     compared(tmp_path, model, config, wanted, sample=image, timestep=steps, encoder_hidden_states=TEXT)
+
+
+def test_a_larger_unet_reads_sizes_and_has_heads_of_one_width(tmp_path: Path) -> None:
+    model = randomise(LargeUNet().eval())
+    generator = torch.Generator().manual_seed(1)
+    image, text = torch.randn((2, 3, 8, 12), generator=generator), torch.randn((2, 6), generator=generator)
+    steps, sizes = torch.tensor([3.0, 500.0]), torch.tensor([[8.0, 12.0], [16.0, 9.0]])
+    config = {"_class_name": "UNet2DConditionModel", "norm_num_groups": GROUPS, "attention_head_dim": [2, 4], "block_out_channels": [8, 16], "addition_time_embed_dim": 4, "cross_attention_dim": 12}  # fmt: skip
+    with torch.no_grad():
+        wanted = model(image, steps, text, sizes)
+    compared(tmp_path, model, config, wanted, sample=image, timestep=steps, encoder_hidden_states=TEXT, text_embeds=text, time_ids=sizes)  # fmt: skip
 
 
 class Joint(nn.Module):
