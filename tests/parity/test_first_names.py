@@ -16,7 +16,16 @@ import mapper
 from mapper.errors import ArchitectureError
 from tests.parity.harness import TOLERANCE, randomise
 from tests.parity.test_convolutional_names import parts
-from tests.parity.test_denoising_names import GROUPS, HEADS, TEXT, LargeUNet, UNet, normal, sinusoids
+from tests.parity.test_denoising_names import (
+    GROUPS,
+    HEADS,
+    TEXT,
+    JointPatches,
+    LargeUNet,
+    UNet,
+    normal,
+    sinusoids,
+)  # fmt: skip
 from tests.parity.test_diffusers_names import Autoencoder
 
 Tensors = dict[str, Tensor]
@@ -70,6 +79,31 @@ AUTOENCODER = {
     **{f"decoder.up_blocks.{at}.resnets": f"decoder.up.{2 - at}.block" for at in range(3)},  # finest first
     **{f"decoder.up_blocks.{at}.upsamplers.0": f"decoder.up.{2 - at}.upsample" for at in range(3)},
 }
+
+
+JOINT = {
+    "attn.to_out.0": "x_block.attn.proj",
+    "attn.to_add_out": "context_block.attn.proj",
+    "norm1.linear": "x_block.adaLN_modulation.1",
+    "norm1_context.linear": "context_block.adaLN_modulation.1",
+    "ff.net.0.proj": "x_block.mlp.fc1",
+    "ff.net.2": "x_block.mlp.fc2",
+    "ff_context.net.0.proj": "context_block.mlp.fc1",
+    "ff_context.net.2": "context_block.mlp.fc2",
+    **{f"attn.to_{part}": f"x_block.attn.{part}" for part in "qkv"},
+    **{f"attn.add_{part}_proj": f"context_block.attn.{part}" for part in "qkv"},
+}
+PATCHES = {
+    "pos_embed.proj": "x_embedder.proj",
+    "context_embedder": "context_embedder",
+    "proj_out": "final_layer.linear",
+    "norm_out.linear": "final_layer.adaLN_modulation.1",
+    "time_text_embed.timestep_embedder.linear_1": "t_embedder.mlp.0",
+    "time_text_embed.timestep_embedder.linear_2": "t_embedder.mlp.2",
+    "time_text_embed.text_embedder.linear_1": "y_embedder.mlp.0",
+    "time_text_embed.text_embedder.linear_2": "y_embedder.mlp.2",
+    **{f"transformer_blocks.{n}.{its}": f"joint_blocks.{n}.{first}" for n in (0, 1) for its, first in JOINT.items()},
+}  # fmt: skip
 
 
 def renamed(tensors: Tensors, table: Mapping[str, str], prefix: str = "") -> Tensors:
@@ -144,6 +178,33 @@ def test_groups_that_nothing_shows_are_asked_for(tmp_path: Path) -> None:
     assert all({1, 2, 4, 8} <= {*question.candidates} for question in questions)
     with pytest.raises(ArchitectureError, match=r"norm\.groups"):
         mapper.build(tmp_path / "model.bin")
+
+
+def fused(tensors: Tensors) -> Tensors:
+    """With one map for queries, keys and values."""
+    found = dict(tensors)
+    for name in [name for name in tensors if ".attn.q." in name]:
+        of_one = [found.pop(name.replace(".q.", f".{part}.")) for part in "qkv"]
+        found[name.replace(".q.", ".qkv.")] = torch.cat(of_one)
+    return found
+
+
+def test_a_text_and_an_image_in_one_row_under_first_names(tmp_path: Path) -> None:
+    model = randomise(JointPatches().eval())
+    generator = torch.Generator().manual_seed(1)
+    image, pooled = torch.randn((2, 4, 8, 8), generator=generator), torch.randn((2, 10), generator=generator)
+    steps = torch.tensor([3.0, 500.0])
+    with torch.no_grad():
+        wanted = model(image, TEXT, pooled, steps)
+    state = model.state_dict()
+    table = state.pop("pos_embed.pos_embed")
+    tensors = fused(renamed(state, PATCHES)) | {"pos_embed": table}
+    for name in ("final_layer", "joint_blocks.1.context_block"):  # shifts come first
+        for part in ("weight", "bias"):
+            key = f"{name}.adaLN_modulation.1.{part}"
+            tensors[key] = torch.cat(tensors[key].chunk(2)[::-1])
+    hints = {"attention.heads": HEADS, "image.size": 8}
+    compared(tmp_path, tensors, hints, wanted, hidden_states=image, encoder_hidden_states=TEXT, pooled_projections=pooled, timestep=steps)  # fmt: skip
 
 
 class RowNorm(nn.Module):
