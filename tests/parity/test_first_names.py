@@ -25,7 +25,7 @@ from tests.parity.test_denoising_names import (
     UNet,
     normal,
     sinusoids,
-)  # fmt: skip
+)
 from tests.parity.test_diffusers_names import Autoencoder
 
 Tensors = dict[str, Tensor]
