@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -191,13 +192,16 @@ def test_a_larger_unet_reads_sizes_and_has_heads_of_one_width(tmp_path: Path) ->
 class Joint(nn.Module):
     """A layer of Stable Diffusion 3; the last only reads the text."""
 
-    def __init__(self, is_last: bool):
+    def __init__(self, is_last: bool, is_twice: bool = False):
         super().__init__()
-        self.is_last = is_last
+        self.is_last, self.is_twice = is_last, is_twice
         names = ["to_q", "to_k", "to_v", "add_q_proj", "add_k_proj", "add_v_proj"]
         maps: dict[str, nn.Module] = {name: nn.Linear(SIZE, SIZE) for name in names}
         maps["to_out"] = nn.ModuleList([nn.Linear(SIZE, SIZE)])
-        self.norm1 = parts(linear=nn.Linear(SIZE, 6 * SIZE))
+        self.norm1 = parts(linear=nn.Linear(SIZE, (9 if is_twice else 6) * SIZE))
+        if is_twice:  # the image also sees itself alone
+            own: dict[str, nn.Module] = {name: nn.Linear(SIZE, SIZE) for name in names[:3]}
+            self.attn2 = parts(**own, to_out=nn.ModuleList([nn.Linear(SIZE, SIZE)]))
         self.norm1_context = parts(linear=nn.Linear(SIZE, (2 if is_last else 6) * SIZE))
         self.ff = self.network()
         if not is_last:
@@ -209,13 +213,16 @@ class Joint(nn.Module):
         return parts(net=nn.ModuleDict({"0": parts(proj=nn.Linear(SIZE, 24)), "2": nn.Linear(24, SIZE)}))
 
     def forward(self, x: Tensor, words: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-        says = self.norm1.linear(F.silu(time))[:, None].chunk(6, dim=2)
+        says = self.norm1.linear(F.silu(time))[:, None].chunk(9 if self.is_twice else 6, dim=2)
         of_text = self.norm1_context.linear(F.silu(time))[:, None].chunk(2 if self.is_last else 6, dim=2)
         shift, scale = of_text[::-1] if self.is_last else of_text[:2]
         maps, count = self.attn, words.shape[1]
         y, z = normal(x) * (1 + says[1]) + says[0], normal(words) * (1 + scale) + shift
         q, k, v = (torch.cat((add(z), own(y)), dim=1) for add, own in ((maps.add_q_proj, maps.to_q), (maps.add_k_proj, maps.to_k), (maps.add_v_proj, maps.to_v)))  # fmt: skip
         both = attended(q, k, v)
+        if self.is_twice:
+            own, z = self.attn2, normal(x) * (1 + says[7]) + says[6]
+            x = x + says[8] * own.to_out[0](attended(own.to_q(z), own.to_k(z), own.to_v(z)))
         x = x + says[2] * maps.to_out[0](both[:, count:])
         x = x + says[5] * self.feed(self.ff, normal(x) * (1 + says[4]) + says[3])
         if not self.is_last:
@@ -234,14 +241,14 @@ def normal(x: Tensor) -> Tensor:
 
 
 class JointPatches(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, is_twice: bool = False) -> None:
         super().__init__()
         self.pos_embed = parts(proj=nn.Conv2d(4, SIZE, 2, 2))
         self.pos_embed.register_buffer("pos_embed", torch.randn(1, 36, SIZE))
         self.context_embedder, self.proj_out = nn.Linear(12, SIZE), nn.Linear(SIZE, 12)
         self.time_text_embed = parts(timestep_embedder=two("", 8, SIZE), text_embedder=two("", 10, SIZE))
         self.norm_out = parts(linear=nn.Linear(SIZE, 2 * SIZE))
-        self.transformer_blocks = nn.ModuleList([Joint(False), Joint(True)])
+        self.transformer_blocks = nn.ModuleList([Joint(False, is_twice), Joint(True)])
 
     def forward(self, x: Tensor, text: Tensor, pooled: Tensor, steps: Tensor) -> Tensor:
         table = self.pos_embed.pos_embed.unflatten(1, (6, 6))[:, 1:5, 1:5].flatten(1, 2)
@@ -257,8 +264,9 @@ class JointPatches(nn.Module):
         return F.fold(rows, (8, 8), 2, stride=2)
 
 
-def test_layers_over_an_image_and_a_text_in_one_row(tmp_path: Path) -> None:
-    model = randomise(JointPatches().eval())
+@pytest.mark.parametrize("is_twice", [False, True])
+def test_layers_over_an_image_and_a_text_in_one_row(tmp_path: Path, is_twice: bool) -> None:
+    model = randomise(JointPatches(is_twice).eval())
     generator = torch.Generator().manual_seed(1)
     image, pooled = torch.randn((2, 4, 8, 8), generator=generator), torch.randn((2, 10), generator=generator)
     steps = torch.tensor([3.0, 500.0])

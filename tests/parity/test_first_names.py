@@ -90,7 +90,8 @@ JOINT = {
     "ff.net.2": "x_block.mlp.fc2",
     "ff_context.net.0.proj": "context_block.mlp.fc1",
     "ff_context.net.2": "context_block.mlp.fc2",
-    **{f"attn.to_{part}": f"x_block.attn.{part}" for part in "qkv"},
+    "attn2.to_out.0": "x_block.attn2.proj",
+    **{f"{at}.to_{part}": f"x_block.{at}.{part}" for at in ("attn", "attn2") for part in "qkv"},
     **{f"attn.add_{part}_proj": f"context_block.attn.{part}" for part in "qkv"},
 }
 PATCHES = {
@@ -183,14 +184,15 @@ def test_groups_that_nothing_shows_are_asked_for(tmp_path: Path) -> None:
 def fused(tensors: Tensors) -> Tensors:
     """With one map for queries, keys and values."""
     found = dict(tensors)
-    for name in [name for name in tensors if ".attn.q." in name]:
+    for name in [name for name in tensors if ".q." in name]:
         of_one = [found.pop(name.replace(".q.", f".{part}.")) for part in "qkv"]
         found[name.replace(".q.", ".qkv.")] = torch.cat(of_one)
     return found
 
 
-def test_a_text_and_an_image_in_one_row_under_first_names(tmp_path: Path) -> None:
-    model = randomise(JointPatches().eval())
+@pytest.mark.parametrize("is_twice", [False, True])
+def test_a_text_and_an_image_in_one_row_under_first_names(tmp_path: Path, is_twice: bool) -> None:
+    model = randomise(JointPatches(is_twice).eval())
     generator = torch.Generator().manual_seed(1)
     image, pooled = torch.randn((2, 4, 8, 8), generator=generator), torch.randn((2, 10), generator=generator)
     steps = torch.tensor([3.0, 500.0])
