@@ -73,6 +73,7 @@ HALF = {
 AUTOENCODER = {
     "quant_conv": "quant_conv",
     "post_quant_conv": "post_quant_conv",
+    "quantize.embedding": "quantize.embedding",
     **{f"{half}.{its}": f"{half}.{first}" for half in ("encoder", "decoder") for its, first in HALF.items()},
     **{f"encoder.down_blocks.{at}.resnets": f"encoder.down.{at}.block" for at in range(3)},
     **{f"encoder.down_blocks.{at}.downsamplers.0": f"encoder.down.{at}.downsample" for at in range(3)},
@@ -169,6 +170,29 @@ def test_an_autoencoder_of_the_first_release_gives_an_image(tmp_path: Path, pref
     with torch.no_grad():
         wanted = model(image)
     tensors = first_autoencoder(model, prefix)
+    compared(tmp_path, tensors, {"norm.groups": GROUPS}, wanted, pixel_values=image)
+
+
+class Quantized(Autoencoder):
+    """Its latents are the nearest of eleven codes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quantize, self.post_quant_conv = parts(embedding=nn.Embedding(11, 4)), nn.Conv2d(4, 2, 1)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = self.quant_conv(self.encoder(image)).permute(0, 2, 3, 1)
+        codes = self.quantize.embedding.weight
+        nearest = codes[(x[..., None, :] - codes).pow(2).sum(-1).argmin(-1)]
+        return self.decoder(self.post_quant_conv(nearest.permute(0, 3, 1, 2)))
+
+
+def test_an_autoencoder_with_codes_of_the_first_release(tmp_path: Path) -> None:
+    model = randomise(Quantized().eval())
+    image = torch.randn((2, 3, 16, 24), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        wanted = model(image)
+    tensors = first_autoencoder(model)
     compared(tmp_path, tensors, {"norm.groups": GROUPS}, wanted, pixel_values=image)
 
 
