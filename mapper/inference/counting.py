@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 from mapper.architecture import Block, Place
 from mapper.inference.completeness import lacking_elements
 from mapper.inference.evidence import Known
@@ -17,7 +15,7 @@ def count_layers(root: Scope) -> list[tuple[Place, str]]:
     """
     lines: list[tuple[Place, str]] = []
     towers = [scope for scope in (root, *root.below()) if is_tower(scope.block) or scope.topic == "stage"]
-    for scope, role in product(towers, TOWER_LISTS):
+    for scope, role in ((scope, role) for scope in towers for role in _lists(scope.block)):
         elements = scope.block.roles.get(role)
         blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
         if blocks:
@@ -28,8 +26,19 @@ def count_layers(root: Scope) -> list[tuple[Place, str]]:
                 (blocks[0].home, line)
                 for line in lacking_elements(folder, {*indices, *_held(root.block, place)})
             ]
-            scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
+            if role in TOWER_LISTS:
+                scope.solved[role] = Known(len(indices), "name", f"{folder}.*")
     return lines
+
+
+def _lists(block: Block) -> list[str]:
+    """The roles that are lists of layers: those of every tower, second ones of these, layers_2, and others."""
+    return [
+        role
+        for role, held in block.roles.items()
+        if role.rstrip("_0123456789") in TOWER_LISTS
+        or (isinstance(held, list) and any(isinstance(item, Block) and item.kind == "layer" for item in held))
+    ]
 
 
 def _held(root: Block, folder: Place) -> set[int]:

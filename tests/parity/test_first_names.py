@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import mapper
-from mapper.errors import ArchitectureError
+from mapper.errors import ArchitectureError, MapperError
 from tests.parity.harness import TOLERANCE, randomise
 from tests.parity.test_convolutional_names import parts
 from tests.parity.test_denoising_names import (
@@ -231,6 +231,16 @@ def test_a_text_and_an_image_in_one_row_under_first_names(tmp_path: Path, is_twi
             tensors[key] = torch.cat(tensors[key].chunk(2)[::-1])
     hints = {"attention.heads": HEADS, "image.size": 8}
     compared(tmp_path, tensors, hints, wanted, hidden_states=image, encoder_hidden_states=TEXT, pooled_projections=pooled, timestep=steps)  # fmt: skip
+
+
+def test_a_layer_that_is_missing_in_any_list_is_missed(tmp_path: Path) -> None:
+    unet, flux = renamed(UNet().state_dict(), UNET), Flux(True).state_dict()
+    for state, lost in ((unet, "output_blocks.1"), (flux, "double_blocks.0"), (flux, "single_blocks.0")):
+        torch.save(
+            {name: each for name, each in state.items() if f"{lost}." not in name}, tmp_path / "model.bin"
+        )
+        with pytest.raises(MapperError, match=f"{lost} is missing: the list goes on"):
+            mapper.inspect(tmp_path / "model.bin")
 
 
 class RowNorm(nn.Module):
