@@ -15,7 +15,7 @@ def count_layers(root: Scope) -> list[tuple[Place, str]]:
     """
     lines: list[tuple[Place, str]] = []
     towers = [scope for scope in (root, *root.below()) if is_tower(scope.block) or scope.topic == "stage"]
-    for scope, role in ((scope, role) for scope in towers for role in _lists(scope.block)):
+    for scope, role in [(tower, role) for tower in towers for role in _lists(tower.block)]:
         elements = scope.block.roles.get(role)
         blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
         if blocks:
