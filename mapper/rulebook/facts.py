@@ -369,12 +369,29 @@ class FirstOf(FactRules):
         return found
 
 
+class AllOf(FirstOf):
+    """Several tables as one: what several define of a fact is tried in the order of the tables."""
+
+    def __init__(self, tables: Sequence[FactRules] = ()):
+        super().__init__(tables)
+        self.tables = tables
+        self._joined: dict[str, tuple[FactRule, ...]] = {}
+
+    def __getitem__(self, name: str) -> tuple[FactRule, ...]:
+        if name not in self._joined:
+            self._joined[name] = sum((table[name] for table in self.tables if name in table), ())
+        return self._joined[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self._of else default
+
+
 def fields_of(document: Document) -> Fields:
     return Fields(document.data, document.label, lambda keys: document.line(*keys))
 
 
 def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
-    """The files named `vocabulary: config`; where two say the same, the first wins."""
+    """The files named `vocabulary: config`; where two say the same of a fact, the first wins, but for unlisted types all are tried."""
     found = ConfigVocabulary(FirstOf(), {}, {}, None, Ignored(), {})
     facts: list[FactTable] = []
     unlisted: list[FactTable] = []
@@ -412,7 +429,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     return replace(
         found,
         facts=FirstOf(facts),
-        unlisted=FirstOf(unlisted),
+        unlisted=AllOf(unlisted),
         headless=headless,
         ignored=ignored,
         unasked=frozenset(unasked),
