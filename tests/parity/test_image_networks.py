@@ -45,9 +45,7 @@ class Plain:
         bias: bool = False,
     ) -> Tensor:
         read = x.shape[1] // groups
-        weight = self.tensor(
-            f"{name}.weight", size, read, kernel, kernel, scale=(read * kernel**2) ** -0.5
-        )
+        weight = self.tensor(f"{name}.weight", size, read, kernel, kernel, scale=(read * kernel**2) ** -0.5)
         bias_of = self.tensor(f"{name}.bias", size) if bias else None
         return F.conv2d(x, weight, bias_of, stride, kernel // 2 if padding is None else padding, 1, groups)
 
@@ -235,7 +233,10 @@ def pvt_v2(linear: bool) -> Callable[[Plain, Tensor], Tensor]:
 
 def poolformer(net: Plain, x: Tensor) -> Tensor:
     def group_norm(x: Tensor, name: str) -> Tensor:
-        weight, bias = net.tensor(f"{name}.weight", x.shape[1], middle=1.0), net.tensor(f"{name}.bias", x.shape[1])
+        weight, bias = (
+            net.tensor(f"{name}.weight", x.shape[1], middle=1.0),
+            net.tensor(f"{name}.bias", x.shape[1]),
+        )
         return F.group_norm(x, 1, weight, bias, 1e-5)
 
     x = net.conv(x, "stem.conv", 8, 7, 4, 2, bias=True)
@@ -282,8 +283,12 @@ def gated_resnet_d(gate: str) -> Callable[[Plain, Tensor], Tensor]:
     return forward
 
 
-def efficientnet(act: Callable[[Tensor], Tensor], eps: float, same: bool) -> Callable[[Plain, Tensor], Tensor]:
-    def strided(net: Plain, x: Tensor, name: str, size: int, kernel: int, stride: int, groups: int = 1) -> Tensor:
+def efficientnet(
+    act: Callable[[Tensor], Tensor], eps: float, same: bool
+) -> Callable[[Plain, Tensor], Tensor]:
+    def strided(
+        net: Plain, x: Tensor, name: str, size: int, kernel: int, stride: int, groups: int = 1
+    ) -> Tensor:
         if not same:
             return net.conv(x, name, size, kernel, stride, groups=groups)
         pad = [max(kernel - stride - (-side % -stride), 0) for side in (x.shape[3], x.shape[2])]
@@ -294,7 +299,9 @@ def efficientnet(act: Callable[[Tensor], Tensor], eps: float, same: bool) -> Cal
         first = act(net.batch_norm(strided(net, x, "conv_stem", 8, 3, 2), "bn1", eps))
         x = act(net.batch_norm(strided(net, first, "blocks.0.0.conv_dw", 8, 3, 1, 8), "blocks.0.0.bn1", eps))
         x = first + net.batch_norm(net.conv(x, "blocks.0.0.conv_pw", 8, 1), "blocks.0.0.bn2", eps)
-        for stage, stride in enumerate((2, 2, 2), start=1):  # layers of equal shapes, some of which make steps
+        for stage, stride in enumerate(
+            (2, 2, 2), start=1
+        ):  # layers of equal shapes, some of which make steps
             for index in range(2):
                 at, step = f"blocks.{stage}.{index}", stride if index == 0 else 1
                 y = act(net.batch_norm(net.conv(x, f"{at}.conv_pw", 16, 1), f"{at}.bn1", eps))
@@ -325,7 +332,16 @@ def siglip(net: Plain, x: Tensor) -> Tensor:
 
 
 def vgg(net: Plain, x: Tensor) -> Tensor:
-    for index, last in ((0, True), (3, True), (6, False), (8, True), (11, False), (13, True), (16, False), (18, True)):
+    for index, last in (
+        (0, True),
+        (3, True),
+        (6, False),
+        (8, True),
+        (11, False),
+        (13, True),
+        (16, False),
+        (18, True),
+    ):
         x = F.relu(net.conv(x, f"features.{index}", 4, 3, bias=True))
         x = F.max_pool2d(x, 2) if last else x
     x = F.relu(net.conv(x, "pre_logits.fc1", 12, 7, padding=0, bias=True))
@@ -334,7 +350,9 @@ def vgg(net: Plain, x: Tensor) -> Tensor:
 
 
 def mnasnet(net: Plain, x: Tensor) -> Tensor:
-    def normed(x: Tensor, at: str, number: int, size: int, kernel: int, stride: int = 1, groups: int = 1) -> Tensor:
+    def normed(
+        x: Tensor, at: str, number: int, size: int, kernel: int, stride: int = 1, groups: int = 1
+    ) -> Tensor:
         return net.batch_norm(net.conv(x, f"{at}{number}", size, kernel, stride, groups=groups), f"{at}{number + 1}")  # fmt: skip
 
     x = F.relu(normed(x, "layers.", 0, 8, 3, 2))
