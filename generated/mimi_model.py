@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 6d05d3133a07.
+"""kyutai/mimi: written by mapper 0.1.0, rules 864779881617.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 4651952a0ea8f373
+# sha256 of all above: 7fbb14dbd9b2c084
