@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 864779881617.
+"""kyutai/mimi: written by mapper 0.1.0, rules dfec71d0f69a.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 7fbb14dbd9b2c084
+# sha256 of all above: 9cfe76654cfc2085

@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 864779881617.
+"""openai/whisper-small: written by mapper 0.1.0, rules dfec71d0f69a.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -271,4 +271,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d57bca548b9ca53e
+# sha256 of all above: cf2e84d495ea50eb
