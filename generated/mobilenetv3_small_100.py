@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules d59252d64dac.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules bf973e1ad004.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -139,7 +139,6 @@ class Layer2(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        depthwise_channels: int,
         stride: int,
         squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
@@ -150,15 +149,15 @@ class Layer2(nn.Module):
         self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
-            depthwise_channels,
-            depthwise_channels,
+            out_channels,
+            out_channels,
             kernel_size=5,
             stride=stride,
             padding=2,
-            groups=depthwise_channels,
+            groups=out_channels,
             bias=False,
         )
-        self.bn2 = nn.BatchNorm2d(depthwise_channels)
+        self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(
             squeeze_excitation_channels=squeeze_excitation_channels,
             squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
@@ -192,7 +191,6 @@ class Layer3(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        depthwise_channels: int,
         squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
         contraction_in_channels: int,
@@ -202,15 +200,9 @@ class Layer3(nn.Module):
         self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
-            depthwise_channels,
-            depthwise_channels,
-            kernel_size=5,
-            stride=1,
-            padding=2,
-            groups=depthwise_channels,
-            bias=False,
+            out_channels, out_channels, kernel_size=5, stride=1, padding=2, groups=out_channels, bias=False
         )
-        self.bn2 = nn.BatchNorm2d(depthwise_channels)
+        self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(
             squeeze_excitation_channels=squeeze_excitation_channels,
             squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
@@ -302,14 +294,12 @@ class Stage(nn.ModuleList):
         self,
         in_channels: int,
         out_channels: int,
-        depthwise_channels: int,
         squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
         layers_contraction_in_channels: int,
         layers_contraction_out_channels: int,
         layers_layers_in_channels: int,
         layers_layers_out_channels: int,
-        layers_layers_depthwise_channels: int,
         layers_layers_squeeze_excitation_channels: int,
         layers_layers_squeeze_excitation_reduced_size: int,
         layers_layers_contraction_in_channels: int,
@@ -319,7 +309,6 @@ class Stage(nn.ModuleList):
                 Layer2(
                     in_channels=in_channels,
                     out_channels=out_channels,
-                    depthwise_channels=depthwise_channels,
                     stride=2,
                     squeeze_excitation_channels=squeeze_excitation_channels,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
@@ -330,7 +319,6 @@ class Stage(nn.ModuleList):
                     Layer3(
                         in_channels=layers_layers_in_channels,
                         out_channels=layers_layers_out_channels,
-                        depthwise_channels=layers_layers_depthwise_channels,
                         squeeze_excitation_channels=layers_layers_squeeze_excitation_channels,
                         squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
                         contraction_in_channels=layers_layers_contraction_in_channels,
@@ -356,7 +344,6 @@ class Stage2(nn.ModuleList):
                 Layer2(
                     in_channels=40,
                     out_channels=120,
-                    depthwise_channels=120,
                     stride=1,
                     squeeze_excitation_channels=120,
                     squeeze_excitation_reduced_size=32,
@@ -366,7 +353,6 @@ class Stage2(nn.ModuleList):
                 Layer3(
                     in_channels=48,
                     out_channels=144,
-                    depthwise_channels=144,
                     squeeze_excitation_channels=144,
                     squeeze_excitation_reduced_size=40,
                     contraction_in_channels=144,
@@ -402,14 +388,12 @@ class Model(nn.Module):
                 Stage(
                     in_channels=24,
                     out_channels=96,
-                    depthwise_channels=96,
                     squeeze_excitation_channels=96,
                     squeeze_excitation_reduced_size=24,
                     layers_contraction_in_channels=96,
                     layers_contraction_out_channels=40,
                     layers_layers_in_channels=40,
                     layers_layers_out_channels=240,
-                    layers_layers_depthwise_channels=240,
                     layers_layers_squeeze_excitation_channels=240,
                     layers_layers_squeeze_excitation_reduced_size=64,
                     layers_layers_contraction_in_channels=240,
@@ -418,14 +402,12 @@ class Model(nn.Module):
                 Stage(
                     in_channels=48,
                     out_channels=288,
-                    depthwise_channels=288,
                     squeeze_excitation_channels=288,
                     squeeze_excitation_reduced_size=72,
                     layers_contraction_in_channels=288,
                     layers_contraction_out_channels=96,
                     layers_layers_in_channels=96,
                     layers_layers_out_channels=576,
-                    layers_layers_depthwise_channels=576,
                     layers_layers_squeeze_excitation_channels=576,
                     layers_layers_squeeze_excitation_reduced_size=144,
                     layers_layers_contraction_in_channels=576,
@@ -472,4 +454,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f07b803b916f7d73
+# sha256 of all above: 12c1ce029b65c7b5

@@ -275,7 +275,13 @@ def made(row: Row) -> tuple[nn.Module, dict[str, str]]:
         return model, {"config.json": model.to_json_string()}  # type: ignore[operator]
     if row.settings == "timm":
         more = {key: value for key, value in arguments.items() if key not in ("model_name", "num_classes")}
-        config = {"architecture": arguments["model_name"], "num_classes": 10, "num_features": model.num_features, "model_args": more}  # fmt: skip
+        config = {
+            "architecture": arguments["model_name"],
+            "num_classes": 10,
+            "num_features": model.num_features,
+        }
+        config |= {"global_pool": getattr(model, "global_pool", None)} if isinstance(getattr(model, "global_pool", None), str) else {}  # fmt: skip
+        config |= {"model_args": more} if more else {}
         return model, {"config.json": json.dumps(config)}
     return model, {}
 

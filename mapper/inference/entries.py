@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 from mapper.errors import listed
@@ -44,7 +45,7 @@ def repeated(value: list[Any], scope: Scope, role: str) -> list[Any]:
 def mapped(rule: FactRule, value: Any) -> Any:
     """What a rule makes of a word of the config, of a list of words as `a|b`; what it does not name is its `*`, or stays.
 
-    A list that it does not name is its `[*]`, if it has one.
+    `vit_*_clip_*` names every word of that form, the longest form wins. A list that it does not name is its `[*]`, if it has one.
     """
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, list):
@@ -52,4 +53,19 @@ def mapped(rule: FactRule, value: Any) -> Any:
         if value and text not in rule.map and all(str(item) in rule.map for item in value):
             return [rule.map[str(item)] for item in value]
     rest = rule.map.get("*", value)
-    return rule.map.get(text, rule.map.get("[*]", rest) if isinstance(value, list) else rest)
+    if isinstance(value, list):
+        rest = rule.map.get("[*]", rest)
+    elif text not in rule.map:
+        forms = [key for key in rule.map if "*" in key and fnmatchcase(text, key)]
+        rest = rule.map[max(forms, key=len)] if forms else rest
+    return rule.map.get(text, rest)
+
+
+def is_silent(rule: FactRule, value: Any) -> bool:
+    """Whether a rule makes nothing of a word of the config: its map has null for it, and the fact is never null."""
+    return bool(rule.map) and not rule.nullable and isinstance(value, str) and mapped(rule, value) is None
+
+
+def goes_by_form(rule: FactRule) -> bool:
+    """Whether a rule reads words by their form: the name of a network, say."""
+    return any("*" in key and key not in ("*", "[*]") for key in rule.map)

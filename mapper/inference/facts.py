@@ -12,7 +12,7 @@ from mapper.architecture import Block, Place
 from mapper.errors import shorten
 from mapper.inference.computed import calculate, formula, sources
 from mapper.inference.config import Config, Found
-from mapper.inference.entries import element, list_around, mapped, repeated
+from mapper.inference.entries import element, goes_by_form, is_silent, list_around, mapped, repeated
 from mapper.inference.evidence import Chain, Known, weakest
 from mapper.inference.families import TYPE
 from mapper.inference.hints import DEFAULT, Given
@@ -272,10 +272,16 @@ class Facts:
         asked = [rule for rule in rules if rule.config or rule.towers]
         found = [(rule, item) for rule in asked for item in self.config.find(rule, scope)]
         found = [
-            (rule, item) for rule, item in found if not (rule.per and item.value == [])
+            (rule, item)
+            for rule, item in found
+            if not (rule.per and item.value == []) and not is_silent(rule, item.value)
         ]  # left to the default
+        is_said = False
         for rule, item in sorted(found, key=lambda pair: bool(pair[1].default_of)):
+            if is_said and goes_by_form(rule):
+                continue  # a network's name says what its kind has, a field beside it what this one has
             if not item.default_of or (scope, rule.name) not in self.denied:
+                is_said = True
                 yield self._configured(rule, item, scope)
 
     def stated(self, scope: Scope, name: str) -> Known | None:

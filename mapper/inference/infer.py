@@ -146,7 +146,8 @@ def _infer(
     if match and match.by_type:
         return attempt(match)
     architecture = _first_fit(attempt, match, findings, model_type is None)
-    is_nameless = match is None and model_type is None and not (what or is_of_another_library(config))
+    is_untyped = model_type is None or config.data.get("model_type") is None  # timm names a network, no class
+    is_nameless = match is None and is_untyped and not (what or is_of_another_library(config))
     if is_nameless and architecture.reading == "skeleton":
         from mapper.inference.chains.reading import chain_of
 

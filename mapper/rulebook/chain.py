@@ -23,6 +23,7 @@ class ChainWords:
     advantage: set[str] = field(default_factory=set)  # words of a head of a dueling network
     residual: set[str] = field(default_factory=set)  # words of folders with a sum at their end
     apart: set[str] = field(default_factory=set)  # words of parts with which layers are no chain
+    auxiliary: set[str] = field(default_factory=set)  # folders of heads that training alone reads
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
 
@@ -35,7 +36,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
         fields.text("vocabulary")
         for rank, words in enumerate(fields.sequence("order")):
             found.order.update({str(word): rank for word in words if str(word) not in found.order})
-        for section in ("shortcut", "spread", "advantage", "residual", "apart"):
+        for section in ("shortcut", "spread", "advantage", "residual", "apart", "auxiliary"):
             getattr(found, section).update(fields.words(section))
         for table in TABLES:
             rows = found.tables.setdefault(table, {})

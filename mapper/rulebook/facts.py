@@ -123,9 +123,8 @@ class ConfigVocabulary:
     headless: str | None  # the task of a checkpoint whose heads say nothing
     ignored: Ignored  # fields of a config that change nothing
     unused: dict[str, str]  # pattern of names that no forward reads -> why
-    unlisted: FactRules = field(
-        default_factory=lambda: FirstOf(())
-    )  # what holds before all other rules where no family lists the model_type
+    # what holds before all other rules where no family lists the model_type
+    unlisted: FactRules = field(default_factory=lambda: FirstOf(()))
     unasked: frozenset[str] = frozenset()  # facts in which types may differ and no output shows it
     unassumed: frozenset[str] = frozenset()  # facts whose default says nothing where there is no config
     # parts of names of fields that a computation must need: of an unlisted type none is passed over
@@ -369,24 +368,36 @@ class FirstOf(FactRules):
         return found
 
 
+class AllOf(FirstOf):
+    """Several tables as one: what several define of a fact is tried in the order of the tables."""
+
+    def __init__(self, tables: Sequence[FactRules] = ()):
+        super().__init__(tables)
+        self.tables = tables
+
+    def __getitem__(self, name: str) -> tuple[FactRule, ...]:
+        return sum((table[name] for table in self.tables if name in table), ())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self._of else default
+
+
 def fields_of(document: Document) -> Fields:
     return Fields(document.data, document.label, lambda keys: document.line(*keys))
 
 
 def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
-    """The files named `vocabulary: config`; where two say the same, the first wins."""
+    """The files named `vocabulary: config`; where two say the same of a fact, the first wins, but for unlisted types all are tried."""
     found = ConfigVocabulary(FirstOf(), {}, {}, None, Ignored(), {})
     facts: list[FactTable] = []
     unlisted: list[FactTable] = []
     ignored = Ignored()
-    unasked: set[str] = set()
-    unassumed: set[str] = set()
-    telling: set[str] = set()
+    unasked, unassumed, telling = set[str](), set[str](), set[str]()
     quantised_fields: dict[str, None] = {}
     by_layer: dict[str, None] = {}
     unpacked: dict[str, None] = {}
     headless: str | None = None
-    for _, fields in _files(documents, "config"):
+    for _, fields in files_of(documents, "config"):
         facts.append(FactTable(fields, "facts"))
         unlisted.append(FactTable(fields, "unlisted"))
         for name, value in fields.mapping("towers").items():
@@ -412,7 +423,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     return replace(
         found,
         facts=FirstOf(facts),
-        unlisted=FirstOf(unlisted),
+        unlisted=AllOf(unlisted),
         headless=headless,
         ignored=ignored,
         unasked=frozenset(unasked),
@@ -435,7 +446,7 @@ def _axes(fields: Fields) -> dict[str, int]:
 def read_inputs(documents: Iterable[Document]) -> dict[str, InputRule]:
     """Public inputs by name, in the order of the file: the order of a forward's parameters."""
     found: dict[str, InputRule] = {}
-    for _, fields in _files(documents, "inputs"):
+    for _, fields in files_of(documents, "inputs"):
         for name, value in fields.mapping("inputs").items():
             found.setdefault(name, read_input(fields.inner(value, "inputs", name), name))
         fields.done()
@@ -459,20 +470,7 @@ def read_input(fields: Fields, name: str) -> InputRule:
     return rule
 
 
-def read_activations(documents: Iterable[Document]) -> dict[str, ActivationRule]:
-    """Activations by the name that configs use."""
-    found: dict[str, ActivationRule] = {}
-    for document, fields in _files(documents, "activations"):
-        for name, value in fields.mapping("activations").items():
-            if not isinstance(value, str):
-                fields.fail("expected an expression over x", "activations", name)
-            line = fields.line("activations", name)
-            found.setdefault(name, ActivationRule(name, value, document.label, line))
-        fields.done()
-    return found
-
-
-def _files(documents: Iterable[Document], name: str) -> Iterator[tuple[Document, Fields]]:
+def files_of(documents: Iterable[Document], name: str) -> Iterator[tuple[Document, Fields]]:
     for document in documents:
         if isinstance(document.data, dict) and document.data.get("vocabulary") == name:
             fields = fields_of(document)

@@ -76,7 +76,8 @@ def index_vocabulary(documents: Sequence[Document]) -> list[str]:
     """What each file is called."""
     from mapper.rulebook.chain import SECTION, read_chain_words
     from mapper.rulebook.composites import read_composites
-    from mapper.rulebook.facts import read_activations, read_config_vocabulary, read_inputs
+    from mapper.rulebook.facts import read_config_vocabulary, read_inputs
+    from mapper.rulebook.named_activations import read_activations
     from mapper.rulebook.vocabulary import plain_vocabulary, read_vocabulary
 
     for document in documents:

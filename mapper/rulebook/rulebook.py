@@ -131,7 +131,7 @@ class Rulebook:
     @cached_property
     def activations(self) -> dict[str, ActivationRule]:
         """By the names that configs use."""
-        from mapper.rulebook.facts import read_activations
+        from mapper.rulebook.named_activations import read_activations
 
         return read_activations(self._called("activations"))
 

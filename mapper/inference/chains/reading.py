@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Question
+from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.between import INPUT, Between, Written
 from mapper.inference.chains.elements import (
@@ -86,13 +86,20 @@ class Chain:
 
 def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
     """The chain that a checkpoint without a family is; None for one that has blocks of another kind, or a branch."""
-    if any(map(_is_other, architecture.root.blocks())):
+    words = rulebook.chain_words
+
+    def is_aside(place: Place) -> bool:
+        return bool(place) and is_of(place[0], words.auxiliary)
+
+    if any(_is_other(block) for block in architecture.root.blocks() if not is_aside(block.home)):
         return None
     if sum(leaf.place.instances for leaf in architecture.leaves) > LAYERS:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
     rest = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer") and _is_small(leaf)]
-    layers = [leaf for leaf in leaves if not (leaf.kind in ("Parameter", "Buffer") and _is_small(leaf))]
+    rest += [leaf for leaf in leaves if is_aside(leaf.place)]
+    idle = {id(leaf) for leaf in rest}
+    layers = [leaf for leaf in leaves if id(leaf) not in idle]
     if listed := twice_registered(layers):
         architecture.findings.append(_TWICE.format(listed))
         return None
@@ -101,7 +108,6 @@ def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in Leaf.keys(element.leaf)))
-    words = rulebook.chain_words
     if any(is_of(part, words.apart) for element in elements for part in element.leaf.place):
         return None
     main, beside = apart(elements, words.shortcut)
