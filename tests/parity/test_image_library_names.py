@@ -85,9 +85,60 @@ def torchvision_vit(state: Mapping[str, Tensor]) -> State:
     return joined(found, PARTS, "in_proj_")
 
 
+LAYER_2 = (
+    (r"attention\.self\.(query|key|value)\.", r"attn.\1."),
+    (r"attention\.self\.continuous_position_bias_mlp", "attn.cpb_mlp"),
+    (r"attention\.self\.", "attn."),
+    (r"attention\.output\.dense", "attn.proj"),
+    (r"layernorm_before", "norm1"),
+    (r"layernorm_after", "norm2"),
+    (r"intermediate\.dense", "mlp.fc1"),
+    (r"(blocks\.\d+)\.output\.dense", r"\1.mlp.fc2"),
+    (r"^swinv2\.", "swin."),
+    (r"^swin\.layernorm\.", "norm."),
+)
+WEIGHTS = [f"{part}.weight" for part in (r"query", "key", "value")]
+
+
+def timm_swinv2(state: Mapping[str, Tensor]) -> State:
+    found = joined(renamed(state, *LAYER_2), WEIGHTS, "qkv.weight")
+    return renamed(
+        shifted(found, lambda at: f"layers.{at + 1}.downsample."),
+        (r"query\.bias", "q_bias"),
+        (r"value\.bias", "v_bias"),
+        (r"^swin\.encoder\.layers", "layers"),
+        (r"^swin\.embeddings\.patch_embeddings\.projection", "patch_embed.proj"),
+        (r"^swin\.embeddings\.norm", "patch_embed.norm"),
+        (r"^classifier", "head.fc"),
+    )
+
+
+def torchvision_swinv2(state: Mapping[str, Tensor]) -> State:
+    """With a bias of keys, which is stored and not read, and the table whose length shows the windows."""
+    found = renamed(state, *LAYER_2)
+    for name in list(found):
+        if name.endswith("query.bias"):
+            found[name.replace("query", "key")] = torch.full_like(found[name], 0.7)
+        if name.endswith("logit_scale"):
+            found[name.replace("logit_scale", "relative_coords_table")] = torch.zeros(1, 7, 7, 2)
+    found = joined(joined(found, WEIGHTS, "qkv.weight"), [one.replace("weight", "bias") for one in WEIGHTS], "qkv.bias")  # fmt: skip
+    return renamed(
+        shifted(found, lambda at: f"features.{2 * at + 2}."),
+        (r"^swin\.encoder\.layers\.0\.blocks", "features.1"),
+        (r"^swin\.encoder\.layers\.1\.blocks", "features.3"),
+        (r"mlp\.fc1", "mlp.0"),
+        (r"mlp\.fc2", "mlp.3"),
+        (r"^swin\.embeddings\.patch_embeddings\.projection", "features.0.0"),
+        (r"^swin\.embeddings\.norm", "features.0.2"),
+        (r"^classifier", "head"),
+    )
+
+
 CASES: dict[str, tuple[str, dict[str, Any], Callable[[Mapping[str, Tensor]], State], dict[str, Any]]] = {
     "timm_swin": ("Swin", SWIN, timm_swin, {}),
     "torchvision_swin": ("Swin", SWIN, torchvision_swin, {}),
+    "timm_swinv2": ("Swinv2", SWIN, timm_swinv2, {"attention.window_size": 4}),
+    "torchvision_swinv2": ("Swinv2", SWIN, torchvision_swinv2, {}),
     "torchvision_vit": ("ViT", VIT, torchvision_vit, {"attention.heads": 4}),
 }
 
