@@ -28,6 +28,10 @@ EXTENTS = {
     "packed": 32,
 }
 OTHER_EXTENT = 8
+SMALL = {
+    "height": 64,
+    "width": 64,
+}  # of a header's image: attention over a map grows with the square of its places
 # Of inputs that some models do not take: other extents, in the order in which they are tried.
 OTHER_EXTENTS: tuple[dict[str, int], ...] = ({}, {"frames": 96}, {"height": 128, "width": 128})
 LARGEST_SIDE = 1024  # of an image: a config may claim any size, and a forward on it must end
@@ -211,15 +215,15 @@ def _sizes_of_table(architecture: Architecture) -> dict[str, int]:
     return {"height": side, "width": side} if 0 < side <= LARGEST_SIDE else {}
 
 
+def _told_sizes(architecture: Architecture) -> dict[str, int]:
+    """The extents of inputs that an architecture is for."""
+    named = _sizes(architecture.checkpoint.config)
+    return _sizes_of_table(architecture) | named | _sizes_of_chain(architecture)
+
+
 def _extents(architecture: Architecture, sizes: Mapping[str, int]) -> dict[str, int]:
     """The free extents of inputs: the usual ones, those that the config names, `sizes`; as many patches as an image has."""
-    found = (
-        EXTENTS
-        | _sizes_of_table(architecture)
-        | _sizes(architecture.checkpoint.config)
-        | _sizes_of_chain(architecture)
-        | dict(sizes)
-    )
+    found = EXTENTS | _told_sizes(architecture) | dict(sizes)
     words = {word for spec in architecture.inputs.values() for word in spec["shape"]}
     side = next((fact.value for fact in architecture.facts if fact.name == "patch_size"), None)
     if isinstance(side, int) and side > 0 and {"patches", "height", "width"} <= words:
@@ -291,6 +295,7 @@ def run_header(architecture: Architecture) -> None:
     import torch
 
     from mapper._build import build_architecture
+    from mapper.errors import MapperError
 
     checkpoint = architecture.checkpoint
     generator = torch.Generator().manual_seed(0)
@@ -300,11 +305,25 @@ def run_header(architecture: Architecture) -> None:
 
     filled = replace(architecture, checkpoint=replace(checkpoint, read=read))
     model = build_architecture(filled, dtype=torch.float32)
-    cases = list(input_cases(filled, model))
+    sizes = {} if "height" in _told_sizes(filled) else SMALL
+    try:
+        cases = _run_all(filled, model, sizes)
+    except MapperError:
+        if not sizes:
+            raise
+        cases = _run_all(filled, model, {})  # too small for its stages
+    half = torch.bfloat16
+    _run(model.to(half), {name: _cast(value, half) for name, value in cases[0].items()}, "bfloat16")
+
+
+def _run_all(
+    architecture: Architecture, model: nn.Module, sizes: Mapping[str, int]
+) -> list[dict[str, torch.Tensor]]:
+    """The inputs that a model was run on, each once. Raises MapperError."""
+    cases = list(input_cases(architecture, model, sizes=sizes))
     for case, inputs in cases:
         _run(model, inputs, case)
-    half = torch.bfloat16
-    _run(model.to(half), {name: _cast(value, half) for name, value in cases[0][1].items()}, "bfloat16")
+    return [inputs for _, inputs in cases]
 
 
 def _run(model: nn.Module, inputs: dict[str, torch.Tensor], case: str) -> None:

@@ -8,16 +8,6 @@ from mapper.inference import infer
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
 
-ROUTED = {
-    "moe.scoring": "softmax",
-    "moe.normalise": True,
-    "attention.norms": "before_rotary",
-    "rotary": True,
-    "attention.rotary": True,
-    "rotary.base": 10000.0,
-    "rotary.style": "half",
-}
-
 
 def read(family: str, words: dict[str, str], model_type: str | None = "unheard_of") -> Architecture:
     """The first example of a family with other words in its names."""
@@ -25,10 +15,10 @@ def read(family: str, words: dict[str, str], model_type: str | None = "unheard_o
     tensors = known.tensors
     for old, new in words.items():
         tensors = {key.replace(old, new): info for key, info in tensors.items()}
-    config = dict(known.config or {})
+    config = {**(known.config or {}), "rope_theta": 10000.0}
     if model_type:
         config["model_type"] = model_type
-    return infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK, hints=ROUTED)
+    return infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
 
 
 def role_of(architecture: Architecture, word: str) -> set[str | None]:
@@ -49,7 +39,7 @@ def test_a_map_of_another_shape_is_not_what_is_lacking() -> None:
     key = next(key for key in known.tensors if "zeta" in key)
     info = known.tensors[key]
     tensors = {**known.tensors, key: type(info)((info.shape[0], info.shape[1] + 1), info.dtype)}
-    made = infer(Checkpoint("x", "manifest", tensors, known.config), RULEBOOK, hints=ROUTED)
+    made = infer(Checkpoint("x", "manifest", tensors, known.config), RULEBOOK)
     assert role_of(made, "zeta") == {None} and made.reading == "skeleton"
 
 
