@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from functools import partial as partial_call
 
 from mapper._dataclass import dataclass
-from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin, Question
+from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin, Place, Question
 from mapper.errors import ArchitectureError, FlowError, MapperError, listed
 from mapper.flows.program import link, unused_leaves
 from mapper.flows.results import check_results
@@ -45,6 +45,7 @@ from mapper.inference.sizes import Sizes
 from mapper.inference.twins import Twins
 from mapper.inference.unused import why_unread
 from mapper.inference.updates import SETTINGS, scale
+from mapper.naming.leaf_groups import Taken
 
 
 @dataclass
@@ -66,8 +67,8 @@ def read(case: Case, findings: list[str]) -> Architecture:
 
 
 def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
+    before = list(doubts.findings)
     doubts.findings += turned_round(case.rulebook, case.families, case.names)
-    case = _completed(case)
     outline = stages.outline = lay_out(case, doubts)
     asked: list[Question] = []
     forward: list[str] = []
@@ -80,6 +81,9 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
         doubts.notes += laid.notes
     find_gaps(case, outline, doubts)
     chosen = stages.chosen = choose_flows(case, outline, doubts)
+    if taken := _newly_taken(case, chosen):
+        doubts.findings, doubts.notes, doubts.missing = before, [], []
+        return _read(replace(case, taken={**case.taken, **taken}), doubts, stages)
     if chosen.is_tried:
         say_what_lacks(case, chosen, doubts)
         drop_uncalled(chosen)
@@ -103,15 +107,11 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     return architecture
 
 
-def _completed(case: Case) -> Case:
-    """The case with the modules that are all that blocks lack, of a type that nobody lists."""
-    if case.families.are_vouched_for or case.chain or case.refusal or case.refused:
-        return case
-    outline = lay_out(case, Doubts(case))
-    if all(leaf.role for leaf in outline.read):
-        return case
-    taken = left_over(choose_flows(case, outline, Doubts(case)))
-    return _completed(replace(case, taken={**case.taken, **taken})) if taken else case
+def _newly_taken(case: Case, chosen: Chosen) -> dict[Place, Taken]:
+    """The modules that are all that blocks lack, of a type that nobody lists, without those that are taken already."""
+    if case.families.are_vouched_for or case.chain:
+        return {}
+    return {place: there for place, there in left_over(chosen).items() if place not in case.taken}
 
 
 def solve_sizes(outline: Outline, chosen: Chosen, doubts: Doubts, is_fatal: bool) -> dict[int, Sizes]:
