@@ -31,7 +31,7 @@ os.environ.setdefault(
 
 LEFT_OUT = set((Path(__file__).parent / "parity" / "left_out.txt").read_text().splitlines())
 # Of tests that do the same with each of hundreds of rules, one in so many by a digest of its name.
-SAMPLED = {"tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 4}
+SAMPLED = {"tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 6}
 _COUNT = pytest.StashKey[int]()
 
 

@@ -16,6 +16,7 @@ from mapper._build import renamed
 from mapper.emission import emit
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.xdist_group("catalogue")  # one process reads all of it once
 
 
 def _tool() -> ModuleType:
