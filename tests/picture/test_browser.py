@@ -254,7 +254,7 @@ def test_what_is_asked_of_a_block_is_marked_and_there_to_copy(browser: Any, tmp_
     assert "attention.heads is unknown" in panel(browser)
     button = browser.find_element(By.CSS_SELECTOR, '[aria-label="copy --set attention.heads=4"]')
     button.click()
-    assert button.text == "4 copied"
+    WebDriverWait(browser, 10).until(lambda _: button.text == "4 copied")  # the clipboard answers later
 
 
 def test_hostile_names_run_nothing(browser: Any, tmp_path: Path) -> None:
