@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -72,17 +72,17 @@ def compose_each(
     """The same with one assumption after another: a slot that none of them is about is filled once."""
     filled = [page for page in pages if all(slot.steps for slot in page.slots)]
     block = _Block(scope, flows, facts)
-    return [
-        _of_spines(block, [_composed(block, page, assumed) for page in filled]) for assumed in assumptions
-    ]
+    made = [[_composed(block, page, assumed) for page in filled] for assumed in assumptions]
+    block.filled.clear()  # what comes near is looked for later, when more may be known
+    return [_of_spines(scope, spines) for spines in made]
 
 
-def _of_spines(block: _Block, made: Sequence[Composed]) -> Composed:
+def _of_spines(scope: Scope, made: Sequence[Composed]) -> Composed:
     """The flow of the spine that fits."""
     fitting = [one for one in made if one.flow or one.tied]
     if len(fitting) > 1:
         return Composed(tied=listed([one.flow.name for one in fitting if one.flow] or [fitting[0].tied]))
-    return fitting[0] if fitting else Composed(look=lambda: _nearest(block.scope, made) if made else [])
+    return fitting[0] if fitting else Composed(look=lambda: _nearest(scope, made) if made else [])
 
 
 def _nearest(scope: Scope, made: Sequence[Composed]) -> list[FlowRule]:
@@ -174,7 +174,6 @@ def _filled(block: _Block, page: Page, assumed: Mapping[str, Any], to_the_end: b
 
 def _near(block: _Block, page: Page, assumed: Mapping[str, Any]) -> list[FlowRule]:
     """What comes near to a flow of a spine that no steps make whole."""
-    block = replace(block, filled={})  # it is asked later, when more may be known
     slots = _filled(block, page, assumed, to_the_end=True)
     first = slots.first
     others = [first, *({**first, name: step} for name, steps in slots.ways.items() for step in steps[1:])]

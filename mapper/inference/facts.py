@@ -199,16 +199,16 @@ class Facts:
 
     def _speaking(self, scope: Scope, name: str) -> list[FactRule]:
         first = [rule for rule in self._unlisted(scope, name) if self._applies(rule, scope, None)]
-        if any(rule.value is not UNSET and not rule.by_names for rule in first):
+        if any(rule.is_constant for rule in first):
             return first
         silent = any(rule.silent for rule in first)
         said: list[FactRule] = []
         for model_type, level in (*self.families.facts(scope, name), (None, self.common.get(name, ()))):
             rules = [rule for rule in level if self._applies(rule, scope, model_type)]
-            if silent or any(rule.config or rule.towers or rule.silent for rule in said):
+            if silent or any(rule.is_about_fields for rule in said):
                 rules = [rule if rule.at else rule.without_fields for rule in rules]
             said += rules
-            if any(rule.value is not UNSET and not rule.by_names for rule in rules):
+            if any(rule.is_constant for rule in rules):
                 break  # a constant: no config is asked
         return first + said
 
@@ -289,6 +289,8 @@ class Facts:
     def _in_config(self, rules: Iterable[FactRule], scope: Scope) -> Iterator[Known]:
         """What the file says by any of the rules, then what its type has by default."""
         asked = [rule for rule in rules if rule.config or rule.towers]
+        if not asked:
+            return
         found = [(rule, item) for rule in asked for item in self.config.find(rule, scope)]
         found = [
             (rule, item)
@@ -353,13 +355,14 @@ class Facts:
             rules = rules[: rules.index(doubt)]
         if not any(known.evidence == "config" for known in self._in_config(rules, scope)):
             yield from self.from_graph(scope, name)
-        yield from self._said(
-            [rule for rule in rules if rule.at], scope
-        )  # of a part, before what is said of all
-        yield from self._said([rule for rule in rules if not rule.at], scope)
+        of_part = [rule for rule in rules if rule.at]  # before what is said of all
+        yield from self._said(of_part, scope)
+        yield from self._said([rule for rule in rules if not rule.at] if of_part else rules, scope)
 
     def _said(self, rules: Sequence[FactRule], scope: Scope) -> Iterator[Known]:
         """What rules say of a block: the config's fields, names that are there, constants, defaults."""
+        if not rules:
+            return
         yield from self._in_config(rules, scope)
         home = (
             scope.tower.block.home if scope.tower else Place()
@@ -373,7 +376,7 @@ class Facts:
         for rule in rules:
             if is_open and self._is_general(rule):
                 return
-            if rule.value is not UNSET and not rule.by_names:
+            if rule.is_constant:
                 yield Known(rule.value, "rule", origin(rule), rule=rule.place, by=rule)
             elif sources(rule):
                 known = self._calculated(rule, scope)

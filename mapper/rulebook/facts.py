@@ -96,6 +96,16 @@ class FactRule:
         return replace(self, config=(), towers={}) if self.config or self.towers else self
 
     @cached_property
+    def is_constant(self) -> bool:
+        """Whether it gives its value wherever it holds."""
+        return self.value is not UNSET and not self.by_names
+
+    @cached_property
+    def is_about_fields(self) -> bool:
+        """Whether it says which fields of the config speak, or that none does."""
+        return bool(self.config or self.towers or self.silent)
+
+    @cached_property
     def is_everywhere(self) -> bool:
         """Whether it holds for each block, whatever is known of it."""
         asked = (self.at, self.when, self.holds, self.as_long, self.square, self.tower)
