@@ -9,6 +9,7 @@ from functools import partial as partial_call
 from mapper._dataclass import dataclass
 from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin, Place, Question
 from mapper.errors import ArchitectureError, FlowError, MapperError, listed
+from mapper.flows.flow import flow_of
 from mapper.flows.program import link, unused_leaves
 from mapper.flows.results import check_results
 from mapper.inference.assign import Filler
@@ -17,7 +18,6 @@ from mapper.inference.chosen import (
     Chosen,
     choose_flows,
     drop_uncalled,
-    flow_of,
     say_what_lacks,
     value_of,
 )
