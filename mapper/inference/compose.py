@@ -30,7 +30,6 @@ from mapper.rulebook.index import FlowTable
 from mapper.rulebook.pages import Page, Slot, left_out, step_name
 
 _TRIED = 3  # steps of a slot that none fits, which come nearest
-_LACKING = [Misfit(LACKS, "")]  # some role, whichever it is
 
 
 @dataclass
@@ -217,17 +216,16 @@ def _fill(block: _Block, slot: Slot, claimed: set[str], assumed: Mapping[str, An
 
 def _filling(block: _Block, slot: Slot, free: set[str], assumed: Mapping[str, Any]) -> _Fill:
     scope = block.scope
-    faults = [_decisive_faults(scope, step, free, block.facts, assumed) for step in slot.steps]
-    fitting = [step for step, found in zip(slot.steps, faults, strict=True) if not found]
+    fitting: list[FlowRule] = []
+    unsure: list[FlowRule] = []  # which only answers keep from fitting
+    for step in slot.steps:
+        kind = _decisive_fault(scope, step, free, block.facts, assumed)
+        if kind in (None, UNKNOWN):
+            (unsure if kind else fitting).append(step)
     fitting = [step for step in fitting if has_its_ranks(scope, step)] or fitting
     strongest = max((_strength(scope, step) for step in fitting), default=(-1, -1))
-    open_steps = [
-        step
-        for step, found in zip(slot.steps, faults, strict=True)
-        if found and all(fault.kind == UNKNOWN for fault in found) and _strength(scope, step) > strongest
-    ]
     best = [step for step in fitting if _strength(scope, step) == strongest]
-    if best and not open_steps:
+    if best and not any(_strength(scope, step) > strongest for step in unsure):
         weaker = [step for step in fitting if step not in best]
         return _Fill(best[:1], listed([step.name for step in best]) if len(best) > 1 else "", weaker)
     return _Fill([], "", [])
@@ -247,8 +245,10 @@ def _nearest_steps(
 
 def _strength(scope: Scope, step: FlowRule) -> tuple[int, int]:
     """The step that claims more roles wins, then the one with more conditions; what is tied has no tensors to claim."""
-    roles = (*step.stored, *(role for role in step.needs if role in step.ties and role in scope.block.roles))
-    return len(roles) + len(step.beside), len(step.when)
+    tied = (
+        [role for role in step.needs if role in step.ties and role in scope.block.roles] if step.ties else ()
+    )
+    return len(step.stored) + len(tied) + len(step.beside), len(step.when)
 
 
 def _faults(
@@ -260,8 +260,17 @@ def _faults(
         is_lacking = True
         yield fault
     if not is_lacking:
+        yield from _faults_of_facts(scope, step, facts, assumed)
+
+
+def _faults_of_facts(
+    scope: Scope, step: FlowRule, facts: Facts, assumed: Mapping[str, Any]
+) -> Iterator[Misfit]:
+    if step.when:
         yield from condition_faults(scope, step, facts, tuple(assumed))
+    if step.values:
         yield from untaken(scope, step, facts)
+    if step.ties:
         yield from untied(scope, step, facts)
 
 
@@ -273,18 +282,30 @@ def _lacks(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, A
             yield Misfit(OTHER, name)
 
 
-def _decisive_faults(
+def _decisive_fault(
     scope: Scope, step: FlowRule, free: set[str], facts: Facts, assumed: Mapping[str, Any]
-) -> list[Misfit]:
-    """The faults up to the first that no answer removes: further facts are not looked up."""
-    if not (step.ties or free.issuperset(step.needs)):
-        return _LACKING  # so are most steps of a slot, and no generator is needed to see it
-    found: list[Misfit] = []
-    for fault in _faults(scope, step, free, facts, assumed):
-        found.append(fault)
-        if fault.kind != UNKNOWN:
+) -> str | None:
+    """The kind of the first fault that no answer removes: further facts are not looked up.
+
+    UNKNOWN where answers remove all, None where there is none.
+    """
+    if _is_barred(scope, step, free, assumed):
+        return LACKS
+    found = None
+    for fault in _faults_of_facts(scope, step, facts, assumed):
+        found = fault.kind
+        if found != UNKNOWN:
             break
     return found
+
+
+def _is_barred(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, Any]) -> bool:
+    """Whether `_lacks` has anything: so it is of most steps of a slot, and no list is needed to see it."""
+    if not free.issuperset(step.needs) and (not step.ties or any(lacking(scope, step, free))):
+        return True
+    if not all(has_role(scope.block, role) for role in step.beside):
+        return True
+    return any(value not in step.when[name] for name, value in assumed.items() if name in step.when)
 
 
 def _distance(faults: Sequence[Misfit]) -> tuple[int, int, int]:

@@ -413,7 +413,7 @@ class Facts:
     def _from_shapes(self, scope: Scope, name: str) -> Iterator[Known]:
         """What was settled for the block, for one around it, or alike for all blocks below one of these."""
         for outer in scope.up():
-            known = outer.solved.get(name) or self._below(outer).get(name)
+            known = outer.solved.get(name) or (self._below(outer).get(name) if self.settled else None)
             if known:
                 yield known
             if known or outer is scope.tower:
@@ -429,8 +429,6 @@ class Facts:
 
     def _below(self, scope: Scope) -> Mapping[str, Known]:
         """Sizes that have one value in all blocks below; known once all sizes are."""
-        if not self.settled:
-            return {}
         if scope not in self._shared:
             found: dict[str, Known | None] = {}
             for inner in scope.below():
