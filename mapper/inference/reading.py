@@ -91,6 +91,8 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     if chosen.is_complete and (refusal := odd_types(outline.read)):  # torch does not compute with few bits
         doubts.missing.append(refusal)
     is_complete = chosen.is_complete and not refusal
+    if case.is_brief and not is_complete:
+        return _skeleton(case, outline)
     filler = _fill(case, outline, chosen, doubts, is_complete)
     own = {question.fact for question in asked}
     questions = [*asked, *(one for one in outline.asked.questions() if one.fact not in own)]
@@ -105,6 +107,12 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     architecture.origin, architecture.forward = _origin(case, outline), forward
     architecture.unheard = outline.facts.unheard
     return architecture
+
+
+def _skeleton(case: Case, outline: Outline) -> Architecture:
+    """What is no model, for whoever asks no more of it."""
+    family = case.families.whole.name if case.families.whole else None
+    return Architecture(case.checkpoint, outline.leaves, outline.root.block, family=family)
 
 
 def _newly_taken(case: Case, chosen: Chosen) -> dict[Place, Taken]:

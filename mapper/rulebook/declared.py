@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
 
 
-_DECLARED: WeakKeyDictionary[Rulebook, dict[str, list[Any]]] = WeakKeyDictionary()  # every rule is read for one
+_DECLARED: WeakKeyDictionary[Rulebook, dict[str, list[Any]]] = (
+    WeakKeyDictionary()
+)  # every rule is read for one
 
 
 def declared(rulebook: Rulebook, name: str) -> list[Any]:
