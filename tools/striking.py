@@ -34,7 +34,8 @@ from usage import (
 from mapper.catalogue import published
 from mapper.inference.families import TYPE
 from mapper.naming.words import normal
-from mapper.rulebook.facts import ConfigVocabulary, FactRule, FactRules, FirstOf, TowerConfig
+from mapper.rulebook.fact_tables import FactRules, FirstOf
+from mapper.rulebook.facts import ConfigVocabulary, FactRule, TowerConfig
 from mapper.rulebook.families import Family
 from mapper.rulebook.index import FamilyEntry, FlowTable, SpineEntry
 from mapper.rulebook.pages import Page

@@ -93,7 +93,7 @@ def _around(
     there = {slot.around for slot in page.slots if slot.name in given}
     taken: dict[str, _Traits] = {}
     joint = _Joint(given.values())
-    for slot in page.centres_first():
+    for slot in page.centres_first:
         if slot.around in taken and taken[slot.around].is_empty:  # it is left out with that one
             continue
         fitting = [

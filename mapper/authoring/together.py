@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
+from mapper._collector import keep_what_there_is
 from mapper.authoring.check import Checker, FileCheck, check_rules, everything
 from mapper.rulebook.rulebook import KINDS, Rulebook
 from mapper.rulebook.strict import Document
@@ -50,6 +51,12 @@ def _begin(folders: Sequence[str], kinds: Sequence[str], run: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever began this process ends it
     rulebook = Rulebook(folders, kinds)
     _held[:] = [(Checker(rulebook, alone=False, run=run, examples=True), everything(rulebook)[0])]
+    _ = rulebook.families, rulebook.flows.everything()
+    if run:
+        import mapper._build  # torch, which every model needs, stays as well
+
+        _ = mapper._build
+    keep_what_there_is()
 
 
 def _check(at: int, label: str) -> FileCheck:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mapper.architecture import Architecture
 from mapper.errors import ArchitectureError, FlowError
-from mapper.flows.flow import Flow, parse_flow
+from mapper.flows.flow import flow_of
 from mapper.flows.language import copied, parse_expression
 
 if TYPE_CHECKING:
@@ -46,20 +46,13 @@ def emitted(
     if architecture.graph is not None:
         return _of_graph(architecture, {"cache": cache, "hidden_states": hidden_states, "train": train})
     rulebook = architecture.rulebook
-    parsed: dict[str, Flow] = {}
-
-    def flow(name: str) -> Flow:
-        if name not in parsed:
-            parsed[name] = parse_flow(rulebook.flows[name])
-        return parsed[name]
-
     if cache:
         architecture = with_cache(architecture)
     if train:
         architecture = with_dropout(architecture)
     options = {"cache": cache, "hidden_states": hidden_states, "train": train}
     activation = partial(_activation, rulebook.activations)
-    found = emit_source(architecture, flow, activation, options)
+    found = emit_source(architecture, partial(flow_of, rulebook), activation, options)
     text = with_origin(found.text, architecture, options)
     check_source(text)
     return replace(found, text=text)

@@ -26,6 +26,7 @@ from mapper.operations.registry import operation_names
 
 if TYPE_CHECKING:
     from mapper.rulebook.flows import FlowRule
+    from mapper.rulebook.rulebook import Rulebook
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,14 @@ def parse_flow(rule: FlowRule, shared: bool = False) -> Flow:
     if not has_words(statements):
         return Flow(rule, tuple(statements))
     return Flow(rule, tuple(without_words(statements)), tuple(statements))
+
+
+def flow_of(rulebook: Rulebook, name: str) -> Flow:
+    """A flow of the rulebook, parsed once: whoever changes statements changes copies."""
+    parsed = rulebook.parsed
+    if name not in parsed:
+        parsed[name] = parse_flow(rulebook.flows[name])
+    return parsed[name]
 
 
 def facts_in(node: ast.AST) -> Iterator[str]:

@@ -42,6 +42,7 @@ class Case:
     chain: Chain | None = None  # it is read as one, whatever its names mean
     taken: Mapping[Place, Taken] = field(default_factory=dict)  # modules that are what their block lacked
     looked_up: set[str] = field(default_factory=set)  # fields of the config that were there, in any attempt
+    is_brief: bool = False  # of what is no model nothing more is asked: neither its facts nor what it lacks
 
     def judges(self, place: Place) -> bool:
         """Whether what stands at a path is of the whole, or of a tower that a family reads."""

@@ -9,7 +9,7 @@ from typing import Any
 from mapper._dataclass import dataclass
 from mapper.architecture import Block, Unfit
 from mapper.errors import ArchitectureError
-from mapper.flows.flow import Flow, parse_flow
+from mapper.flows.flow import Flow, flow_of, parse_flow
 from mapper.flows.references import has_role
 from mapper.inference.case import Case, Doubts
 from mapper.inference.completeness import differing_roles, lacking_roles, lacking_sublayers
@@ -21,7 +21,6 @@ from mapper.inference.requirements import Needs
 from mapper.inference.roots import choose_root
 from mapper.inference.scopes import Scope, add_parts, is_part
 from mapper.inference.select import Choice, choose
-from mapper.rulebook.rulebook import Rulebook
 
 
 @dataclass
@@ -97,14 +96,6 @@ def value_of(outline: Outline, block: Block, name: str) -> Any:
     value = lookup(outline.facts, scope)(name)
     outline.facts.ask(scope, outline.facts.full_name(scope, name))
     return value
-
-
-def flow_of(rulebook: Rulebook, name: str) -> Flow:
-    """A flow of the rulebook, parsed once."""
-    parsed = rulebook.parsed
-    if name not in parsed:
-        parsed[name] = parse_flow(rulebook.flows[name])
-    return parsed[name]
 
 
 def choose_flows(case: Case, outline: Outline, doubts: Doubts) -> Chosen:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from mapper._dataclass import dataclass
 from mapper.architecture import Filled
@@ -27,10 +27,9 @@ from mapper.inference.misfits import (
 from mapper.inference.scopes import Scope
 from mapper.rulebook.flows import FlowRule
 from mapper.rulebook.index import FlowTable
-from mapper.rulebook.pages import Page, Slot, assemble, left_out, step_name
+from mapper.rulebook.pages import Page, Slot, left_out, step_name
 
 _TRIED = 3  # steps of a slot that none fits, which come nearest
-_LACKING = [Misfit(LACKS, "")]  # some role, whichever it is
 
 
 @dataclass
@@ -59,8 +58,26 @@ def compose(
 
     `assumed` are values of facts that nobody knows.
     """
+    return compose_each(scope, pages, flows, facts, [assumed or {}])[0]
+
+
+def compose_each(
+    scope: Scope,
+    pages: Sequence[Page],
+    flows: FlowTable,
+    facts: Facts,
+    assumptions: Iterable[Mapping[str, Any]],
+) -> list[Composed]:
+    """The same with one assumption after another: a slot that none of them is about is filled once."""
     filled = [page for page in pages if all(slot.steps for slot in page.slots)]
-    made = [_composed(scope, page, flows, facts, assumed or {}) for page in filled]
+    block = _Block(scope, flows, facts)
+    made = [[_composed(block, page, assumed) for page in filled] for assumed in assumptions]
+    block.filled.clear()  # what comes near is looked for later, when more may be known
+    return [_of_spines(scope, spines) for spines in made]
+
+
+def _of_spines(scope: Scope, made: Sequence[Composed]) -> Composed:
+    """The flow of the spine that fits."""
     fitting = [one for one in made if one.flow or one.tied]
     if len(fitting) > 1:
         return Composed(tied=listed([one.flow.name for one in fitting if one.flow] or [fitting[0].tied]))
@@ -75,6 +92,27 @@ def _nearest(scope: Scope, made: Sequence[Composed]) -> list[FlowRule]:
 
     least = min(map(spare, made))
     return [rule for one in made if spare(one) == least for rule in one.near]
+
+
+class _Fill(NamedTuple):
+    """The step of a slot, those that fit equally, and the weaker ones that fit.
+
+    No step where none fits, or an unknown fact could speak for a stronger one.
+    """
+
+    steps: list[FlowRule]
+    equal: str
+    weaker: list[FlowRule]
+
+
+@dataclass
+class _Block:
+    """A block whose slots are filled, and what has filled those that were: for as long as nothing more is known of it."""
+
+    scope: Scope
+    flows: FlowTable
+    facts: Facts
+    filled: dict[Any, tuple[Slot, _Fill]] = field(default_factory=dict)
 
 
 @dataclass
@@ -94,71 +132,55 @@ class _Slots:
         return {name: steps[0] for name, steps in self.ways.items()}
 
 
-def _composed(
-    scope: Scope, page: Page, flows: FlowTable, facts: Facts, assumed: Mapping[str, Any]
-) -> Composed:
+def _composed(block: _Block, page: Page, assumed: Mapping[str, Any]) -> Composed:
     """The flow of one spine."""
-    slots = _filled(scope, page, facts, assumed)
+    slots = _filled(block, page, assumed)
     if not slots.are_whole:
-        return Composed(look=lambda: _near(scope, page, flows, facts, assumed))
+        return Composed(look=lambda: _near(block, page, assumed))
     first = slots.first
-    whole = assemble(page, page.in_order(first))
-    fits = bool(whole.steps) and not any(misfits(scope, whole, facts, tuple(assumed)))
+    whole = page.made_of(first)
+    fits = bool(whole.steps) and not any(misfits(block.scope, whole, block.facts, tuple(assumed)))
     if not fits or not _give_one_value_each(first.values()):
         return Composed(look=lambda: [whole])
     if slots.tied:
         return Composed(tied=slots.tied)
     order = [slots.filled[slot.name] for slot in page.slots if slot.name in slots.filled]
-    return Composed(flows[whole.name], slots=order)
+    return Composed(block.flows[whole.name], slots=order)
 
 
-def _filled(
-    scope: Scope, page: Page, facts: Facts, assumed: Mapping[str, Any], to_the_end: bool = False
-) -> _Slots:
+def _filled(block: _Block, page: Page, assumed: Mapping[str, Any], to_the_end: bool = False) -> _Slots:
     """Fills the slots of a spine, up to the first that no step fits or to the end."""
     slots = _Slots()
     claimed: set[str] = set()
     ties: dict[str, str] = {}
-    for slot in page.centres_first():
+    for slot in page.centres_first:
         if left_out(slot, slots.first):
             continue
-        tied = _tied(slot, ties)
-        steps, equal, weaker = _fill(scope, tied, claimed, facts, assumed)
+        tied = slot.tied(ties)
+        steps, equal, weaker = _fill(block, tied, claimed, assumed)
         if not steps and not to_the_end:
             slots.are_whole = False
             break
         slots.are_whole = slots.are_whole and bool(steps)
-        steps = steps or _nearest_steps(scope, tied, claimed, facts, assumed)
+        steps = steps or _nearest_steps(block, tied, claimed, assumed)
         slots.ways[slot.name] = steps
         slots.tied = slots.tied or equal
         ties |= steps[0].ties
         slots.filled[slot.name] = Filled(slot.name, step_name(steps[0]), tuple(map(step_name, weaker)))
-        claimed |= {*steps[0].roles, *steps[0].ignored} & scope.block.roles.keys()
+        claimed |= {*steps[0].roles, *steps[0].ignored} & block.scope.block.roles.keys()
     return slots
 
 
-def _near(
-    scope: Scope, page: Page, flows: FlowTable, facts: Facts, assumed: Mapping[str, Any]
-) -> list[FlowRule]:
+def _near(block: _Block, page: Page, assumed: Mapping[str, Any]) -> list[FlowRule]:
     """What comes near to a flow of a spine that no steps make whole."""
-    slots = _filled(scope, page, facts, assumed, to_the_end=True)
+    slots = _filled(block, page, assumed, to_the_end=True)
     first = slots.first
     others = [first, *({**first, name: step} for name, steps in slots.ways.items() for step in steps[1:])]
-    tried = [assemble(page, page.in_order(steps)) for steps in others]
+    tried = [page.made_of(steps) for steps in others]
     found = [rule for rule in tried if all(rule.when.values())] or tried[:1]
-    if not assumed and not any(_answerable(scope, rule, facts) for rule in found):
-        found = [*_by_answers(scope, page, flows, facts, tried), *found]
+    if not assumed and not any(_answerable(block, rule) for rule in found):
+        found = [*_by_answers(block, page, tried), *found]
     return list({rule.name: rule for rule in found}.values())
-
-
-def _tied(slot: Slot, ties: Mapping[str, str]) -> Slot:
-    """A slot whose steps know what earlier ones say of the roles that they need: a head is tied to what stands before it."""
-
-    def told(step: FlowRule) -> FlowRule:
-        more = {role: path for role, path in ties.items() if role in step.needs and role not in step.ties}
-        return replace(step, ties={**step.ties, **more}) if more else step
-
-    return replace(slot, steps=tuple(map(told, slot.steps))) if ties else slot
 
 
 def _give_one_value_each(steps: Iterable[FlowRule]) -> bool:
@@ -167,62 +189,66 @@ def _give_one_value_each(steps: Iterable[FlowRule]) -> bool:
     return len(given) == len({name for name, _ in given})
 
 
-def _answerable(scope: Scope, rule: FlowRule, facts: Facts) -> bool:
+def _answerable(block: _Block, rule: FlowRule) -> bool:
     """Whether nothing but answers keeps a flow from fitting."""
-    return all(fault.kind == UNKNOWN for fault in misfits(scope, rule, facts))
+    return all(fault.kind == UNKNOWN for fault in misfits(block.scope, rule, block.facts))
 
 
-def _by_answers(
-    scope: Scope, page: Page, flows: FlowTable, facts: Facts, tried: Sequence[FlowRule]
-) -> list[FlowRule]:
+def _by_answers(block: _Block, page: Page, tried: Sequence[FlowRule]) -> list[FlowRule]:
     """The flows that each answer leads to, where one fact chooses the steps of several slots at once."""
-    faults = [fault for rule in tried for fault in condition_faults(scope, rule, facts)]
+    faults = [fault for rule in tried for fault in condition_faults(block.scope, rule, block.facts)]
     unknown = dict.fromkeys(fault.name for fault in faults if fault.kind == UNKNOWN)
     answers = [{name: value} for name in unknown for value in page.allowed(name)]
-    made = [_composed(scope, page, flows, facts, answer) for answer in answers]
+    made = [_composed(block, page, answer) for answer in answers]
     found = [rule for one in made for rule in ([one.flow] if one.flow else one.near)]
-    return list({rule.name: rule for rule in found if _answerable(scope, rule, facts)}.values())
+    return list({rule.name: rule for rule in found if _answerable(block, rule)}.values())
 
 
-def _fill(
-    scope: Scope, slot: Slot, claimed: set[str], facts: Facts, assumed: Mapping[str, Any]
-) -> tuple[list[FlowRule], str, list[FlowRule]]:
-    """The step of a slot, those that fit equally, and the weaker ones that fit.
+def _fill(block: _Block, slot: Slot, claimed: set[str], assumed: Mapping[str, Any]) -> _Fill:
+    """What fills a slot, of the roles that no other has: the same for the same roles that its steps need."""
+    free = block.scope.block.roles.keys() - claimed
+    about = tuple((name, value) for name, value in assumed.items() if name in slot.facts)
+    key = id(slot), frozenset(free & slot.needs), about
+    if key not in block.filled:
+        block.filled[key] = slot, _filling(block, slot, free, assumed)
+    return block.filled[key][1]
 
-    No step where none fits, or an unknown fact could speak for a stronger one.
-    """
-    free = scope.block.roles.keys() - claimed
-    faults = {step.name: _decisive_faults(scope, step, free, facts, assumed) for step in slot.steps}
-    fitting = [step for step in slot.steps if not faults[step.name]]
+
+def _filling(block: _Block, slot: Slot, free: set[str], assumed: Mapping[str, Any]) -> _Fill:
+    scope = block.scope
+    fitting: list[FlowRule] = []
+    unsure: list[FlowRule] = []  # which only answers keep from fitting
+    for step in slot.steps:
+        kind = _decisive_fault(scope, step, free, block.facts, assumed)
+        if kind in (None, UNKNOWN):
+            (unsure if kind else fitting).append(step)
     fitting = [step for step in fitting if has_its_ranks(scope, step)] or fitting
     strongest = max((_strength(scope, step) for step in fitting), default=(-1, -1))
-    open_steps = [
-        step
-        for step in slot.steps
-        if faults[step.name]
-        and all(fault.kind == UNKNOWN for fault in faults[step.name])
-        and _strength(scope, step) > strongest
-    ]
     best = [step for step in fitting if _strength(scope, step) == strongest]
-    if best and not open_steps:
+    if best and not any(_strength(scope, step) > strongest for step in unsure):
         weaker = [step for step in fitting if step not in best]
-        return best[:1], listed([step.name for step in best]) if len(best) > 1 else "", weaker
-    return [], "", []
+        return _Fill(best[:1], listed([step.name for step in best]) if len(best) > 1 else "", weaker)
+    return _Fill([], "", [])
 
 
 def _nearest_steps(
-    scope: Scope, slot: Slot, claimed: set[str], facts: Facts, assumed: Mapping[str, Any]
+    block: _Block, slot: Slot, claimed: set[str], assumed: Mapping[str, Any]
 ) -> list[FlowRule]:
     """The steps that come near to filling a slot."""
-    free = scope.block.roles.keys() - claimed
-    near = sorted(slot.steps, key=lambda step: _distance([*_faults(scope, step, free, facts, assumed)]))
-    return near[:_TRIED]
+    free = block.scope.block.roles.keys() - claimed
+
+    def distance(step: FlowRule) -> tuple[int, int, int]:
+        return _distance([*_faults(block.scope, step, free, block.facts, assumed)])
+
+    return sorted(slot.steps, key=distance)[:_TRIED]
 
 
 def _strength(scope: Scope, step: FlowRule) -> tuple[int, int]:
     """The step that claims more roles wins, then the one with more conditions; what is tied has no tensors to claim."""
-    roles = (*step.stored, *(role for role in step.needs if role in step.ties and role in scope.block.roles))
-    return len(roles) + len(step.beside), len(step.when)
+    tied = (
+        [role for role in step.needs if role in step.ties and role in scope.block.roles] if step.ties else ()
+    )
+    return len(step.stored) + len(tied) + len(step.beside), len(step.when)
 
 
 def _faults(
@@ -234,8 +260,17 @@ def _faults(
         is_lacking = True
         yield fault
     if not is_lacking:
+        yield from _faults_of_facts(scope, step, facts, assumed)
+
+
+def _faults_of_facts(
+    scope: Scope, step: FlowRule, facts: Facts, assumed: Mapping[str, Any]
+) -> Iterator[Misfit]:
+    if step.when:
         yield from condition_faults(scope, step, facts, tuple(assumed))
+    if step.values:
         yield from untaken(scope, step, facts)
+    if step.ties:
         yield from untied(scope, step, facts)
 
 
@@ -247,18 +282,30 @@ def _lacks(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, A
             yield Misfit(OTHER, name)
 
 
-def _decisive_faults(
+def _decisive_fault(
     scope: Scope, step: FlowRule, free: set[str], facts: Facts, assumed: Mapping[str, Any]
-) -> list[Misfit]:
-    """The faults up to the first that no answer removes: further facts are not looked up."""
-    if not (step.ties or free.issuperset(step.needs)):
-        return _LACKING  # so are most steps of a slot, and no generator is needed to see it
-    found: list[Misfit] = []
-    for fault in _faults(scope, step, free, facts, assumed):
-        found.append(fault)
-        if fault.kind != UNKNOWN:
+) -> str | None:
+    """The kind of the first fault that no answer removes: further facts are not looked up.
+
+    UNKNOWN where answers remove all, None where there is none.
+    """
+    if _is_barred(scope, step, free, assumed):
+        return LACKS
+    found = None
+    for fault in _faults_of_facts(scope, step, facts, assumed):
+        found = fault.kind
+        if found != UNKNOWN:
             break
     return found
+
+
+def _is_barred(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, Any]) -> bool:
+    """Whether `_lacks` has anything: so it is of most steps of a slot, and no list is needed to see it."""
+    if not free.issuperset(step.needs) and (not step.ties or any(lacking(scope, step, free))):
+        return True
+    if not all(has_role(scope.block, role) for role in step.beside):
+        return True
+    return any(value not in step.when[name] for name, value in assumed.items() if name in step.when)
 
 
 def _distance(faults: Sequence[Misfit]) -> tuple[int, int, int]:

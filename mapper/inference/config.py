@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 from mapper._dataclass import dataclass
@@ -50,6 +51,7 @@ class Config:
         self.lone: str | None = None  # the tower that the path of a checkpoint's only tower names
         self._parts: dict[str | None, tuple[str, ...]] = {}  # asked for each field of each block
         self._got: dict[tuple[str, str], Found | None] = {}  # the same
+        self._of: dict[tuple[int, str | None], tuple[FactRule, list[Found]]] = {}  # by rule and tower
 
     @property
     def model_type(self) -> str | None:
@@ -79,6 +81,14 @@ class Config:
 
         Where there is none, the default that its type has for one of them.
         """
+        if self._tells_layers_apart:
+            return self._find(rule, scope)
+        key = id(rule), scope.tower_name
+        if key not in self._of:
+            self._of[key] = rule, self._find(rule, scope)
+        return self._of[key][1]
+
+    def _find(self, rule: FactRule, scope: Scope) -> list[Found]:
         found: list[Found] = []
         defaults: list[Found] = []
         for part, keys in self._places(rule, scope):
@@ -93,8 +103,16 @@ class Config:
                 return found
         return [] if rule.stated else defaults[:1]
 
+    @cached_property
+    def _tells_layers_apart(self) -> bool:
+        """Whether some part says of single layers what they have otherwise: what else is looked up is a tower's alike."""
+        parts = [self.part(name) for name in ("", *self.folders)]
+        return any(part.get(name) for part in parts for name in self.vocabulary.by_layer)
+
     def _of_layer(self, part: str, key: str, scope: Scope) -> Found | None:
         """A field as the layers that a block is in have it, where a part says of single layers what they have otherwise."""
+        if not self._tells_layers_apart:
+            return None
         said = [name for name in self.vocabulary.by_layer if self.part(part).get(name)]
         indices = scope.index_of("layers") if said else None
         start = f"{part}." if part else ""

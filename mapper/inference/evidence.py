@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mapper._dataclass import dataclass
@@ -45,3 +46,19 @@ class Chain:
 
 def weakest(evidences: list[str]) -> str:
     return max(evidences, key=EVIDENCE.index)
+
+
+def named(rule: FactRule) -> str:
+    """The names, kinds and shapes for which a rule gives its value."""
+    kinds = (f"{role} is a {kind}" for role, kind in rule.holds.items())
+    roles = (f"{'has' if there else 'no'} {path}" for path, there in rule.tower.items())
+    lengths = (f"{role} is as long as {other}" for role, other in rule.as_long.items())
+    squares = (f"{role} has a row for each place of a square" for role in rule.square)
+    has, lacks = (f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks)
+    words = chain(has, lacks, kinds, roles, lengths, squares)
+    return ", ".join(words)
+
+
+def origin(rule: FactRule) -> str:
+    """The file of a rule, and its reason."""
+    return f"{rule.file} ({rule.why})" if rule.why else rule.file

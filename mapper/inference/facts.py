@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Block, Place
@@ -13,11 +12,12 @@ from mapper.errors import shorten
 from mapper.inference.computed import calculate, formula, sources
 from mapper.inference.config import Config, Found
 from mapper.inference.entries import element, goes_by_form, is_silent, list_around, mapped, repeated
-from mapper.inference.evidence import Chain, Known, weakest
+from mapper.inference.evidence import Chain, Known, named, origin, weakest
 from mapper.inference.families import TYPE
 from mapper.inference.hints import DEFAULT, Given
 from mapper.inference.leaf_conditions import counted, holds, tower_fits
 from mapper.inference.lengths import is_as_long, is_square
+from mapper.inference.memory import Memory
 from mapper.inference.scopes import Scope
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import UNSET, FactRule, types_beside
@@ -63,7 +63,7 @@ class Facts:
         for table in tables:
             self.apart |= table.apart
         self.used: dict[tuple[Scope, str], tuple[Scope, str, Known]] = {}
-        self._known: dict[Scope, dict[str, Known | None]] = {}
+        self._memory = Memory()
         self._shared: dict[Scope, Mapping[str, Known]] = {}
         self.settled = False
         self.denied: set[tuple[Scope, str]] = (
@@ -85,7 +85,7 @@ class Facts:
         other.families, other.defaults, other.is_trial = families, defaults, True
         for family in families.everything:
             other.types = types_beside({}, family.facts) | other.types
-        other.used, other._known, other._shared, other._open = {}, {}, {}, {}
+        other.used, other._memory, other._shared, other._open = {}, Memory(), {}, {}
         return other
 
     def full_name(self, scope: Scope, name: str) -> str:
@@ -94,7 +94,7 @@ class Facts:
 
     def get(self, scope: Scope, name: str) -> Known | None:
         """The strongest that is known of a fact (by its full name) for a block; None if nothing is."""
-        memory = self._known.setdefault(scope, {})
+        memory = self._memory.of(scope).known
         if name not in memory:
             key, depth = (scope, name), len(self._open)
             if key in self._open:
@@ -126,24 +126,24 @@ class Facts:
     def solved(self, scope: Scope, name: str, known: Known) -> None:
         """Settle a size of a block: what its shapes and its other facts show."""
         scope.solved[name] = known
-        self._known.pop(scope, None)
+        self.forget(scope)
 
     @contextmanager
     def supposing(self, scope: Scope, name: str, known: Known) -> Iterator[None]:
         """What is asked inside is answered as if this were known; outside nothing of it is remembered."""
-        kept = dict(scope.solved), self.used, self._known, self._shared
-        self.used, self._known, self._shared = dict(self.used), {}, {}
+        kept = dict(scope.solved), self.used, self._memory, self._shared
+        self.used, self._memory, self._shared = dict(self.used), Memory(), {}
         scope.solved[name] = known
         try:
             yield
         finally:
             scope.solved.clear()
-            before, self.used, self._known, self._shared = kept
+            before, self.used, self._memory, self._shared = kept
             scope.solved.update(before)
 
     def forget(self, scope: Scope) -> None:
-        """Drop what was asked about a scope that will not last."""
-        self._known.pop(scope, None)
+        """Drop what was asked about a scope that will not last, or of which something else is known now."""
+        self._memory.forget(scope)
 
     def deny(self, scope: Scope, name: str) -> None:
         """The default that a type has for a fact is none for this block: nobody knows it, unless others say."""
@@ -153,7 +153,7 @@ class Facts:
     def settle(self) -> None:
         """All sizes are settled: drop the answers that were given before."""
         self.settled = True
-        self._known.clear()
+        self._memory = Memory()
 
     def use(self, scope: Scope, name: str, known: Known) -> None:
         """Note that the model depends on a fact, and mark the fields of the config behind it as read."""
@@ -162,7 +162,11 @@ class Facts:
 
     def ask(self, scope: Scope, name: str) -> None:
         """Note that the model depends on a fact, known or not: the fields of the config behind it are read."""
-        self._mark(scope, name, set())
+        marked = self._memory.of(scope).marked
+        if name not in marked:
+            seen: set[str] = set()
+            self._mark(scope, name, seen)
+            marked |= seen
 
     def _mark(self, scope: Scope, name: str, seen: set[str]) -> None:
         """The fields that speak about a fact, or about what it follows from or depends on, have been read."""
@@ -171,9 +175,11 @@ class Facts:
         seen.add(name)
         if told := self._told(scope, name):
             self.heard.add(told.source)
-        rules = self.rules(scope, name)
+        spoken: dict[str, list[FactRule]] = {}  # by place: to compare each rule with each takes long
+        for rule in self.rules(scope, name):
+            spoken.setdefault(rule.place, []).append(rule)
         for rule in self.every_rule(scope, name):
-            if rule in rules or (rule.when and scope.is_below(rule.at)):
+            if rule in spoken.get(rule.place, ()) or (rule.when and scope.is_below(rule.at)):
                 self.config.use(self.config.find(rule, scope))
                 for other in (*sources(rule), *rule.when):
                     full = self.full_name(scope, other)
@@ -181,17 +187,28 @@ class Facts:
 
     def rules(self, scope: Scope, name: str) -> list[FactRule]:
         """The rules that speak about a fact here: those of the families, and of the vocabulary's what they leave open."""
+        memory = self._memory.of(scope).rules
+        if name in memory:
+            return memory[name]
+        before, self._cut = self._cut, len(self._open)
+        found = self._speaking(scope, name)
+        if self._cut == len(self._open):  # no condition was cut short by a cycle, as in `get`
+            memory[name] = found
+        self._cut = min(before, self._cut)
+        return found
+
+    def _speaking(self, scope: Scope, name: str) -> list[FactRule]:
         first = [rule for rule in self._unlisted(scope, name) if self._applies(rule, scope, None)]
-        if any(rule.value is not UNSET and not rule.by_names for rule in first):
+        if any(rule.is_constant for rule in first):
             return first
         silent = any(rule.silent for rule in first)
         said: list[FactRule] = []
         for model_type, level in (*self.families.facts(scope, name), (None, self.common.get(name, ()))):
             rules = [rule for rule in level if self._applies(rule, scope, model_type)]
-            if silent or any(rule.config or rule.towers or rule.silent for rule in said):
+            if silent or any(rule.is_about_fields for rule in said):
                 rules = [rule if rule.at else rule.without_fields for rule in rules]
             said += rules
-            if any(rule.value is not UNSET and not rule.by_names for rule in rules):
+            if any(rule.is_constant for rule in rules):
                 break  # a constant: no config is asked
         return first + said
 
@@ -244,6 +261,8 @@ class Facts:
 
     def _applies(self, rule: FactRule, scope: Scope, model_type: str | None) -> bool:
         """Whether a rule holds for a block; `model_type` is what its family goes by, None for the vocabulary's."""
+        if rule.is_everywhere:
+            return True
         if not scope.is_below(rule.at):
             return False
         if not all(holds(scope, path, kind) for path, kind in rule.holds.items()):
@@ -270,6 +289,8 @@ class Facts:
     def _in_config(self, rules: Iterable[FactRule], scope: Scope) -> Iterator[Known]:
         """What the file says by any of the rules, then what its type has by default."""
         asked = [rule for rule in rules if rule.config or rule.towers]
+        if not asked:
+            return
         found = [(rule, item) for rule in asked for item in self.config.find(rule, scope)]
         found = [
             (rule, item)
@@ -334,13 +355,14 @@ class Facts:
             rules = rules[: rules.index(doubt)]
         if not any(known.evidence == "config" for known in self._in_config(rules, scope)):
             yield from self.from_graph(scope, name)
-        yield from self._said(
-            [rule for rule in rules if rule.at], scope
-        )  # of a part, before what is said of all
-        yield from self._said([rule for rule in rules if not rule.at], scope)
+        of_part = [rule for rule in rules if rule.at]  # before what is said of all
+        yield from self._said(of_part, scope)
+        yield from self._said([rule for rule in rules if not rule.at] if of_part else rules, scope)
 
     def _said(self, rules: Sequence[FactRule], scope: Scope) -> Iterator[Known]:
         """What rules say of a block: the config's fields, names that are there, constants, defaults."""
+        if not rules:
+            return
         yield from self._in_config(rules, scope)
         home = (
             scope.tower.block.home if scope.tower else Place()
@@ -348,14 +370,14 @@ class Facts:
         for rule in rules:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
                 evidence = "shape" if rule.as_long or rule.square else "name"
-                yield Known(rule.value, evidence, _named(rule), rule=rule.place, by=rule)
+                yield Known(rule.value, evidence, named(rule), rule=rule.place, by=rule)
         yield from (known for rule in rules if rule.rows or rule.columns for known in counted(rule, scope))
         is_open = False  # what a family calculates it from is unknown: what holds in general may be wrong
         for rule in rules:
             if is_open and self._is_general(rule):
                 return
-            if rule.value is not UNSET and not rule.by_names:
-                yield Known(rule.value, "rule", _origin(rule), rule=rule.place, by=rule)
+            if rule.is_constant:
+                yield Known(rule.value, "rule", origin(rule), rule=rule.place, by=rule)
             elif sources(rule):
                 known = self._calculated(rule, scope)
                 if known:
@@ -369,7 +391,7 @@ class Facts:
         for rule in rules:
             is_heard = not (is_open and self._is_general(rule))
             if rule.default is not UNSET and is_heard and not (silent and rule.default not in (None, False)):
-                yield Known(rule.default, "default", _origin(rule), rule=rule.place, by=rule)
+                yield Known(rule.default, "default", origin(rule), rule=rule.place, by=rule)
 
     def _has_bases(self, rule: FactRule, scope: Scope) -> bool:
         """Whether all that a rule calculates from is known, though no value comes of it."""
@@ -391,7 +413,7 @@ class Facts:
     def _from_shapes(self, scope: Scope, name: str) -> Iterator[Known]:
         """What was settled for the block, for one around it, or alike for all blocks below one of these."""
         for outer in scope.up():
-            known = outer.solved.get(name) or self._below(outer).get(name)
+            known = outer.solved.get(name) or (self._below(outer).get(name) if self.settled else None)
             if known:
                 yield known
             if known or outer is scope.tower:
@@ -407,8 +429,6 @@ class Facts:
 
     def _below(self, scope: Scope) -> Mapping[str, Known]:
         """Sizes that have one value in all blocks below; known once all sizes are."""
-        if not self.settled:
-            return {}
         if scope not in self._shared:
             found: dict[str, Known | None] = {}
             for inner in scope.below():
@@ -475,17 +495,3 @@ def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
         if f"{prefix}.{name}" in declared:
             return f"{prefix}.{name}"
     return name
-
-
-def _named(rule: FactRule) -> str:
-    kinds = (f"{role} is a {kind}" for role, kind in rule.holds.items())
-    roles = (f"{'has' if there else 'no'} {path}" for path, there in rule.tower.items())
-    lengths = (f"{role} is as long as {other}" for role, other in rule.as_long.items())
-    squares = (f"{role} has a row for each place of a square" for role in rule.square)
-    has, lacks = (f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks)
-    words = chain(has, lacks, kinds, roles, lengths, squares)
-    return ", ".join(words)
-
-
-def _origin(rule: FactRule) -> str:
-    return f"{rule.file} ({rule.why})" if rule.why else rule.file

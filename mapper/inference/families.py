@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -88,11 +89,11 @@ class Families:
         whole = (self.match.family,) if self.match else ()
         object.__setattr__(self, "everything", (*whole, *(part.family for part in self.parts)))
 
-    @property
+    @cached_property
     def whole(self) -> Family | None:
         return self.match.family if self.match else None
 
-    @property
+    @cached_property
     def home(self) -> Home:
         """Where what the family of the whole judges stands."""
         return self.match.home if self.match else Home()
@@ -101,12 +102,12 @@ class Families:
         """Whether a path is of the whole, the towers that families read included."""
         return self.home.holds_words(words) or any(in_region(part.region, words) for part in self.parts)
 
-    @property
+    @cached_property
     def are_vouched_for(self) -> bool:
         """Whether the whole is listed by its model_type; a tower that is not has a finding."""
         return bool(self.match and self.match.by_type)
 
-    @property
+    @cached_property
     def are_known_by_names(self) -> bool:
         """Whether the whole is of a family without types: a library's own names, beside which no config names a type."""
         match = self.match
@@ -156,7 +157,11 @@ class Families:
 
     def part(self, scope: Scope) -> Part | None:
         """The tower's family; outside of all towers, and in the only one, that of the text."""
-        return next((part for part in self.parts if part.tower == self._tower(scope)), None)
+        return self._by_tower.get(self._tower(scope))
+
+    @cached_property
+    def _by_tower(self) -> dict[str, Part]:
+        return {part.tower: part for part in reversed(self.parts)}  # of two the first
 
     def _tower(self, scope: Scope) -> str:
         """The tower whose family reads a block: an encoder and a decoder that are halves of a text have that of the text."""

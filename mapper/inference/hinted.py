@@ -13,23 +13,25 @@ from mapper.errors import ArchitectureError, HintError, listed, shorten
 
 Hints = Mapping[str, Any]
 Read = Callable[[Hints], Architecture]
+Better = Callable[[Hints, Architecture], Architecture]  # of hints without one, and what was read with it
 
 _NAMED = 6  # facts that are read instead
 _WHOLE = "*"  # where a fact of a whole list is said to be read
 
 
-def read_with_hints(hints: Hints, read: Read) -> Architecture:
+def read_with_hints(hints: Hints, read: Read, better: Better) -> Architecture:
     """The reading with the hints. Raises HintError for one that costs the family or the flows, or that nothing reads.
 
+    `better` reads the same, but no further than to see that it is no better.
     A hint is what a user says of a checkpoint, and may be wrong: what contradicts it is never held against a family.
     """
     try:
         told = read(hints)
     except ArchitectureError as error:
-        _refuse_costly(hints, read, None, error.in_command())
+        _refuse_costly(hints, lambda said, _: read(said), None, error.in_command())
         raise
     if told.reading == "skeleton" or told.family is None:
-        _refuse_costly(hints, read, told, next(iter([*told.missing, *told.findings]), "no flow fits"))
+        _refuse_costly(hints, better, told, next(iter([*told.missing, *told.findings]), "no flow fits"))
     asked = _asked(read, hints) if told.unheard else set()
     for source, key in told.unheard.items():
         if key in asked:  # another answer has settled it
@@ -58,14 +60,16 @@ def _asked(read: Read, hints: Hints) -> set[str]:
     return asked
 
 
-def _refuse_costly(hints: Hints, read: Read, told: Architecture | None, why: str) -> None:
+def _refuse_costly(
+    hints: Hints, read: Callable[..., Architecture], told: Architecture | None, why: str
+) -> None:
     """HintError for the first hint without which the checkpoint reads better, unless it is an answer to what is asked."""
     for key in hints:
         try:
-            without = read(_but(hints, key))
+            without = read(_but(hints, key), told)
         except (ArchitectureError, HintError):
             continue
-        if not (told and _answers(without, key, hints[key])) and _is_worse(told, without):
+        if _is_worse(told, without) and not (told and _answers(without, key, hints[key])):
             better = f"family {shorten(without.family)}" if without.family else f"{without.reading}"
             raise HintError(
                 f"--set {key}={shorten(str(hints[key]))[1:-1]} does not go with this checkpoint: {why}; without it: {better}",

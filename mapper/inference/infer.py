@@ -63,27 +63,39 @@ def _answered(
 ) -> Architecture:
     """A reading with what is known beside the file, if anything is."""
     if found:
-        return _told(checkpoint, rulebook, {**found, **(hints or {})}, use_families)
+        return _told(checkpoint, rulebook, use_families, {**found, **(hints or {})})
     if not isinstance(hints, Mapping) or not hints:
         return _infer(checkpoint, rulebook, hints, use_families)
-    return read_with_hints(hints, lambda said: _told(checkpoint, rulebook, said, use_families))
+    read = partial_call(_told, checkpoint, rulebook, use_families)
+    return read_with_hints(hints, read, read)
 
 
 def _told(
-    checkpoint: Checkpoint, rulebook: Rulebook, hints: Mapping[str, Any], use_families: bool
+    checkpoint: Checkpoint,
+    rulebook: Rulebook,
+    use_families: bool,
+    hints: Mapping[str, Any],
+    other: Architecture | None = None,
 ) -> Architecture:
-    """A reading with hints; a model_type among them stands in for that of the config."""
+    """A reading with hints; a model_type among them stands in for that of the config.
+
+    Beside an `other` one it is read as far as it takes to see that it is no better: in family or in being a model.
+    """
     typed = checkpoint
     if isinstance(hints.get(TYPE), str):
         check_declared(TYPE, hints[TYPE], "text", rulebook)
         typed = replace(checkpoint, config={**(checkpoint.config or {}), TYPE: hints[TYPE]})
-    architecture = _infer(typed, rulebook, hints, use_families)
+    architecture = _infer(typed, rulebook, hints, use_families, other)
     architecture.checkpoint = checkpoint
     return architecture
 
 
 def _infer(
-    checkpoint: Checkpoint, rulebook: Rulebook, hints: Mapping[str, Any] | None, use_families: bool
+    checkpoint: Checkpoint,
+    rulebook: Rulebook,
+    hints: Mapping[str, Any] | None,
+    use_families: bool,
+    other: Architecture | None = None,
 ) -> Architecture:
     tree = grow(checkpoint.tensors)
     plain = without_updates(checkpoint.tensors)
@@ -99,6 +111,10 @@ def _infer(
 
     looked_up: set[str] = set()  # in every attempt: the last one may be what it is because of the others
 
+    is_untyped = model_type is None or config.data.get("model_type") is None  # timm names a network, no class
+    is_brief = other is not None and _brings_no_family(other, match, is_untyped)
+    if other is not None and is_brief and match is None and other.reading != "skeleton":
+        return other
     model_is_clear = match is not None and (match.by_type or model_type is None)
     home = match.home if match else Home()
 
@@ -124,6 +140,7 @@ def _infer(
             what=what,
             looked_up=looked_up,
             chain=chain,
+            is_brief=is_brief,
         )
         return read(case, [*findings, *kin.findings])
 
@@ -146,7 +163,6 @@ def _infer(
     if match and match.by_type:
         return attempt(match)
     architecture = _first_fit(attempt, match, findings, model_type is None)
-    is_untyped = model_type is None or config.data.get("model_type") is None  # timm names a network, no class
     is_nameless = match is None and is_untyped and not (what or is_of_another_library(config))
     if is_nameless and architecture.reading == "skeleton":
         from mapper.inference.chains.reading import chain_of
@@ -154,6 +170,16 @@ def _infer(
         chain = chain_of(architecture, rulebook)
         return attempt(None, chain=chain) if chain else architecture
     return architecture
+
+
+def _brings_no_family(other: Architecture, match: FamilyMatch | None, is_untyped: bool) -> bool:
+    """Whether another reading of the same names and type has the family that there is: all that counts is whether there is a model.
+
+    Not of a chain, nor where what is asked decides between two readings.
+    """
+    if TYPE in other.origin.hints:
+        return False
+    return not is_untyped if match is None else other.family is not None and bool(match.family.model_types)
 
 
 def _without_family(read: Callable[..., Architecture], why: str) -> Architecture:

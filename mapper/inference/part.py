@@ -22,7 +22,7 @@ class Home:
 
     def holds(self, place: Place) -> bool:
         """Whether a path is the family's: inside of its folders, or beside them as heads are."""
-        return self.holds_words(words_of(place))
+        return not self.foreign or self.holds_words(words_of(place))  # asked for each fact of each block
 
     def holds_words(self, words: Sequence[str | tuple[int, ...]]) -> bool:
         return not any(tuple(words[:length]) in self.foreign for length in range(1, len(words) + 1))

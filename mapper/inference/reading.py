@@ -9,6 +9,7 @@ from functools import partial as partial_call
 from mapper._dataclass import dataclass
 from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin, Place, Question
 from mapper.errors import ArchitectureError, FlowError, MapperError, listed
+from mapper.flows.flow import flow_of
 from mapper.flows.program import link, unused_leaves
 from mapper.flows.results import check_results
 from mapper.inference.assign import Filler
@@ -17,7 +18,6 @@ from mapper.inference.chosen import (
     Chosen,
     choose_flows,
     drop_uncalled,
-    flow_of,
     say_what_lacks,
     value_of,
 )
@@ -91,6 +91,8 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     if chosen.is_complete and (refusal := odd_types(outline.read)):  # torch does not compute with few bits
         doubts.missing.append(refusal)
     is_complete = chosen.is_complete and not refusal
+    if case.is_brief and not is_complete:
+        return _skeleton(case, outline)
     filler = _fill(case, outline, chosen, doubts, is_complete)
     own = {question.fact for question in asked}
     questions = [*asked, *(one for one in outline.asked.questions() if one.fact not in own)]
@@ -105,6 +107,12 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     architecture.origin, architecture.forward = _origin(case, outline), forward
     architecture.unheard = outline.facts.unheard
     return architecture
+
+
+def _skeleton(case: Case, outline: Outline) -> Architecture:
+    """What is no model, for whoever asks no more of it."""
+    family = case.families.whole.name if case.families.whole else None
+    return Architecture(case.checkpoint, outline.leaves, outline.root.block, family=family)
 
 
 def _newly_taken(case: Case, chosen: Chosen) -> dict[Place, Taken]:

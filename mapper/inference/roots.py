@@ -8,7 +8,7 @@ from typing import Any
 
 from mapper.errors import HintError, listed, shorten
 from mapper.flows.references import has_role
-from mapper.inference.compose import Composed, compose
+from mapper.inference.compose import Composed, compose, compose_each
 from mapper.inference.config import Config
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
@@ -145,7 +145,7 @@ def _tasks(flows: FlowTable) -> set[Any]:
 def _composed(root: Scope, flows: FlowTable, facts: Facts) -> list[Composed]:
     """What steps make of a root for each task."""
     pages = flows.pages(ROOT)
-    return [compose(root, pages, flows, facts, {TASK: task}) for task in _tasks_of_steps(flows)]
+    return compose_each(root, pages, flows, facts, [{TASK: task} for task in _tasks_of_steps(flows)])
 
 
 def _supposed(root: Scope, flows: FlowTable, facts: Facts) -> dict[str, Composed]:

@@ -78,6 +78,7 @@ class Twins:
         self.unasked = rulebook.config_vocabulary.unasked if rulebook else frozenset()
         self.asked: set[str] = set()
         self._of: dict[str | None, list[Twin]] = {}
+        self._near: dict[Scope, list[Twin]] = {}
         self._tracing: set[tuple[Scope, str]] = set()  # what is being followed to what it rests on
 
     def differ(self, scope: Scope, name: str, known: Known | None, leaf: Leaf | None = None) -> list[Any]:
@@ -243,6 +244,11 @@ class Twins:
 
     def of(self, scope: Scope) -> list[Twin]:
         """The twins of the part that a block is in; none where its type is listed."""
+        if scope not in self._near:
+            self._near[scope] = self._near_to(scope)
+        return self._near[scope]
+
+    def _near_to(self, scope: Scope) -> list[Twin]:
         families = self.facts.families
         if self.rulebook is None or families.vouch(scope) or families.are_known_by_names:
             return []
@@ -268,12 +274,14 @@ class Twins:
 
     def _joined_by(self, scope: Scope) -> list[Place]:
         """The towers that a block joins, if several: a type that has one alone says nothing of it."""
+        if scope.tower is not None:
+            return []
         towers = {
             other.tower.block.home
             for other in self.root.below()
             if other.tower and other.tower.parent is self.root
         }
-        return list(towers) if scope.tower is None and len(towers) > 1 else []
+        return list(towers) if len(towers) > 1 else []
 
     def notes(self) -> list[str]:
         """What to say beside the questions: which types are told apart by them, and that one of them answers all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from mapper.rulebook.facts import TYPE, UNSET, FactRule
 
@@ -14,8 +15,20 @@ if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
 
 
+_DECLARED: WeakKeyDictionary[Rulebook, dict[str, list[Any]]] = (
+    WeakKeyDictionary()
+)  # every rule is read for one
+
+
 def declared(rulebook: Rulebook, name: str) -> list[Any]:
     """Every value that a rule file writes for a fact, in their order; empty where its words are those of configs."""
+    known = _DECLARED.setdefault(rulebook, {})
+    if name not in known:
+        known[name] = _declared(rulebook, name)
+    return list(known[name])
+
+
+def _declared(rulebook: Rulebook, name: str) -> list[Any]:
     if name == TYPE:
         return sorted({word for family in rulebook.families for word in family.model_types})
     if name == FLOW:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mapper._dataclass import dataclass
 from mapper.errors import RuleError, shorten
+from mapper.rulebook.fact_tables import AllOf, FactRules, FirstOf
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.ignored import Ignored, read_ignored
 from mapper.rulebook.strict import Document
@@ -91,15 +92,31 @@ class FactRule:
 
     @cached_property
     def without_fields(self) -> FactRule:
-        """The same where another rule says which fields of the config speak."""
-        return replace(self, config=(), towers={})
+        """The same where another rule says which fields of the config speak; itself where it has none."""
+        return replace(self, config=(), towers={}) if self.config or self.towers else self
 
-    @property
+    @cached_property
+    def is_constant(self) -> bool:
+        """Whether it gives its value wherever it holds."""
+        return self.value is not UNSET and not self.by_names
+
+    @cached_property
+    def is_about_fields(self) -> bool:
+        """Whether it says which fields of the config speak, or that none does."""
+        return bool(self.config or self.towers or self.silent)
+
+    @cached_property
+    def is_everywhere(self) -> bool:
+        """Whether it holds for each block, whatever is known of it."""
+        asked = (self.at, self.when, self.holds, self.as_long, self.square, self.tower)
+        return not any(asked)
+
+    @cached_property
     def place(self) -> str:
         """FILE:LINE of the definition."""
         return f"{self.file}:{self.line}"
 
-    @property
+    @cached_property
     def by_names(self) -> bool:
         """Whether its value holds because of names, or of the kinds and shapes of leaves, that the checkpoint has."""
         by_leaves = self.holds or self.tower or self.as_long or self.square
@@ -259,24 +276,6 @@ def read_fact(fields: Fields, name: str) -> FactRule:
     return rule
 
 
-class FactRules(Mapping[str, tuple[FactRule, ...]]):
-    """Definitions by fact."""
-
-    def types(self, name: str) -> set[str]:
-        """The types that the definitions of a fact say, without reading them; none for what has no definition."""
-        raise NotImplementedError
-
-    @cached_property
-    def all_types(self) -> dict[str, set[str]]:
-        """The same of each fact that has a definition."""
-        return {name: self.types(name) for name in self}
-
-    @cached_property
-    def apart(self) -> dict[str, str]:
-        """The facts by which equal elements are told apart, each with the role of their list; no other is read."""
-        raise NotImplementedError
-
-
 _Keys = tuple[Any, ...]  # where a definition stands in what is around it
 Rows = Mapping[str, Sequence[tuple[_Keys, dict[str, Any]]]]  # fact -> what rows of `types:` define of it
 
@@ -297,6 +296,9 @@ class FactTable(FactRules):
         if name not in self._read:
             self._read[name] = tuple(self._rules(name))
         return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._said
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._said)
@@ -332,54 +334,6 @@ class FactTable(FactRules):
     def _items(self, name: str) -> list[dict[str, Any]]:
         placed = self._placed(name) if name in self._said else ()
         return [item for _, item in placed if isinstance(item, dict)]
-
-
-class FirstOf(FactRules):
-    """Several tables as one: of what two define, the first wins."""
-
-    def __init__(self, tables: Sequence[FactRules] = ()):
-        self.first = tables[0] if tables else self
-        self._of: dict[str, FactRules] = {}
-        for table in tables:
-            for name in table:
-                self._of.setdefault(name, table)
-
-    def __getitem__(self, name: str) -> tuple[FactRule, ...]:
-        return self._of[name][name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        table = self._of.get(name)  # a lookup that fails is usual, and an exception takes ten times as long
-        return default if table is None else table[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._of)
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-    def types(self, name: str) -> set[str]:
-        return self._of[name].types(name) if name in self._of else set()
-
-    @cached_property
-    def apart(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for table in {id(table): table for table in self._of.values()}.values():
-            found |= {name: over for name, over in table.apart.items() if self._of[name] is table}
-        return found
-
-
-class AllOf(FirstOf):
-    """Several tables as one: what several define of a fact is tried in the order of the tables."""
-
-    def __init__(self, tables: Sequence[FactRules] = ()):
-        super().__init__(tables)
-        self.tables = tables
-
-    def __getitem__(self, name: str) -> tuple[FactRule, ...]:
-        return sum((table[name] for table in self.tables if name in table), ())
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self._of else default
 
 
 def fields_of(document: Document) -> Fields:

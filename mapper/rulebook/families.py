@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mapper._dataclass import dataclass
 from mapper.errors import RuleError
 from mapper.rulebook.complete import Made, made_of
-from mapper.rulebook.facts import FactRules, FirstOf
+from mapper.rulebook.fact_tables import FactRules, FirstOf
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.signs import Signs
 from mapper.rulebook.strict import Document

@@ -8,8 +8,9 @@ stand around several others alike (norms and sums around each sub-layer) are wri
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mapper._collector import collection_paused
@@ -51,10 +52,31 @@ class Slot:
     ]  # a step is a part of a flow: its body may be empty, and returns in the last slot
     around: str = ""  # the slot without which this one is left out too
 
-    @property
+    @cached_property
     def unnamed(self) -> FlowRule | None:
         """The step that is meant where a flow's name has none of this slot."""
         return next((step for step in self.steps if step.is_unnamed), None)
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The roles that some step needs."""
+        return frozenset(role for step in self.steps for role in step.needs)
+
+    @cached_property
+    def facts(self) -> frozenset[str]:
+        """The facts by which its steps are chosen."""
+        return frozenset(name for step in self.steps for name in step.when)
+
+    def tied(self, ties: Mapping[str, str]) -> Slot:
+        """The slot, the steps of which know what others say of the roles that they need; made once for the same ties."""
+        said = tuple((role, path) for role, path in ties.items() if role in self.needs)
+        if said not in self._tied:
+            self._tied[said] = replace(self, steps=tuple(_told(step, said) for step in self.steps))
+        return self._tied[said] if said else self
+
+    @cached_property
+    def _tied(self) -> dict[tuple[tuple[str, str], ...], Slot]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -78,14 +100,37 @@ class Page:
         """Other roles whose blocks take the flows of its spine."""
         return self.base.also_for if self.base else ()
 
-    @property
-    def steps(self) -> Iterator[FlowRule]:
-        return (step for slot in self.slots for step in slot.steps)
+    @cached_property
+    def steps(self) -> tuple[FlowRule, ...]:
+        return tuple(step for slot in self.slots for step in slot.steps)
 
     def where(self, keeps: Callable[[FlowRule], bool]) -> Page:
-        """The page with these of its steps."""
-        slots = (replace(slot, steps=tuple(filter(keeps, slot.steps))) for slot in self.slots)
-        return replace(self, slots=tuple(slots))
+        """The page with these of its steps: the same one for the same steps."""
+        kept = tuple(map(keeps, self.steps))
+        if kept not in self._parts:
+            those = iter(kept)
+            slots = (
+                replace(slot, steps=tuple(step for step in slot.steps if next(those))) for slot in self.slots
+            )
+            self._parts[kept] = replace(self, slots=tuple(slots))
+        return self if all(kept) else self._parts[kept]
+
+    @cached_property
+    def _parts(self) -> dict[tuple[bool, ...], Page]:
+        return {}
+
+    def made_of(self, taken: Mapping[str, FlowRule]) -> FlowRule:
+        """The flow that steps make, by the slots that they fill: put together once."""
+        steps = self.in_order(taken)
+        key = tuple(map(id, steps))
+        if key not in self._made:
+            self._made[key] = steps, assemble(self, steps)
+        return self._made[key][1]
+
+    @cached_property
+    def _made(self) -> dict[tuple[int, ...], tuple[Sequence[FlowRule], FlowRule]]:
+        """By the identities of steps, which are kept beside it so that no other is ever called the same."""
+        return {}
 
     def allowed(self, fact: str) -> list[Any]:
         """The values of a fact with which some step may be taken."""
@@ -95,6 +140,7 @@ class Page:
         """Steps by the slots that they fill, in the order of the spine."""
         return [taken[slot.name] for slot in self.slots if slot.name in taken]
 
+    @cached_property
     def centres_first(self) -> list[Slot]:
         """The slots in the order in which they are filled: those that others stand around decide whether these are there."""
         return sorted(self.slots, key=lambda slot: bool(slot.around))
@@ -114,6 +160,12 @@ class Page:
         """The facts by which steps are chosen, or of which they take some values."""
         rules = [*self.steps, *([self.base] if self.base else [])]
         return list(dict.fromkeys(name for rule in rules for name in (*rule.when, *rule.values)))
+
+
+def _told(step: FlowRule, ties: Sequence[tuple[str, str]]) -> FlowRule:
+    """A step that knows with what the roles are tied that it needs."""
+    more = {role: path for role, path in ties if role in step.needs and role not in step.ties}
+    return replace(step, ties={**step.ties, **more}) if more else step
 
 
 def _named(steps: Iterable[FlowRule]) -> list[FlowRule]:
@@ -139,7 +191,7 @@ def named(page: Page, name: str) -> FlowRule | None:
     """The flow that is called by its steps, those left out that are empty; None where none is so called."""
     wanted = {f"{page.topic}/{word}" for word in name.partition("/")[2].split(JOINED)}
     taken: dict[str, FlowRule] = {}
-    for slot in page.centres_first():
+    for slot in page.centres_first:
         if left_out(slot, taken):
             continue
         step = next((step for step in slot.steps if step.name in wanted), slot.unnamed)

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from mapper._build import renamed
+from mapper._build import NothingDrawn, renamed
 from mapper.emission import emit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,12 +39,18 @@ def models() -> dict:
     return {name: VALIDATE.read(name, RULEBOOK) for name in VALIDATE.names()}
 
 
+@cache
+def shown() -> dict[str, str]:
+    """The model that each file is of."""
+    return VALIDATE.representatives(models())
+
+
 ALLOWED = {"__future__", "math", "dataclasses", "pathlib", "torch", "typing", "safetensors"}
 
 
 @pytest.mark.parametrize("stem", FILES)
 def test_source_is_regenerated_to_the_byte(stem: str) -> None:
-    architecture = models()[VALIDATE.representatives(models())[stem]]
+    architecture = models()[shown()[stem]]
     assert emit(architecture) == (ROOT / "generated" / f"{stem}.py").read_text(encoding="utf-8")
 
 
@@ -60,23 +66,23 @@ def test_source_imports_with_torch_alone_and_has_the_headers_keys(stem: str) -> 
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)
-    with torch.device("meta"):
+    with torch.device("meta"), NothingDrawn():
         model = module.Model()
-    header = models()[VALIDATE.representatives(models())[stem]].checkpoint.tensors
+    header = models()[shown()[stem]].checkpoint.tensors
     renames = getattr(module, "RENAMED", {})  # words that cannot be attributes
     made = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     assert made == {renamed(name, renames): info.shape for name, info in header.items()}
 
 
 def test_the_folder_holds_the_catalogues_classes_and_nothing_else() -> None:
-    expected = {f"{stem}.py" for stem in VALIDATE.representatives(models())} | {"README.md", "parity.json"}
+    expected = {f"{stem}.py" for stem in shown()} | {"README.md", "parity.json"}
     assert {path.name for path in (ROOT / "generated").iterdir() if path.name != "__pycache__"} == expected
 
 
 def test_the_page_is_regenerated() -> None:
     record = VALIDATE.json.loads((ROOT / "generated" / "parity.json").read_text())
     rows = [VALIDATE.describe(name, architecture, record) for name, architecture in models().items()]
-    page = VALIDATE.index(rows, VALIDATE.representatives(models()), record)
+    page = VALIDATE.index(rows, shown(), record)
     assert page == (ROOT / "generated" / "README.md").read_text(encoding="utf-8")
 
 

@@ -35,6 +35,9 @@ class Whole(Rulebook):
     family_entries = FAMILIES  # type: ignore[assignment]
 
 
+WHOLE = Whole()
+
+
 def test_an_entry_says_what_its_family_says() -> None:
     for entry, family in zip(LAZY.family_entries, FAMILIES, strict=True):
         assert entry.name == family.name
@@ -72,7 +75,7 @@ def test_what_is_found_is_what_a_look_at_every_rule_finds(
     found = read(example, Rulebook(), typed)
     for among in ("with_use_for", "where"):
         monkeypatch.setattr(Flows, among, lambda flows, by: flows)
-    assert read(example, Whole(), typed) == found
+    assert read(example, WHOLE, typed) == found
 
 
 def test_a_reading_decodes_few_of_the_files() -> None:

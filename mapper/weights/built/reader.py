@@ -33,7 +33,7 @@ from mapper.architecture import (
 from mapper.checkpoint import Adapted, Checkpoint, TensorInfo
 from mapper.emission.caching import ANNOTATIONS
 from mapper.emission.constructors import TORCH_DTYPES
-from mapper.flows.flow import parse_flow
+from mapper.flows.flow import Flow, parse_flow
 from mapper.flows.language import parse_expression
 from mapper.operations import OLDEST, VERSION
 from mapper.rulebook.facts import ActivationRule
@@ -70,6 +70,7 @@ class Resolved:
     flows: dict[str, FlowRule]
     activations: dict[str, ActivationRule]
     inputs: dict[str, Any] = field(default_factory=dict)  # those of a cache are among the architecture's own
+    parsed: dict[str, Flow] = field(default_factory=dict)  # flows whose body was parsed already
 
 
 def read_data(data: Any) -> tuple[Architecture, dict[str, bool]]:
