@@ -1,0 +1,55 @@
+"""Networks of timm that no family lists by type, from its own config.json, against timm itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import mapper
+from tests.parity.harness import check_keys, imported, quiet, randomise
+
+try:
+    import timm
+except (ImportError, RuntimeError):  # without torchvision, or with one for another torch
+    pytest.skip("timm cannot be imported", allow_module_level=True)
+
+TOLERANCE = 1e-4  # of the scores' standard deviation: float32, and up to a hundred layers of random weights
+SMALL = {"depth": 2, "embed_dim": 48, "num_heads": 4}
+CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an image, what makes it small
+    ("eva02_tiny_patch14_224", 56, {"img_size": 56, **SMALL}),
+    ("eva02_base_patch14_224", 56, {"img_size": 56, **SMALL}),
+    ("eva02_base_patch16_clip_224", 64, {"img_size": 64, **SMALL}),
+    ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
+]
+
+
+@pytest.mark.parametrize(("name", "side", "smaller"), CASES, ids=[case[0] for case in CASES])
+def test_a_network_that_its_config_and_names_tell(
+    name: str, side: int, smaller: dict[str, Any], tmp_path: Path
+) -> None:
+    with quiet():
+        model = randomise(timm.create_model(name, num_classes=5, **smaller).eval())
+    save_file(
+        {key: value.contiguous() for key, value in model.state_dict().items()}, tmp_path / "model.safetensors"
+    )
+    pool = getattr(model, "global_pool", None)
+    config = {"architecture": name, "num_classes": 5, "num_features": model.num_features}
+    config |= {"global_pool": pool} if isinstance(pool, str) else {}
+    config |= {"model_args": smaller} if smaller else {}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    read = mapper.inspect(tmp_path).architecture
+    assert read.reading == "unverified", (read.questions, read.findings, read.missing)
+    assert not read.unmapped
+    (tmp_path / "generated_model.py").write_text(mapper.generate(tmp_path))
+    built, loaded = mapper.build(tmp_path), imported(tmp_path / "generated_model.py").load(tmp_path)
+    check_keys(tmp_path, built, loaded)
+    image = torch.randn((2, 3, side, side), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad(), quiet():
+        wanted, out, other = model(image), built(pixel_values=image), loaded(pixel_values=image)
+    assert float((out.logits - wanted).abs().max() / wanted.std()) <= TOLERANCE
+    assert torch.equal(out.logits, other.logits)
