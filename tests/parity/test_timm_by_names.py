@@ -24,6 +24,21 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("eva02_tiny_patch14_224", 56, {"img_size": 56, **SMALL}),
     ("eva02_base_patch14_224", 56, {"img_size": 56, **SMALL}),
     ("eva02_base_patch16_clip_224", 64, {"img_size": 64, **SMALL}),
+    (
+        "levit_128s",
+        64,
+        {"img_size": 64, "embed_dim": [16, 24, 32], "key_dim": 4, "depth": [1, 2, 1], "num_heads": [2, 3, 4]},
+    ),
+    (
+        "levit_256d",
+        64,
+        {"img_size": 64, "embed_dim": [16, 24, 32], "key_dim": 4, "depth": [1, 2, 1], "num_heads": [2, 3, 4]},
+    ),
+    (
+        "levit_512_s8",
+        64,
+        {"img_size": 64, "embed_dim": [16, 24, 32], "key_dim": 4, "depth": [1, 2, 1], "num_heads": [2, 3, 4]},
+    ),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
