@@ -39,6 +39,8 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
         64,
         {"img_size": 64, "embed_dim": [16, 24, 32], "key_dim": 4, "depth": [1, 2, 1], "num_heads": [2, 3, 4]},
     ),
+    ("twins_svt_small", 64, {"img_size": 64, "depths": [1, 2, 2, 1]}),
+    ("twins_pcpvt_small", 64, {"img_size": 64, "depths": [1, 1, 2, 1]}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
