@@ -53,7 +53,7 @@ def convolve_by_position(x: Tensor, weights: Tensor, head_dim: int) -> Tensor:
 
 
 def positions_by_convolution(x: Tensor, weight: Tensor, bias: Tensor, index: int) -> Tensor:
-    """Adds a depthwise convolution, which tells places apart, to what a stage's first layer gives (2102.10882).
+    """Adds a depthwise convolution for positions to what a stage's first layer gives (paper 2102.10882).
 
     x (B, Y, X, C), weight (C, 1, kernel, kernel) -> (B, Y, X, C), x itself behind any other layer
     """

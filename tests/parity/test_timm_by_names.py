@@ -43,6 +43,7 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("twins_pcpvt_small", 64, {"img_size": 64, "depths": [1, 1, 2, 1]}),
     ("mobilevit_xxs", 64, {}),
     ("mobilevitv2_050", 64, {}),
+    ("hiera_tiny_224", 224, {"stages": [1, 2, 2, 1]}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
