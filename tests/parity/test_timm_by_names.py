@@ -44,6 +44,21 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("mobilevit_xxs", 64, {}),
     ("mobilevitv2_050", 64, {}),
     ("hiera_tiny_224", 224, {"stages": [1, 2, 2, 1]}),
+    (
+        "davit_tiny",
+        96,
+        {
+            "depths": [1, 1, 2, 1],
+            "embed_dims": [32, 64, 96, 128],
+            "num_heads": [2, 4, 6, 8],
+            "window_size": 5,
+        },
+    ),
+    (
+        "davit_base_fl",
+        96,
+        {"depths": [1, 1, 2, 1], "embed_dims": [32, 64, 96, 128], "num_heads": [1, 2, 3, 4]},
+    ),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
