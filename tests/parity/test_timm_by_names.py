@@ -60,6 +60,7 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
         {"depths": [1, 1, 2, 1], "embed_dims": [32, 64, 96, 128], "num_heads": [1, 2, 3, 4]},
     ),
     ("focalnet_tiny_srf", 64, {}),
+    ("edgenext_xx_small", 64, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
