@@ -61,6 +61,8 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ),
     ("focalnet_tiny_srf", 64, {}),
     ("edgenext_xx_small", 64, {}),
+    ("lcnet_050", 64, {}),
+    ("mobilenetv1_100", 64, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
