@@ -65,6 +65,8 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("mobilenetv1_100", 64, {}),
     ("mobilenetv4_conv_small_050", 64, {}),
     ("mobilenetv4_conv_medium", 64, {}),
+    ("caformer_s18", 64, {}),
+    ("convformer_s18", 64, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
