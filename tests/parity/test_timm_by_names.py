@@ -67,6 +67,29 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("mobilenetv4_conv_medium", 64, {}),
     ("caformer_s18", 64, {}),
     ("convformer_s18", 64, {}),
+    (
+        "maxvit_pico_rw_256",
+        64,
+        {
+            "img_size": 64,
+            "embed_dim": [32, 64],
+            "depths": [1, 2],
+            "block_type": ["M", "M"],
+            "stem_width": [8, 32],
+        },
+    ),
+    (
+        "maxvit_tiny_tf_224",
+        96,
+        {
+            "img_size": 96,
+            "embed_dim": [32, 64],
+            "depths": [1, 2],
+            "block_type": ["M", "M"],
+            "stem_width": 32,
+            "head_hidden_size": 16,
+        },
+    ),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
