@@ -90,6 +90,12 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
             "head_hidden_size": 16,
         },
     ),
+    ("vit_pe_spatial_tiny_patch16_512", 64, {"img_size": 64, **SMALL}),
+    ("vit_small_patch16_rope_224", 64, {"img_size": 64, **SMALL}),
+    ("vit_small_patch16_rope_ape_224", 64, {"img_size": 64, **SMALL}),
+    ("vit_medium_patch16_rope_reg1_gap_256", 64, {"img_size": 64, **SMALL}),
+    ("vit_medium_patch16_reg4_gap_256", 64, {"img_size": 64, **SMALL}),
+    ("eva02_enormous_patch14_clip_224", 56, {"img_size": 56, **SMALL}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
