@@ -96,6 +96,8 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("vit_medium_patch16_rope_reg1_gap_256", 64, {"img_size": 64, **SMALL}),
     ("vit_medium_patch16_reg4_gap_256", 64, {"img_size": 64, **SMALL}),
     ("eva02_enormous_patch14_clip_224", 56, {"img_size": 56, **SMALL}),
+    ("ghostnet_050", 64, {}),
+    ("gmixer_12_224", 224, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
