@@ -98,6 +98,8 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("eva02_enormous_patch14_clip_224", 56, {"img_size": 56, **SMALL}),
     ("ghostnet_050", 64, {}),
     ("gmixer_12_224", 224, {}),
+    ("resnetv2_50x1_bit", 64, {}),
+    ("resnetv2_50", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
