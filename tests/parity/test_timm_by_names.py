@@ -100,6 +100,7 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("gmixer_12_224", 224, {}),
     ("resnetv2_50x1_bit", 64, {}),
     ("resnetv2_50", 64, {"layers": [1, 2, 1, 1], "channels": [32, 64, 96, 128]}),
+    ("inception_v3", 96, {}),
     ("aimv2_large_patch14_224", 56, {"img_size": 56, **SMALL}),
 ]
 
