@@ -76,9 +76,7 @@ class Scope:
 
         Where such lists stand within each other, the nearest of `count` elements goes before others.
         """
-        lists = [
-            scope for scope in self.up() if scope.block.role == role and scope.block.indices is not None
-        ]
+        lists = [scope for scope in self.up() if scope.block.role == role and scope.block.indices is not None]
         if not lists:
             return None
         alike = (scope for scope in lists if count is not None and len(scope._numbers()) == count)
