@@ -77,9 +77,26 @@ def test_a_list_of_one_value_says_it_of_any_number_of_stages() -> None:
         def __init__(self) -> None:
             self.solved = {"stages": Count()}
 
-        def index_of(self, role: str) -> tuple[int, ...]:
+        def index_of(self, role: str, count: int | None = None) -> tuple[int, ...]:
             return (1,)
 
     assert element([0, 0, 0, 0], Stage(), "stages", "windows") == (0, "windows[1]")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="4 entries, but 2 stages"):
         element([0, 0, 0, 3], Stage(), "stages", "windows")  # type: ignore[arg-type]
+
+
+def test_a_list_goes_to_the_list_of_as_many_elements_where_these_stand_within_each_other() -> None:
+    """Three stages, the second of which has two groups of layers."""
+    from mapper.architecture import Block, Place
+    from mapper.inference.scopes import Scope
+
+    groups = [
+        Block("layer", "stages", Place(("stages", "1", "blocks", str(at))), indices=(at,)) for at in range(2)
+    ]
+    stages = [Block("layer", "stages", Place(("stages", str(at))), indices=(at,)) for at in range(3)]
+    stages[1].roles["stages"] = groups
+    tower = Scope(Block("other", "tower", Place(()), roles={"stages": stages}), None, ("tower",), None)
+    stage = Scope(stages[1], tower, ("tower", "stages"), tower)
+    group = Scope(groups[0], stage, ("tower", "stages", "stages"), tower)
+    assert group.index_of("stages") == group.index_of("stages", 2) == group.index_of("stages", 7) == (0,)
+    assert group.index_of("stages", 3) == (1,)
