@@ -140,7 +140,7 @@ MORE_TIMM: dict[str, dict[str, Any]] = {
     "pvt_v2_b0": {}, "poolformer_s12": {}, "convmixer_768_32": {"dim": 24, "depth": 2},
     "gmlp_s16_224": {"img_size": 64, "num_blocks": 2, "embed_dim": 48},
     "resmlp_12_224": {"img_size": 64, "num_blocks": 2, "embed_dim": 48},
-    **{name: {} for name in ("resnet26d", "seresnet50", "resnetv2_50", "res2net50_26w_4s", "ecaresnet26t", "resnext26ts", "skresnet18", "convnextv2_atto", "mobilenetv2_050", "mobileone_s0", "regnety_002", "repvgg_a0", "ghostnet_100", "efficientnetv2_rw_t", "tf_efficientnet_b0", "dpn48b", "inception_v3", "xception41", "hrnet_w18_small", "nfnet_l0", "cspdarknet53", "dla34", "vovnet39a", "edgenext_xx_small", "mobilevit_xxs", "fastvit_t8", "levit_128s", "efficientformer_l1", "rexnet_100", "lcnet_050")},
+    **{name: {} for name in ("resnet26d", "seresnet50", "resnetv2_50", "res2net50_26w_4s", "ecaresnet26t", "resnext26ts", "skresnet18", "convnextv2_atto", "mobilenetv2_050", "mobileone_s0", "regnety_002", "repvgg_a0", "ghostnet_100", "efficientnetv2_rw_t", "tf_efficientnet_b0", "dpn48b", "inception_v3", "xception41", "hrnet_w18_small", "nfnet_l0", "cspdarknet53", "dla34", "vovnet39a", "edgenext_xx_small", "mobilevit_xxs", "fastvit_t8", "levit_128s", "efficientformer_l1", "rexnet_100", "lcnet_050", "davit_tiny", "focalnet_tiny_srf", "caformer_s18", "mobilenetv4_conv_small", "mobilenetv1_100", "mobilevitv2_050", "resnetv2_50x1_bit")},
 }  # fmt: skip
 TUNED = {
     "vocab_size": 100,

@@ -18,6 +18,7 @@ from mapper.naming.members import misfit
 from mapper.rulebook.facts import FactRule
 
 _BOUNDS = ("most", "divides", "length", "total")  # fields of a fact that say what it may be beside others
+_CHANNELS = ("layer.input_size", "hidden_size")  # of what a layer reads, and of what it gives
 _BACKBONE = "features"  # the task of a class whose outputs are maps of stages
 _ROTARY = "rotary."
 _SHOWN = ("shape", "name")  # evidence that the checkpoint itself gives
@@ -212,16 +213,33 @@ def check_frequencies(leaves: Iterable[Leaf], facts: Facts) -> None:
         )
 
 
+def _stack(scope: Scope) -> Scope | None:
+    """The tower or stage around a block."""
+    return next(
+        (outer for outer in scope.up() if outer is outer.tower or outer.block.role.startswith("stages")), None
+    )
+
+
+def _gives_other_channels(scope: Scope) -> bool:
+    """Whether shapes show a layer that reads another width than it gives."""
+    read, given = (scope.solved.get(name) for name in _CHANNELS)
+    return read is not None and given is not None and read.value != given.value
+
+
 def check_widths(root: Scope) -> None:
-    """ArchitectureError where the blocks of one stack have different sizes for what they pass on."""
+    """ArchitectureError where the blocks of one stack have different sizes for what they pass on.
+
+    Where a layer gives other channels than it reads, as its shapes say, those of a stack differ.
+    """
     seen: dict[tuple[int, str], Known] = {}
-    for scope in (root, *root.below()):
-        stack = next(
-            (outer for outer in scope.up() if outer is outer.tower or outer.block.role.startswith("stages")),
-            None,
-        )
+    scopes = (root, *root.below())
+    widening = {id(_stack(scope)) for scope in scopes if _gives_other_channels(scope)}
+    for scope in scopes:
+        stack = _stack(scope)
         for name, known in scope.solved.items():
             if "." in name or known.evidence != "shape" or stack is None:
+                continue
+            if name in _CHANNELS and id(stack) in widening:
                 continue
             first = seen.setdefault((id(stack), name), known)
             if first.value != known.value:

@@ -21,7 +21,7 @@ def list_around(value: Any, scope: Scope) -> str | None:
 
 def element(value: list[Any], scope: Scope, role: str, source: str) -> tuple[Any, str]:
     """The entry of a list for a block in one of its elements, the same for all that it stands for; above them, the list."""
-    indices = scope.index_of(role)
+    indices = scope.index_of(role, len(value))
     count = (scope if indices is None else scope.tower or scope).solved.get(role)
     same = indices is not None and indices[-1] < len(value) and all(item == value[0] for item in value)
     if count and count.value != len(value) and not same:  # a list of one value says it of any number

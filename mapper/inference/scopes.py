@@ -71,19 +71,28 @@ class Scope:
         towers = [scope for scope in self.below() if is_tower(scope.block) and scope.tower is scope]
         return towers[0] if len(towers) == 1 else None
 
-    def index_of(self, role: str) -> tuple[int, ...] | None:
-        """The positions that the block stands for in the nearest list of this role."""
-        for scope in self.up():
-            if scope.block.role == role and scope.block.indices is not None:
-                first = scope.first_of_list()
-                return tuple(index - first for index in scope.block.indices)
-        return None
+    def index_of(self, role: str, count: int | None = None) -> tuple[int, ...] | None:
+        """The positions that the block stands for in the nearest list of this role.
+
+        Where such lists stand within each other, the nearest of `count` elements goes before others.
+        """
+        lists = [scope for scope in self.up() if scope.block.role == role and scope.block.indices is not None]
+        if not lists:
+            return None
+        alike = (scope for scope in lists if count is not None and len(scope._numbers()) == count)
+        found = next(alike, lists[0])
+        first = found.first_of_list()
+        return tuple(index - first for index in found.block.indices or ())
+
+    def _numbers(self) -> list[int]:
+        """The numbers of all elements of the list that the block is in."""
+        elements = self.parent.block.roles.get(self.block.role) if self.parent else None
+        blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
+        return sorted(index for item in blocks for index in item.indices or ())
 
     def first_of_list(self) -> int:
         """The number of the first element of the list that the block is in: behind a stem that has number 0 it is 1."""
-        elements = self.parent.block.roles.get(self.block.role) if self.parent else None
-        blocks = [item for item in elements if isinstance(item, Block)] if isinstance(elements, list) else []
-        numbers = sorted(index for item in blocks for index in item.indices or ())
+        numbers = self._numbers()
         runs = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         return numbers[0] if runs else 0
 

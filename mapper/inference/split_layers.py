@@ -19,9 +19,9 @@ class _Element(Scope):
 
     is_asked: bool = False
 
-    def index_of(self, role: str) -> tuple[int, ...] | None:
+    def index_of(self, role: str, count: int | None = None) -> tuple[int, ...] | None:
         self.is_asked |= role == self.block.role
-        return super().index_of(role)
+        return super().index_of(role, count)
 
     def matches(self, at: str) -> bool:
         self.is_asked |= any(map(indices_of, words_at(at)))

@@ -50,3 +50,16 @@ def convolve_by_position(x: Tensor, weights: Tensor, head_dim: int) -> Tensor:
     near = F.pad(x.transpose(1, 2), (size // 2, size // 2)).unfold(2, size, 1)  # (B, H * D, T, K)
     near = near.transpose(1, 2).unflatten(2, (-1, head_dim))  # (B, T, H, D, K)
     return (near * weights[:, :, :, None]).sum(dim=-1).flatten(2)
+
+
+def positions_by_convolution(x: Tensor, weight: Tensor, bias: Tensor, index: int) -> Tensor:
+    """Adds a depthwise convolution for positions to what a stage's first layer gives (paper 2102.10882).
+
+    x (B, Y, X, C), weight (C, 1, kernel, kernel) -> (B, Y, X, C), x itself behind any other layer
+    """
+    if index:
+        return x
+    places = F.conv2d(
+        x.permute(0, 3, 1, 2), weight, bias, padding=weight.shape[-1] // 2, groups=weight.shape[0]
+    )
+    return x + places.permute(0, 2, 3, 1)

@@ -77,7 +77,7 @@ def test_a_list_of_one_value_says_it_of_any_number_of_stages() -> None:
         def __init__(self) -> None:
             self.solved = {"stages": Count()}
 
-        def index_of(self, role: str) -> tuple[int, ...]:
+        def index_of(self, role: str, count: int | None = None) -> tuple[int, ...]:
             return (1,)
 
     assert element([0, 0, 0, 0], Stage(), "stages", "windows") == (0, "windows[1]")  # type: ignore[arg-type]

@@ -73,3 +73,26 @@ def test_one_of_another_size_is_asked_for_its_heads() -> None:
     for size in ((192, 2, 768), (192, 12, 700), (200, 12, 800)):
         asked = {question.fact for question in mapper.inspect(vit(*size)).architecture.questions}
         assert "attention.heads" in asked, size
+
+
+def gated(norm: bool) -> dict[str, torch.Tensor]:
+    """The same with a gate of its own in each feed-forward network, and a norm behind it or none."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in vit(48, 2, 96).items()}
+    for index in range(2):
+        for part in ("weight", "bias"):
+            up = shapes.pop(f"blocks.{index}.mlp.fc1.{part}")
+            shapes |= {f"blocks.{index}.mlp.{name}.{part}": up for name in ("fc1_g", "fc1_x")}
+            shapes |= {f"blocks.{index}.mlp.norm.{part}": (96,)} if norm else {}
+    return {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+
+
+def test_names_of_eva02_say_how_its_patches_turn_queries_and_keys() -> None:
+    facts = {fact.name: fact.value for fact in mapper.inspect(gated(True)).architecture.facts}
+    assert facts["rotary"] is True
+    assert facts["rotary.coordinates"] == "spread"
+    assert facts["rotary.side"] == 16
+
+
+def test_a_gate_alone_says_nothing_of_rotary_embeddings() -> None:
+    facts = {fact.name: fact.value for fact in mapper.inspect(gated(False)).architecture.facts}
+    assert facts["rotary"] is False

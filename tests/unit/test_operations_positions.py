@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from mapper.operations.convolution import positions_by_convolution
 from mapper.operations.positions import (
     crop_positions,
     cut_positions,
@@ -40,3 +41,11 @@ def test_sinusoids_of_an_image_reach_the_longest_wavelength_where_they_are_to():
     torch.testing.assert_close(plain[:, 1], (index / 100).sin())
     torch.testing.assert_close(reaching[:, 1], (index / 10000).sin())
     torch.testing.assert_close(plain[:, 0], reaching[:, 0])
+
+
+def test_a_depthwise_convolution_is_added_behind_the_first_layer_alone() -> None:
+    x, weight, bias = torch.arange(8.0).view(1, 2, 2, 2), torch.zeros(2, 1, 3, 3), torch.tensor([0.5, 0.0])
+    weight[1, 0, 1, 0] = 2.0  # twice the place to the left
+    y = positions_by_convolution(x, weight, bias, 0)
+    assert (y - x)[0].tolist() == [[[0.5, 0.0], [0.5, 2.0]], [[0.5, 0.0], [0.5, 10.0]]]
+    assert positions_by_convolution(x, weight, bias, 1) is x
