@@ -62,6 +62,7 @@ class FlowEntry(NamedTuple):
     without: list[str]  # role paths beside which a root is not chosen
     when: dict[str, list[Any]]  # fact -> the values with which it may be chosen
     values: list[str]  # facts of which it takes some values
+    also_for: list[str]  # other roles whose blocks take it
 
 
 class SpineEntry(NamedTuple):
@@ -144,6 +145,7 @@ def _flow_rows(rules: Mapping[str, FlowRule], number: Mapping[str, int]) -> dict
             rule.without,
             rule.when,
             list(rule.values),
+            rule.also_for,
         ]
         for name, rule in rules.items()
     }
@@ -292,8 +294,9 @@ class FlowTable(Mapping[str, "FlowRule"]):
     def _topics(self) -> dict[str, Flows]:
         found: dict[str, list[str]] = {}
         for name, entry in self.entries.items():
-            if not entry.by_name_only:
-                found.setdefault(name.partition("/")[0], []).append(name)
+            topics = () if entry.by_name_only else (name.partition("/")[0], *entry.also_for)
+            for topic in topics:
+                found.setdefault(topic, []).append(name)
         return {topic: self.named(names) for topic, names in found.items()}
 
     def named(self, names: Iterable[str]) -> Flows:

@@ -356,6 +356,8 @@ def read_page(data: Any, file: str, lines: Lines) -> Page:
     spine = fields.words("spine")
     takes = fields.words("takes", () if topic in TOPICS_WITHOUT_INPUT else ("x",))
     flows = tuple(_inner(fields, topic, takes, "flows", name) for name in fields.mapping("flows"))
+    also = () if spine else fields.words("also_for")
+    flows = tuple(replace(rule, also_for=also) for rule in flows) if also else flows
     base = _base(fields, topic, takes) if spine else None
     slots = _slots(fields, topic, takes, spine)
     more = tuple(_slot(fields, topic, takes, name, "") for name in fields.words("fills"))

@@ -225,7 +225,7 @@ def _with_flow(rulebook: Rulebook, rule: FlowRule) -> Rulebook:
     """The rules with one flow alone, of the whole model."""
     made = copy(rulebook)
     _ = rulebook.flow_facts
-    entry = FlowEntry(0, list(rule.needs), [], False, [], {}, [])
+    entry = FlowEntry(0, list(rule.needs), [], False, [], {}, [], [])
     made.__dict__["flows"] = FlowTable({rule.name: entry}, lambda _: rule)
     made.__dict__["flow_facts"] = rulebook.flow_facts
     made.parsed = {}
