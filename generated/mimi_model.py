@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules aee528918333.
+"""kyutai/mimi: written by mapper 0.1.0, rules ad2762faff23.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 311a01154e63370a
+# sha256 of all above: a976c7d9bb1a5eaa

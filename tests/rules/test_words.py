@@ -96,3 +96,13 @@ def test_names_are_made_of_words_of_the_glossary(name):
     unknown = [word for word in re.split(r"[._]", name.lower()) if not is_said(word)]
     assert not unknown, f"{name}: {unknown}: put them into docs/glossary.md, or take its words"
     assert not NOT_USED.search(re.sub(r"[._]", " ", name))
+
+
+def test_a_fact_is_of_one_type_wherever_it_is_declared() -> None:
+    """Two meanings of one name: what a hint may say of it would depend on the order of files."""
+    config = Rulebook().config_vocabulary
+    tables = [config.facts, config.unlisted, *(family.own_facts for family in Rulebook().families)]
+    types: dict[str, set[str]] = {}
+    for name, rules in ((name, table[name]) for table in tables for name in table):
+        types.setdefault(name, set()).update(rule.type for rule in rules if rule.type)
+    assert {name: said for name, said in types.items() if len(said) > 1} == {}
