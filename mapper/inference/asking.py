@@ -36,7 +36,7 @@ class Asked:
     """The facts that nobody knows: the blocks that lack each, and what it could be."""
 
     def __init__(self, root: Scope, facts: Facts):
-        self.facts, self.totals = facts, list_totals(root)
+        self.root, self.facts, self.totals = root, facts, list_totals(root)
         self._open: list[_Open] = []
 
     def add(self, scope: Scope, fact: str, candidates: Iterable[Any], is_complete: bool = True) -> None:
@@ -87,11 +87,16 @@ class Asked:
         return "" if has_candidates or not tried else f"usual: {', '.join(map(str, tried))}"
 
     def _others(self, one: _Open) -> list[Scope]:
-        """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part."""
+        """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part.
+
+        So are elements of the same lists that do without it: an answer would give them what they have not.
+        """
         lacking = set(map(id, one.scopes))
         knowing = [scope for scope, name, _ in self.facts.used.values() if name == one.fact]
         apart = [other for other in self._open if other.fact == one.fact and other is not one]
-        others = (*knowing, *(scope for other in apart for scope in other.scopes))
+        paths = {scope.words for scope in one.scopes}
+        beside = [scope for scope in self.root.below() if scope.words in paths]
+        others = (*knowing, *(scope for other in apart for scope in other.scopes), *beside)
         return [scope for scope in others if id(scope) not in lacking and one.part in ("", part_of(scope))]
 
 

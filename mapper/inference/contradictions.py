@@ -103,7 +103,8 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
                 at=str(scope.block.home),
                 candidates=[known.value],
             )
-            if known.evidence != "shape" or facts.families.speak_for(scope):
+            is_listed = facts.families.speak_for(scope) and not facts.families.goes_by_names(scope)
+            if known.evidence != "shape" or is_listed:
                 raise error
             others[said.source] = error
     return others

@@ -15,8 +15,7 @@ from mapper.inference.entries import element, goes_by_form, is_silent, list_arou
 from mapper.inference.evidence import Chain, Known, named, origin, weakest
 from mapper.inference.families import TYPE
 from mapper.inference.hints import DEFAULT, Given
-from mapper.inference.leaf_conditions import counted, holds, tower_fits
-from mapper.inference.lengths import is_as_long, is_square
+from mapper.inference.leaf_conditions import counted, leaves_fit
 from mapper.inference.memory import Memory
 from mapper.inference.scopes import Scope
 from mapper.rulebook.declared import FLOW
@@ -222,14 +221,20 @@ class Facts:
         rules = self.unlisted.get(name, ())
         if not rules or not self.families.speak_for(scope):
             return rules
+        if self.families.goes_by_names(scope):
+            return rules
+        if self.families.is_in_stranger(scope) and (scope.parent is None or self._is_of_whole(name, rules)):
+            return rules
         if self.families.stranger(scope):
-            return tuple(rule for rule in rules if rule.at and not rule.doubt)
+            return tuple(rule for rule in rules if rule.at or name not in self.common)
         if not self.families.are_vouched_for and scope.tower_name == _BACKBONE:
             return tuple(rule for rule in rules if _BACKBONE in rule.at)
-        is_of_whole = self.families.is_in_stranger(scope) and any(
-            field.startswith("/") for rule in (*rules, *self.common.get(name, ())) for field in rule.config
-        )
-        return rules if is_of_whole else ()
+        return ()
+
+    def _is_of_whole(self, name: str, rules: Iterable[FactRule]) -> bool:
+        """Whether the top of a config says a fact, wherever it holds."""
+        every = (*rules, *self.common.get(name, ()))
+        return any(field.startswith("/") for rule in every for field in rule.config)
 
     def is_convention(self, known: Known, name: str) -> bool:
         """Whether the vocabulary says a value of all types that no family lists."""
@@ -265,13 +270,7 @@ class Facts:
             return True
         if not scope.is_below(rule.at):
             return False
-        if not all(holds(scope, path, kind) for path, kind in rule.holds.items()):
-            return False
-        if not all(is_as_long(scope, path, other) for path, other in rule.as_long.items()):
-            return False
-        if not all(is_square(scope, path) for path in rule.square):
-            return False
-        if rule.tower and not tower_fits(rule.tower, scope):
+        if not leaves_fit(rule, scope):
             return False
         for name, allowed in rule.when.items():
             if name == TYPE and model_type in allowed:

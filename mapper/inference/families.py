@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from mapper._dataclass import dataclass
 from mapper.errors import listed, shorten
 from mapper.inference.config import Config
-from mapper.inference.matching import FamilyMatch, is_recognised
+from mapper.inference.matching import FamilyMatch, is_recognised, match_family
 from mapper.inference.names import IN_OUT, OUT_IN
 from mapper.inference.names import words_of as words_of_place
 from mapper.inference.part import Home
@@ -98,6 +98,11 @@ class Families:
         """Where what the family of the whole judges stands."""
         return self.match.home if self.match else Home()
 
+    @property
+    def are_complete(self) -> bool:
+        """Whether each tower of a type that nobody lists has a family by its names."""
+        return self.strangers.keys() <= {part.tower for part in self.parts}
+
     def are_of_whole(self, words: Sequence[str | tuple[int, ...]]) -> bool:
         """Whether a path is of the whole, the towers that families read included."""
         return self.home.holds_words(words) or any(in_region(part.region, words) for part in self.parts)
@@ -133,6 +138,10 @@ class Families:
     def is_in_stranger(self, scope: Scope) -> bool:
         """Whether a block is in a tower that a family reads, of a whole that no family knows by type or names."""
         return self.match is None and self.part(scope) is not None
+
+    def goes_by_names(self, scope: Scope) -> bool:
+        """The same of a tower of a type that nobody lists: the family is that of its names."""
+        return self.is_in_stranger(scope) and self.stranger(scope) is not None
 
     def stranger(self, scope: Scope) -> str | None:
         """The tower that a block is in, if that is of a type of its own that no family lists."""
@@ -283,8 +292,13 @@ def turned_round(rulebook: Rulebook, families: Families, names: Names) -> list[s
     ]
 
 
-def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names: Names) -> Families:
-    """The family of the whole with those of its towers, if it leaves these to them or nobody lists the whole."""
+def gather(
+    match: FamilyMatch | None, config: Config, rulebook: Rulebook, names: Names, by_names: bool = False
+) -> Families:
+    """The family of the whole with those of its towers, if it leaves these to them or nobody lists the whole.
+
+    `by_names`: a tower of a type that nobody lists has the family of its names, as it would have alone.
+    """
     if match and not match.family.towers:
         return _beside(match, config, rulebook, names)
     wanted = dict(_named_parts(config, _defaults(match)))
@@ -316,6 +330,8 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
         is_listed = is_listed or bool(
             match and match.by_type and named in match.family.reads_as.get(tower, ())
         )
+        if by_names and not fitting and not is_listed:
+            fitting = [(family.name, family) for family in _by_names(rulebook, inside)]
         if fitting:
             parts.append(Part(tower, folder, *fitting[0], region, is_listed))
         if not is_listed:
@@ -326,6 +342,13 @@ def gather(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names:
         elif known and not fitting and is_listed:
             findings.append(f"config {folder}: the names lack those of family {known[0][1].name!r}")
     return Families(match, tuple(parts), tuple(findings), strangers, _halves(rulebook, names))
+
+
+def _by_names(rulebook: Rulebook, inside: Names) -> list[Family]:
+    """The family whose names a tower has, if it is one that reads towers."""
+    entries = [entry for entry in rulebook.family_entries if not entry.towers]
+    match = match_family(entries, inside, "")  # a type that nobody lists
+    return [match.family] if match else []
 
 
 def _beside(match: FamilyMatch, config: Config, rulebook: Rulebook, names: Names) -> Families:

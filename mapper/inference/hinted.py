@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
@@ -30,9 +30,12 @@ def read_with_hints(hints: Hints, read: Read, better: Better) -> Architecture:
     except ArchitectureError as error:
         _refuse_costly(hints, lambda said, _: read(said), None, error.in_command())
         raise
-    if told.reading == "skeleton" or told.family is None:
-        _refuse_costly(hints, better, told, next(iter([*told.missing, *told.findings]), "no flow fits"))
-    asked = _asked(read, hints) if told.unheard else set()
+    is_poor = told.reading == "skeleton" or told.family is None
+    asked = _asked(read, hints) if is_poor or told.unheard else {}
+    if is_poor:
+        answers = {key for key, value in hints.items() if _is_among(value, asked.get(key))}
+        why = next(iter([*told.missing, *told.findings]), "no flow fits")
+        _refuse_costly(hints, better, told, why, answers)
     for source, key in told.unheard.items():
         if key in asked:  # another answer has settled it
             continue
@@ -44,27 +47,35 @@ def read_with_hints(hints: Hints, read: Read, better: Better) -> Architecture:
     return told
 
 
-def _asked(read: Read, hints: Hints) -> set[str]:
-    """What is asked of whoever says nothing, and then of whoever answers that, until nothing more is.
+def _asked(read: Read, hints: Hints) -> dict[str, Sequence[Any]]:
+    """What is asked of whoever says nothing, and then of whoever answers that, until nothing more is; and its answers.
 
     By both names that a place has: `decoder:rotary` and `model.decoder:rotary`.
     """
-    asked: set[str] = set()
-    before: set[str] | None = None
+    asked: dict[str, Sequence[Any]] = {}
+    before = -1
     with suppress(ArchitectureError, HintError):
-        while asked != before and not asked.issuperset(hints):
-            before = set(asked)
+        while len(asked) != before and not asked.keys() >= hints.keys():
+            before = len(asked)
             said = {name: value for name, value in hints.items() if name in asked}
             for question in read(said).questions:
-                asked |= {question.name, f"{question.at}:{question.fact}"}
+                for name in (question.name, f"{question.at}:{question.fact}"):
+                    asked.setdefault(name, question.candidates)
     return asked
 
 
 def _refuse_costly(
-    hints: Hints, read: Callable[..., Architecture], told: Architecture | None, why: str
+    hints: Hints,
+    read: Callable[..., Architecture],
+    told: Architecture | None,
+    why: str,
+    answers: Collection[str] = (),
 ) -> None:
-    """HintError for the first hint without which the checkpoint reads better, unless it is an answer to what is asked."""
-    for key in hints:
+    """HintError for the first hint without which the checkpoint reads better, unless it is an answer to what is asked.
+
+    To try one takes as long as a reading: those that are known to be `answers` are left out.
+    """
+    for key in (key for key in hints if key not in answers):
         try:
             without = read(_but(hints, key), told)
         except (ArchitectureError, HintError):
@@ -80,7 +91,14 @@ def _refuse_costly(
 def _answers(architecture: Architecture, key: str, value: Any) -> bool:
     """Whether a hint is one of the answers to something that is asked."""
     among = [question.candidates for question in architecture.questions if question.name == key]
-    return any(not values or value in values or str(value) in map(_text, values) for values in among)
+    return any(_is_among(value, values) for values in among)
+
+
+def _is_among(value: Any, candidates: Sequence[Any] | None) -> bool:
+    """Whether a value is one of the answers to a question, any where it has none; None: nothing is asked."""
+    if candidates is None:
+        return False
+    return not candidates or value in candidates or str(value) in map(_text, candidates)
 
 
 def _text(value: Any) -> str:
@@ -94,9 +112,13 @@ def _named(key: str) -> dict[str, str]:
 
 
 def _is_worse(told: Architecture | None, without: Architecture) -> bool:
-    if told is None or (told.family is None and without.family is not None):
+    """Whether a reading is no model where there is one without a hint, or else lacks the family."""
+    if told is None:
         return True
-    return told.reading == "skeleton" != without.reading
+    is_model, was_model = told.reading != "skeleton", without.reading != "skeleton"
+    if is_model != was_model:
+        return was_model
+    return told.family is None and without.family is not None
 
 
 def _but(hints: Hints, key: str) -> Hints:

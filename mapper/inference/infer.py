@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial as partial_call
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper._collector import collection_paused
 from mapper.architecture import CONTRADICTION, Architecture
@@ -122,9 +122,13 @@ def _infer(
     what = what_part(checkpoint, config, held) or called_by(tree, rulebook)
 
     def attempt(
-        match: FamilyMatch | None, refused: str = "", refusal: str = "", chain: Chain | None = None
+        match: FamilyMatch | None,
+        refused: str = "",
+        refusal: str = "",
+        chain: Chain | None = None,
+        by_names: bool = False,
     ) -> Architecture:
-        kin = gather(match, config, rulebook, names) if use_families else Families()
+        kin = gather(match, config, rulebook, names, by_names) if use_families else Families()
         case = Case(
             checkpoint,
             rulebook,
@@ -162,7 +166,8 @@ def _infer(
 
     if match and match.by_type:
         return attempt(match)
-    architecture = _first_fit(attempt, match, findings, model_type is None)
+    attempts = _attempts(match, config, rulebook, names) if use_families else [Attempt(None)]
+    architecture = _first_fit(attempt, attempts, findings, model_type is None)
     is_nameless = match is None and is_untyped and not (what or is_of_another_library(config))
     if is_nameless and architecture.reading == "skeleton":
         from mapper.inference.chains.reading import chain_of
@@ -187,34 +192,56 @@ def _without_family(read: Callable[..., Architecture], why: str) -> Architecture
     return replace(read(None, why), reading=CONTRADICTION, missing=[])
 
 
+class Attempt(NamedTuple):
+    """What one reading of a type that no family lists takes for known."""
+
+    match: FamilyMatch | None  # the family of the whole
+    by_names: bool = False  # whether towers have the families of their names
+
+
+def _attempts(match: FamilyMatch | None, config: Config, rulebook: Rulebook, names: Names) -> list[Attempt]:
+    """The readings to try, the one that knows most first, the one without any family last.
+
+    What joins towers says more of them than their names do; a family of one tower says less.
+    """
+    joins = match is not None and bool(match.family.towers)
+    found = [Attempt(match)] if match else []
+    if has_strangers(config, rulebook):
+        if not joins and gather(None, config, rulebook, names, by_names=True).are_complete:
+            found = []
+        found.insert(1 if joins else 0, Attempt(None, by_names=True))
+    return [*found, Attempt(None)]
+
+
 def _first_fit(
-    read: Callable[..., Architecture], match: FamilyMatch | None, findings: list[str], is_bare: bool
+    read: Callable[..., Architecture], attempts: Sequence[Attempt], findings: list[str], is_bare: bool
 ) -> Architecture:
     """A reading of an architecture that no family lists: a contradiction says that a family or flow does not fit.
 
     Without a type (`is_bare`), what contradicts itself by any reading is refused.
     """
+    match = next((one.match for one in attempts if one.match), None)
+    is_library = match is not None and not match.family.model_types  # nobody else writes its names
     refused: ArchitectureError | None = None
     asking: Architecture | None = None  # a skeleton that answers would make a model of
-    for attempt in [match, None] if match else [None]:
+    for attempt in attempts:
         try:
-            architecture = read(attempt)
+            architecture = read(attempt.match, by_names=attempt.by_names)
         except ArchitectureError as error:
             refused = refused or error
-            if attempt is not None:
+            if attempt.match is not None:
                 findings.append(
-                    f"the names are those of {attempt.family.name!r}, and it does not fit: {error.in_command()}"
+                    f"the names are those of {attempt.match.family.name!r}, and it does not fit: {error.in_command()}"
                 )
             continue
-        is_library = match is not None and not match.family.model_types  # nobody else writes its names
-        if architecture.reading != "skeleton" and not (attempt is None and asking is not None and is_library):
+        if architecture.reading != "skeleton" and not (asking is not None and is_library):
             return architecture
-        if attempt is None and asking is not None:
-            is_nearer = architecture.questions and len(architecture.unfit) < len(asking.unfit)
-            return architecture if is_nearer and not is_library else asking
-        if attempt is None:
-            return architecture
-        asking = architecture if architecture.questions or is_bare else None
+        if asking is not None:
+            less = len(asking.unfit) - len(architecture.unfit)
+            is_nearer = architecture.questions and (less > 0 or (less == 0 and attempt.match is not None))
+            asking = architecture if is_nearer and not is_library else asking
+        elif architecture.questions or is_bare or attempt == attempts[-1]:
+            asking = architecture
     if refused and is_bare and not asking:
         raise refused
     return asking or read(None, refused.in_command() if refused else "")

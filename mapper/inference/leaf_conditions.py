@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 from mapper.flows.references import has_role
 from mapper.inference.evidence import Known
 from mapper.inference.leaf_shapes import weight_shape
+from mapper.inference.lengths import is_as_long, is_square
 from mapper.inference.scopes import Scope, leaves_at
 
 if TYPE_CHECKING:
     from mapper.rulebook.facts import FactRule
+
+
+def leaves_fit(rule: FactRule, scope: Scope) -> bool:
+    """Whether the leaves of a block, and the roles of its tower, are as a rule asks."""
+    return (
+        all(holds(scope, path, kind) for path, kind in rule.holds.items())
+        and all(is_as_long(scope, path, other) for path, other in rule.as_long.items())
+        and all(is_square(scope, path) for path in rule.square)
+        and (not rule.tower or tower_fits(rule.tower, scope))
+    )
 
 
 def tower_fits(wanted: Mapping[str, bool], scope: Scope) -> bool:

@@ -212,7 +212,8 @@ class Twins:
         if known.evidence == "name":
             return common
         bases = self._bases(scope, name, known, common)
-        return bool(bases) and not any(self._is_open(scope, base) for base in bases)
+        asked = self._conditions(scope, known)
+        return bool(bases) and not any(self._is_open(scope, base) for base in (*bases, *asked))
 
     def _is_overruled(self, twin: Twin, scope: Scope, name: str, known: Known) -> bool:
         """Whether the family of a listed type says otherwise than what holds in general."""
@@ -231,6 +232,11 @@ class Twins:
         conditions = [other for rule in rules for other in rule.when] if everyone else []
         full = [self.facts.full_name(scope, other) for other in (*sources(known.by), *conditions)]
         return [other for other in dict.fromkeys(full) if other not in (name, TYPE)]
+
+    def _conditions(self, scope: Scope, known: Known) -> list[str]:
+        """The facts by which the rule that gave a value was chosen."""
+        asked = known.by.when if known.by else ()
+        return [self.facts.full_name(scope, other) for other in asked if other != TYPE]
 
     def _is_open(self, scope: Scope, name: str) -> bool:
         """Whether listed types differ in a fact, or know it where nothing here does; not what leads back to itself."""

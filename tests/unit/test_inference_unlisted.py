@@ -52,8 +52,20 @@ def test_a_field_that_a_family_ignores_speaks_for_an_unlisted_type() -> None:
 
 
 def test_a_field_that_asks_for_arithmetic_is_not_passed_over() -> None:
-    assert "scale_emb" in read(ANSWERS, model_type="unheard_of", scale_emb=12).missing[0]
-    assert read(ANSWERS, model_type="unheard_of", scale_emb=1.0).missing == []
+    assert "ssm_in_multiplier" in read(ANSWERS, model_type="unheard_of", ssm_in_multiplier=12).missing[0]
+    assert read(ANSWERS, model_type="unheard_of", ssm_in_multiplier=1.0).missing == []
+
+
+def test_fields_of_scales_speak_for_whoever_has_them() -> None:
+    """Paper 2404.06395: of embeddings, of sub-layers by the number of layers, and of logits by the width."""
+    said = read(ANSWERS, model_type="unheard_of", scale_emb=12, scale_depth=1.4, dim_model_base=16)
+    assert facts(said, "embedding.scale") == [12] and facts(said, "head.scale") == [
+        16 / LLAMA.config["hidden_size"]
+    ]
+    keys = read(ANSWERS, model_type="unheard_of", key_multiplier=0.5)  # paper 2507.22448
+    (head_dim,) = set(facts(keys, "attention.head_dim"))
+    assert set(facts(keys, "attention.scale")) == {0.5 * head_dim**-0.5}
+    assert set(facts(said, "residual.scale")) == {1.4 / LLAMA.config["num_hidden_layers"] ** 0.5}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +160,14 @@ def test_norms_inside_of_sub_layers_are_no_answer_where_no_tensor_is_one() -> No
     placements = {question.fact: question.candidates for question in bare.questions}["norm.placement"]
     assert set(placements) == {None, "pre"}
     said = {"norm.placement": "pre", "norm.weights": False, "norm.mean": False}
-    assert infer(bare.checkpoint, RULEBOOK, hints=said).missing == []
+    (question,) = infer(
+        bare.checkpoint, RULEBOOK, hints=said
+    ).questions  # queries and keys may have such norms, too
+    assert question.fact == "attention.norms" and set(question.candidates) == {"none", "after_rotary"}
+    for where, step in (("none", False), ("after_rotary", True)):
+        told = infer(bare.checkpoint, RULEBOOK, hints={**said, "attention.norms": where})
+        flows = {block.flow or "" for block in told.root.blocks()}
+        assert told.missing == [] and any("norms_without_weights" in flow for flow in flows) is step
 
 
 @pytest.mark.parametrize("family", ["xlnet", "funnel"])

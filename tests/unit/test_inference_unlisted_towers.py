@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from mapper.architecture import Architecture
+from mapper.checkpoint import Checkpoint
+from mapper.inference import infer
+from mapper.rulebook.examples import header
+from tests.shipped import RULEBOOK
 from tests.unit.test_inference_unlisted import ANSWERS, facts, read, unlisted
 
 
@@ -59,3 +64,50 @@ def test_a_task_that_an_answer_makes_whole_is_no_question() -> None:
     """The config says a base model: what its vector is stays open, not what the model is for."""
     made = unlisted("dpr", architectures=["UnheardOfModel"])
     assert {question.fact for question in made.questions} == {"pooling"}
+
+
+def strangers(family: str, model_type: str = "") -> Architecture:
+    """The first example of a family (of a type of it) under a type that no family lists, and so its towers."""
+    examples = map(header, next(one for one in RULEBOOK.families if one.name == family).examples)
+    found = next(one for one in examples if model_type in ("", (one.config or {})["model_type"]))
+    parts = {
+        name: {**part, "model_type": f"unheard_of_{name}"}
+        for name, part in (found.config or {}).items()
+        if isinstance(part, dict) and "model_type" in part
+    }
+    assert parts
+    said = {**(found.config or {}), **parts, "model_type": "unheard_of"}
+    return infer(Checkpoint("x", "manifest", found.tensors, said), RULEBOOK)
+
+
+def test_a_tower_of_a_type_that_nobody_lists_is_read_as_it_is_alone() -> None:
+    """By the families of their names: nothing between the towers is asked that the words and fields say."""
+    made = strangers("qianfan_ocr")
+    assert made.missing == [] and made.reading == "unverified"
+    assert any("its names are those of 'intern_vit'" in line for line in made.findings)
+    assert {block.role for block in made.root.blocks() if "." not in str(block.home)} >= {"projector"}
+
+
+def test_where_families_of_the_names_of_towers_differ_is_a_question() -> None:
+    """Positions of several axes: Qwen2-VL gives each a section of the angles, Qwen3-VL every third."""
+    (question,) = strangers("qwen3_vl").questions
+    assert question.fact == "rotary.layout" and {"sections", "interleaved"} <= set(question.candidates)
+
+
+def test_a_default_of_a_family_of_a_tower_is_no_fact() -> None:
+    """OPT's embeddings are as stored, those of XGLM, with its names, scaled: the condition of a rule is a default."""
+    asked = {question.fact for question in strangers("instructblip", "blip-2").questions}
+    assert "embedding.scale" in asked
+
+
+@pytest.mark.parametrize(
+    ("family", "layout"),
+    [("llava_next", "tiles"), ("llava_onevision", "bounded_tiles"), ("lfm2_vl", "packed")],
+)
+def test_how_features_of_images_stand_is_said_by_fields_of_the_config(family: str, layout: str) -> None:
+    assert facts(unlisted(family), "features.layout") == [layout]
+
+
+def test_videos_have_places_where_the_config_has_a_token_for_them() -> None:
+    assert set(facts(unlisted("llava_onevision"), "features")) == {"videos"}
+    assert set(facts(unlisted("llava_next"), "features")) == {"images"}
