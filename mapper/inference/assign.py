@@ -87,7 +87,8 @@ class Filler:
         for name, values in (self.twins.forks(scope, chosen) if self.twins else {}).items():
             known = self.facts.get(scope, name)
             if known is None:
-                self.ask(scope, name, values)
+                doubt = self.facts.doubt(scope, name)
+                self.ask(scope, name, (doubt.among if doubt else ()) or values)
                 self.candidates(scope, name)  # notes who differs
             else:
                 self.is_open(scope, name, known)

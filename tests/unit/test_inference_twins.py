@@ -223,8 +223,8 @@ def test_a_number_for_a_tower_that_is_not_there_asks_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("family", "at", "field", "name", "candidates"),
     [
-        ("idefics3", 1, "scale_factor", "features.layout", ("row", "several")),
-        ("modernvbert", 0, "pixel_shuffle_factor", "features.layout", ("row", "several")),
+        ("idefics3", 1, "scale_factor", "features.layout", ("row", "each", "several")),
+        ("modernvbert", 0, "pixel_shuffle_factor", "features.layout", ("row", "each", "several")),
         ("modernvbert", 0, "pixel_shuffle_factor", "projector.shuffle", (False, True)),
         ("llava_next", 0, "image_grid_pinpoints", "features.layout", ("row", "each", "tiles")),
     ],
