@@ -51,7 +51,7 @@ def weakest(evidences: list[str]) -> str:
 def named(rule: FactRule) -> str:
     """The names, kinds and shapes for which a rule gives its value."""
     kinds = (f"{role} is a {kind}" for role, kind in rule.holds.items())
-    roles = (f"{'has' if there else 'no'} {path}" for path, there in rule.tower.items())
+    roles = (f"{'has' if there else 'no'} {path}" for path, there in (rule.block | rule.tower).items())
     lengths = (f"{role} is as long as {other}" for role, other in rule.as_long.items())
     squares = (f"{role} has a row for each place of a square" for role in rule.square)
     has, lacks = (f"has {name}" for name in rule.has), (f"no {name}" for name in rule.lacks)

@@ -21,6 +21,7 @@ def leaves_fit(rule: FactRule, scope: Scope) -> bool:
         all(holds(scope, path, kind) for path, kind in rule.holds.items())
         and all(is_as_long(scope, path, other) for path, other in rule.as_long.items())
         and all(is_square(scope, path) for path in rule.square)
+        and all(has_role(scope.block, path) == there for path, there in rule.block.items())
         and (not rule.tower or tower_fits(rule.tower, scope))
     )
 

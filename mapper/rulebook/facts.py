@@ -61,6 +61,7 @@ class FactRule:
         default_factory=dict
     )  # role path in a block here -> one with as many rows
     square: tuple[str, ...] = ()  # role paths in a block here: tables of a square number of rows
+    block: dict[str, bool] = field(default_factory=dict)  # role in the block here -> whether it is there
     tower: dict[str, bool] = field(default_factory=dict)  # role path in the tower -> whether it is there
     rows: str = ""  # role path in the block or the tower: the value is the number of rows of its weight
     columns: str = ""  # the same of its columns
@@ -108,7 +109,7 @@ class FactRule:
     @cached_property
     def is_everywhere(self) -> bool:
         """Whether it holds for each block, whatever is known of it."""
-        asked = (self.at, self.when, self.holds, self.as_long, self.square, self.tower)
+        asked = (self.at, self.when, self.holds, self.as_long, self.square, self.block, self.tower)
         return not any(asked)
 
     @cached_property
@@ -119,7 +120,7 @@ class FactRule:
     @cached_property
     def by_names(self) -> bool:
         """Whether its value holds because of names, or of the kinds and shapes of leaves, that the checkpoint has."""
-        by_leaves = self.holds or self.tower or self.as_long or self.square
+        by_leaves = self.holds or self.block or self.tower or self.as_long or self.square
         return bool(self.has or self.lacks or (by_leaves and self.value is not UNSET))
 
 
@@ -214,7 +215,10 @@ _READERS: dict[str, Callable[[Fields, str], Any]] = {
         _arithmetic,
     ),
     "when": Fields.choices,
-    "tower": lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
+    **dict.fromkeys(
+        ("block", "tower"),
+        lambda fields, key: {path: there is True for path, there in fields.mapping(key).items()},
+    ),
     "towers": lambda fields, key: {
         tower: fields.inner(fields.data[key], key).words(tower) for tower in fields.mapping(key)
     },
