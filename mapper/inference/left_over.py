@@ -31,7 +31,7 @@ def left_over(chosen: Chosen) -> dict[Place, Taken]:
     found: dict[Place, Taken] = {}
     for scope in chosen.lacking:
         path = _path(scope)
-        idle = [leaf for leaf in chosen.outline.read if leaf.role is None and leaf.block == path]
+        idle = [leaf for leaf in chosen.outline.read if leaf.role is None and _is_of(leaf, scope, path)]
         if not 0 < len(idle) <= _MOST or any(leaf.kind == "Buffer" for leaf in idle):
             continue
         if all(_is_as_wide(leaf, _widths(chosen, path)) for leaf in idle):
@@ -43,6 +43,15 @@ def left_over(chosen: Chosen) -> dict[Place, Taken]:
 def _path(scope: Scope) -> BlockPath:
     steps = [(one.block.role, one.block.indices) for one in scope.up() if one.parent is not None]
     return tuple(reversed(steps))
+
+
+def _is_of(leaf: Leaf, scope: Scope, path: BlockPath) -> bool:
+    """Whether a leaf is a block's: said so, or in the folder that is the block's alone."""
+    home, around = scope.block.home, scope.parent.block.home if scope.parent else ()
+    if leaf.block == path:
+        return True
+    has_folder = len(home) > len(around) and leaf.block == path[:-1]
+    return has_folder and leaf.place.within(home) and len(leaf.place) == len(home) + 1
 
 
 def _widths(chosen: Chosen, path: BlockPath) -> set[int]:
@@ -84,12 +93,13 @@ def _ways(scope: Scope, near: Near, facts: Facts, idle: Sequence[Leaf]) -> Itera
 def _may_be(scope: Scope, rule: FlowRule, role: str, leaf: Leaf) -> bool:
     """Whether a flow says of what shape a role is, and reads it as what the leaf is: a module, or a bare tensor.
 
-    Which of several norms one is, no shape tells.
+    Which of several norms of one kind one is, no shape tells.
     """
-    norms = [item for item in scope.block.roles.values() if isinstance(item, Leaf) and item.kind in NORMS]
+    known = (item for item in scope.block.roles.values() if isinstance(item, Leaf))
+    is_one_of_several = leaf.kind in NORMS and any(item.kind == leaf.kind for item in known)
     is_module = re.search(rf"(?<![\w.]){re.escape(role)}(\(|\.weight)", rule.body) is not None
     return (
-        role in rule.shapes and is_module is ("" not in leaf.tensors) and not (norms and leaf.kind in NORMS)
+        role in rule.shapes and is_module is ("" not in leaf.tensors) and not is_one_of_several
     )
 
 
