@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from usage import units, used_units  # noqa: E402
+from usage import row_steps, units, used_units  # noqa: E402
 
 from mapper.catalogue import find, names  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
@@ -81,6 +81,7 @@ def stored(folder: Path) -> list[Path]:
 
 def users(rulebook: Rulebook, folders: list[Path]) -> tuple[Users, Users]:
     """Flows with their steps, and operations, each with its types."""
+    rows = row_steps(rulebook)
     flows: Users = defaultdict(set)
     operations: Users = defaultdict(set)
     for checkpoint in checkpoints(rulebook, folders):
@@ -93,7 +94,7 @@ def users(rulebook: Rulebook, folders: list[Path]) -> tuple[Users, Users]:
             continue
         model_type = str((checkpoint.config or {}).get("model_type", architecture.family))
         for name in used_units(architecture):
-            flows[name].add(model_type)
+            flows[rows.get(name, name)].add(model_type)
         for name in set(operation_names()) & set(_DEFINED.findall(source)):
             operations[name].add(model_type)
     return flows, operations
@@ -109,9 +110,14 @@ def written(rulebook: Rulebook) -> set[str]:
 
 
 def steps(rulebook: Rulebook) -> set[str]:
-    """The steps that a flow is named for: all but those that leave a slot empty, and the usual ones."""
+    """The steps that a flow is named for: all but those that leave a slot empty, and the usual ones.
+
+    One that stands around several slots is written once, and counts once.
+    """
+    rows = row_steps(rulebook)
     pages = (page for topic in rulebook.flows.spines for page in rulebook.flows.pages(topic))
-    return {step.name for page in pages for step in page.steps if not step.is_unnamed}
+    every = (step for page in pages for step in page.steps if not step.is_unnamed)
+    return {rows.get(step.name, step.name) for step in every}
 
 
 def row(what: str, every: set[str], used: Users) -> str:
@@ -207,9 +213,9 @@ def cost(rulebook: Rulebook, flows: Users, operations: Users, folder: Path, chec
     read = (json.loads((path / "config.json").read_text()) for path in stored(folder))
     types = {str(config.get("model_type")) for config in read}
     now = (written(rulebook), flows), (steps(rulebook), flows), (set(operation_names()), operations)
-    for what, (every, used), before in zip(
-        ("flows", "steps", "operations"), now, names_in(checkout), strict=True
-    ):
+    rows = row_steps(rulebook)
+    older = ({rows.get(name, name) for name in names} for names in names_in(checkout))
+    for what, (every, used), before in zip(("flows", "steps", "operations"), now, older, strict=True):
         new, single = added(every, before, used, types)
         yield f"{what} that {len(types)} types take and older rules have not: {len(new)}; {len(single)} serve one type"
         yield from (f"  {what[:-1]} {name}: {', '.join(sorted(used[name]))}" for name in sorted(single))

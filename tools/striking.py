@@ -27,6 +27,7 @@ from usage import (
     WORD,
     Key,
     fields_of,
+    row_steps,
     units,
     word_key,
 )
@@ -91,6 +92,7 @@ class Struck(Rulebook):
         self.__dict__.update(whole.__dict__)
         self.taken = taken
         self.types = frozenset(key[1] for key in taken if key[0] == ROW)
+        self._written = row_steps(whole)
         self.flows = self._flows(whole.flows)
         self.family_entries = [kept for entry in whole.family_entries if (kept := self._entry_of(entry))]
         self.vocabulary = list(map(self._file, whole.vocabulary))
@@ -103,7 +105,7 @@ class Struck(Rulebook):
 
     def _flows(self, table: FlowTable) -> FlowTable:
         """The table without flows that are taken, and without steps that are."""
-        without = [name for name in table if any((FLOW, unit) in self.taken for unit in units(name))]
+        without = [name for name in table if any(map(self._is_taken, units(name)))]
         topics = {key[1].partition("/")[0] for key in self.taken if key[0] == FLOW}
         spines = {
             topic: self._spines(table, topic)
@@ -114,8 +116,12 @@ class Struck(Rulebook):
 
     def _spines(self, table: FlowTable, topic: str) -> list[SpineEntry]:
         """The spines of a topic without steps that are taken; one that lacks all steps of a slot makes no flow."""
-        pages = [page.where(lambda step: (FLOW, step.name) not in self.taken) for page in table.pages(topic)]
+        pages = [page.where(lambda step: not self._is_taken(step.name)) for page in table.pages(topic)]
         return [SpineEntry(page.facts(), partial(_same, page)) for page in pages]
+
+    def _is_taken(self, unit: str) -> bool:
+        """Whether a flow or step is taken: one that stands around several slots is one step."""
+        return (FLOW, self._written.get(unit, unit)) in self.taken
 
     # --- families
 

@@ -50,6 +50,13 @@ def used_units(architecture: Architecture) -> set[str]:
     return {unit for block in blocks if block.flow for unit in units(block.flow)}
 
 
+def row_steps(rulebook: Rulebook) -> dict[str, str]:
+    """The steps that stand around several slots, `layer/pre_norm_attention`: what each is written as, once for all."""
+    pages = (page for topic in rulebook.flows.spines for page in rulebook.flows.pages(topic))
+    slots = (slot for page in pages for slot in page.slots if slot.around)
+    return {step.name: step.name.removesuffix(f"_{slot.around}") for slot in slots for step in slot.steps}
+
+
 def types_in(config: Any) -> set[str]:
     """Every model type that a config names, at its top and in its parts."""
     if isinstance(config, list):
@@ -82,6 +89,7 @@ class Recorder:
         self.users: dict[Key, set[str]] = defaultdict(set)
         self.labels: dict[Key, str] = {}  # how to print a key that does not say it itself
         self._known = set(_plain_keys(rulebook))
+        self._written = row_steps(rulebook)
         self._now: set[Key] = set()
         self._seen: set[tuple[Any, ...]] = set()
 
@@ -146,7 +154,7 @@ class Recorder:
         plain |= {(kind, name) for name in fields_in(config) for kind in (SPARED, CONFIG)}
         plain |= {(TASK, ending) for ending in self._tasks(config)}
         rows = {(ROW, name) for name in self._rows(architecture)}
-        flows = {(FLOW, unit) for unit in used_units(architecture)}
+        flows = {(FLOW, self._written.get(unit, unit)) for unit in used_units(architecture)}
         for key in {*taken, *flows, *rows, *(plain & self._known)}:
             self.users[key].add(model_type)
 

@@ -200,6 +200,23 @@ def test_a_composed_flow_is_its_steps() -> None:
     assert usage.units("layer/two_way") == ["layer/two_way"]
 
 
+def test_a_step_around_several_slots_is_one_and_is_taken_out_of_all(made: SimpleNamespace) -> None:
+    rulebook = made.rulebook
+    around = {
+        "layer/norm_after_attention",
+        "layer/norm_after_cross_attention",
+        "layer/norm_after_feed_forward",
+    }
+    rows = usage.row_steps(rulebook)
+    assert {rows[name] for name in around} == {"layer/norm_after"}
+    struck = striking.Struck(rulebook, {(usage.FLOW, "layer/norm_after")})
+    names = [
+        {step.name for page in book.flows.pages("layer") for step in page.steps}
+        for book in (rulebook, struck)
+    ]
+    assert names[0] - names[1] == around
+
+
 def test_no_family_names_a_flow_that_is_taken_out(made: SimpleNamespace) -> None:
     rulebook = made.rulebook
     name = next(name for family in rulebook.families for names in family.flows.values() for name in names)
