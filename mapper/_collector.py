@@ -7,18 +7,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _MADE = 10_000  # objects of one reading
+_process = {"is_brief": False}  # whether it runs one command and ends
 
 
 @contextmanager
-def collection_paused() -> Iterator[None]:
-    """No cyclic garbage collection inside: on a big header it takes half of the time and finds nothing."""
+def collection_paused(for_good: bool = False) -> Iterator[None]:
+    """No cyclic garbage collection inside: on a big header it takes half of the time and finds nothing.
+
+    What is made `for_good`, as modules are, is not looked through afterwards either.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            if for_good:
+                gc.freeze()
             gc.enable()
+
+
+def ends_with_its_command() -> None:
+    """Says that this process is the command's alone."""
+    _process["is_brief"] = True
+
+
+def is_brief() -> bool:
+    """Whether nothing outlives the command, so that what it has read may stay until it ends."""
+    return _process["is_brief"]
 
 
 def keep_what_there_is() -> None:

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 import click
 
 import mapper
+from mapper._collector import ends_with_its_command
 from mapper.cli.options import COMPLETE, Group
 from mapper.cli.output import columns, error_line
 from mapper.errors import DifferenceError, MapperError
@@ -70,6 +71,8 @@ def app() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0, 2 user or file, 3 differs, 1 bug."""
     _never_fail_to_print()
+    if arguments is None:
+        ends_with_its_command()
     try:
         return _ended(arguments)
     finally:

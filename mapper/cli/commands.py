@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import mapper
-from mapper._collector import collection_paused
+from mapper._collector import collection_paused, is_brief
 from mapper.cli import options
 from mapper.cli.drawing import check_places, write_pictures
 from mapper.cli.options import Command
@@ -84,7 +84,8 @@ def inspect(
     with their evidence, and its generated source.
     """
     check_places((html, svg), overwrite=overwrite)
-    paused = nullcontext() if values else collection_paused()  # headers: nearly all that is made is held
+    # headers: nearly all that is made is held
+    paused = nullcontext() if values else collection_paused(for_good=is_brief())
     with working("reading"), paused:
         try:
             report = mapper.inspect(

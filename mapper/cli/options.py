@@ -62,7 +62,7 @@ class Group(_WithExamples, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.later and cmd_name not in self.commands:
             module, _, function = self.later[cmd_name].partition(":")
-            with collection_paused():
+            with collection_paused(for_good=True):
                 loaded = import_module(f"mapper.cli.{module}")
             self.add_command(getattr(loaded, function), cmd_name)
         return super().get_command(ctx, cmd_name)
