@@ -69,6 +69,9 @@ def refer(block: Block, parts: list[str | int], loops: dict[str, tuple[Item, ...
 
 def has_role(block: Block, path: str) -> bool:
     """Whether the block has a role; a dotted path descends, and `layers.attention.x` asks the first element that has it."""
+    if "." not in path:  # as most are, and rules ask this of each block many times
+        value = block.roles.get(path)
+        return bool(value) if isinstance(value, list) else value is not None
     items: tuple[Item, ...] = (block,)
     for word in path.split("."):
         found: list[Item] = []

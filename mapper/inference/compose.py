@@ -27,7 +27,7 @@ from mapper.inference.misfits import (
 from mapper.inference.scopes import Scope
 from mapper.rulebook.flows import FlowRule
 from mapper.rulebook.index import FlowTable
-from mapper.rulebook.pages import Page, Slot, left_out, step_name
+from mapper.rulebook.pages import Page, Slot, left_out
 
 _TRIED = 3  # steps of a slot that none fits, which come nearest
 
@@ -166,7 +166,7 @@ def _filled(block: _Block, page: Page, assumed: Mapping[str, Any], to_the_end: b
         slots.ways[slot.name] = steps
         slots.tied = slots.tied or equal
         ties |= steps[0].ties
-        slots.filled[slot.name] = Filled(slot.name, step_name(steps[0]), tuple(map(step_name, weaker)))
+        slots.filled[slot.name] = Filled(slot.name, steps[0].short, tuple([step.short for step in weaker]))
         claimed |= {*steps[0].roles, *steps[0].ignored} & block.scope.block.roles.keys()
     return slots
 
@@ -208,25 +208,27 @@ def _fill(block: _Block, slot: Slot, claimed: set[str], assumed: Mapping[str, An
     """What fills a slot, of the roles that no other has: the same for the same roles that its steps need."""
     free = block.scope.block.roles.keys() - claimed
     about = tuple((name, value) for name, value in assumed.items() if name in slot.facts)
-    key = id(slot), frozenset(free & slot.needs), about
+    needed = frozenset(free & slot.needs)
+    key = id(slot), needed, about
     if key not in block.filled:
-        block.filled[key] = slot, _filling(block, slot, free, assumed)
+        block.filled[key] = slot, _filling(block, slot.with_needs(needed), free, assumed)
     return block.filled[key][1]
 
 
-def _filling(block: _Block, slot: Slot, free: set[str], assumed: Mapping[str, Any]) -> _Fill:
+def _filling(block: _Block, steps: Sequence[FlowRule], free: set[str], assumed: Mapping[str, Any]) -> _Fill:
     scope = block.scope
     fitting: list[FlowRule] = []
     unsure: list[FlowRule] = []  # which only answers keep from fitting
-    for step in slot.steps:
+    for step in steps:
         kind = _decisive_fault(scope, step, free, block.facts, assumed)
         if kind in (None, UNKNOWN):
             (unsure if kind else fitting).append(step)
     fitting = [step for step in fitting if has_its_ranks(scope, step)] or fitting
-    strongest = max((_strength(scope, step) for step in fitting), default=(-1, -1))
-    best = [step for step in fitting if _strength(scope, step) == strongest]
+    strengths = [_strength(scope, step) for step in fitting]
+    strongest = max(strengths, default=(-1, -1))
+    best = [step for step, its in zip(fitting, strengths, strict=True) if its == strongest]
     if best and not any(_strength(scope, step) > strongest for step in unsure):
-        weaker = [step for step in fitting if step not in best]
+        weaker = [step for step, its in zip(fitting, strengths, strict=True) if its != strongest]
         return _Fill(best[:1], listed([step.name for step in best]) if len(best) > 1 else "", weaker)
     return _Fill([], "", [])
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from mapper.architecture import Block, Place
+from mapper.architecture import Place
 from mapper.errors import shorten
 from mapper.inference.computed import calculate, formula, sources
 from mapper.inference.config import Config, Found
@@ -17,6 +17,7 @@ from mapper.inference.families import TYPE
 from mapper.inference.hints import DEFAULT, Given
 from mapper.inference.leaf_conditions import counted, leaves_fit
 from mapper.inference.memory import Memory
+from mapper.inference.observed import in_all_layers
 from mapper.inference.scopes import Scope
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import UNSET, FactRule, types_beside
@@ -63,6 +64,7 @@ class Facts:
             self.apart |= table.apart
         self.used: dict[tuple[Scope, str], tuple[Scope, str, Known]] = {}
         self._memory = Memory()
+        self._full: dict[tuple[str, str, str], str] = {}  # role and kind of a block, name -> full name
         self._shared: dict[Scope, Mapping[str, Known]] = {}
         self.settled = False
         self.denied: set[tuple[Scope, str]] = (
@@ -85,11 +87,16 @@ class Facts:
         for family in families.everything:
             other.types = types_beside({}, family.facts) | other.types
         other.used, other._memory, other._shared, other._open = {}, Memory(), {}, {}
+        other._full = {}
         return other
 
     def full_name(self, scope: Scope, name: str) -> str:
         """`heads` as an attention's flow writes it is the fact attention.heads, if that is declared."""
-        return full_name(scope.block, name, self.types)
+        key = scope.block.role, scope.block.kind, name
+        if key not in self._full:
+            words = (f"{prefix}.{name}" for prefix in key[:2])
+            self._full[key] = next((word for word in words if word in self.types), name)
+        return self._full[key]
 
     def get(self, scope: Scope, name: str) -> Known | None:
         """The strongest that is known of a fact (by its full name) for a block; None if nothing is."""
@@ -203,7 +210,9 @@ class Facts:
         silent = any(rule.silent for rule in first)
         said: list[FactRule] = []
         for model_type, level in (*self.families.facts(scope, name), (None, self.common.get(name, ()))):
-            rules = [rule for rule in level if self._applies(rule, scope, model_type)]
+            if not level:
+                continue
+            rules = [rule for rule in level if rule.is_everywhere or self._applies(rule, scope, model_type)]
             if silent or any(rule.is_about_fields for rule in said):
                 rules = [rule if rule.at else rule.without_fields for rule in rules]
             said += rules
@@ -260,9 +269,11 @@ class Facts:
         return self._doubt(scope, self.rules(scope, name))
 
     def _doubt(self, scope: Scope, rules: Iterable[FactRule]) -> FactRule | None:
+        doubts = [rule for rule in rules if rule.doubt]
+        if not doubts:
+            return None
         home = scope.tower.block.home if scope.tower else Place()
-        fitting = (rule for rule in rules if rule.doubt and self.names.fit(rule.has, rule.lacks, home))
-        return next(fitting, None)
+        return next((rule for rule in doubts if self.names.fit(rule.has, rule.lacks, home)), None)
 
     def _applies(self, rule: FactRule, scope: Scope, model_type: str | None) -> bool:
         """Whether a rule holds for a block; `model_type` is what its family goes by, None for the vocabulary's."""
@@ -304,9 +315,15 @@ class Facts:
                 is_said = True
                 yield self._configured(rule, item, scope)
 
+    def _look_up(self, rules: Iterable[FactRule], scope: Scope) -> None:
+        """Note which fields of the config speak here, though a stronger one may settle it."""
+        for rule in rules:
+            if rule.config or rule.towers:
+                self.config.find(rule, scope)
+
     def stated(self, scope: Scope, name: str) -> Known | None:
         """What the user said of a fact here."""
-        told = self._told(scope, name)
+        told = self._told(scope, name) if self.given else None
         if told is None:
             return None
         return Known(told.value, told.evidence, told.source, shown=told.evidence == DEFAULT)
@@ -327,18 +344,8 @@ class Facts:
 
     def from_graph(self, scope: Scope, name: str) -> Iterator[Known]:
         """What the graph shows alike of all layers of a block of which it shows anything, in each that it stands for."""
-        shown = self.observed.get(name)
-        if not shown:
-            return
-        found: list[Observed] = []
-        around = (list(outer.block.leaves()) for outer in scope.up())
-        for leaf in next((leaves for leaves in around if leaves), []):  # a part that a flow adds has none
-            each = [shown.get(path, []) for path in leaf.place.expand()]
-            if any(each) and not all(each):
-                return
-            found += [one for several in each for one in several]
-        if found and all(one.value == found[0].value for one in found):
-            yield Known(found[0].value, "graph", found[0].source)
+        if name in self.observed:
+            yield from in_all_layers(self.observed[name], scope)
 
     def _considered(self, scope: Scope, name: str) -> Iterator[Known]:
         stated = self.stated(scope, name)
@@ -352,8 +359,11 @@ class Facts:
         doubt = self._doubt(scope, rules)
         if doubt:
             rules = rules[: rules.index(doubt)]
-        if not any(known.evidence == "config" for known in self._in_config(rules, scope)):
-            yield from self.from_graph(scope, name)
+        if name in self.observed:
+            if not any(known.evidence == "config" for known in self._in_config(rules, scope)):
+                yield from self.from_graph(scope, name)
+        else:
+            self._look_up(rules, scope)
         of_part = [rule for rule in rules if rule.at]  # before what is said of all
         yield from self._said(of_part, scope)
         yield from self._said([rule for rule in rules if not rule.at] if of_part else rules, scope)
@@ -487,10 +497,3 @@ class Facts:
 
 def _left_out(found: Found) -> str:
     return f", left out: the default of {found.default_of}" if found.default_of else ""
-
-
-def full_name(block: Block, name: str, declared: Mapping[str, str]) -> str:
-    for prefix in (block.role, block.kind):
-        if f"{prefix}.{name}" in declared:
-            return f"{prefix}.{name}"
-    return name

@@ -53,7 +53,10 @@ def words_of(name: str) -> Words:
 
 def parted(paths: Sequence[Words], recognise: Sequence[str]) -> tuple[list[Words], list[Words]]:
     """The paths in the folder where the names of a family stand, below it, and all others."""
-    home = _home(paths, recognise)
+    return _parted(paths, _home(paths, recognise))
+
+
+def _parted(paths: Sequence[Words], home: Words) -> tuple[list[Words], list[Words]]:
     inside = [path[len(home) :] for path in paths if path[: len(home)] == home]
     return inside, [path for path in paths if path[: len(home)] != home]
 
@@ -80,7 +83,7 @@ def _before(path: Words, pattern: tuple[str, ...]) -> Iterator[Words]:
     """The folders in which the names of a pattern stand on a path, without lists."""
     for end in range(len(pattern), len(path) + 1):
         start = end - len(pattern)
-        if all(map(_fits, path[start:end], pattern)):
+        if _fits(path[start], pattern[0]) and all(map(_fits, path[start:end], pattern)):
             at = next((at for at, word in enumerate(path[:start]) if isinstance(word, tuple)), None)
             yield path[:start] if at is None else path[: max(at - 1, 0)]
 
@@ -150,7 +153,7 @@ def spelled(words: Words) -> str:
 def lacking(made: Made, paths: Sequence[Words], recognise: Sequence[str]) -> Iterator[Words]:
     """The paths of what is not there though it is in the examples."""
     home = _home(paths, recognise)
-    for side, (wanted, own) in enumerate(zip(made[:2], parted(paths, recognise), strict=True)):
+    for side, (wanted, own) in enumerate(zip(made[:2], _parted(paths, home), strict=True)):
         for folder, inner in _inner(own).items():
             has_weight = any(word.startswith(_WEIGHTS) for word in inner)
             own_words = wanted.get(spelled(folder), ())

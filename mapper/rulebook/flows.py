@@ -68,6 +68,11 @@ class FlowRule:
         return self.name.partition("/")[0]
 
     @cached_property
+    def short(self) -> str:
+        """Its name on its page."""
+        return self.name.partition("/")[2]
+
+    @cached_property
     def words(self) -> tuple[str, ...]:
         """What branches of the body add to the docstring."""
         return tuple(dict.fromkeys(_WORDS.findall(self.body)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
-from itertools import chain
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper._collector import collection_paused
@@ -242,6 +242,7 @@ class FlowTable(Mapping[str, "FlowRule"]):
     ):
         self.entries, self._read, self.spines = entries, read, spines or {}
         self._composed: dict[str, FlowRule] = {}
+        self._roles: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
 
     def __getitem__(self, name: str) -> FlowRule:
         if name in self.entries:
@@ -299,6 +300,13 @@ class FlowTable(Mapping[str, "FlowRule"]):
                 found.setdefault(topic, []).append(name)
         return {topic: self.named(names) for topic, names in found.items()}
 
+    def roles(self, name: str) -> tuple[frozenset[str], frozenset[str]]:
+        """The roles that a flow must have, and all that it has a use for."""
+        if name not in self._roles:
+            entry = self.entries[name]
+            self._roles[name] = frozenset(entry.needs), frozenset((*entry.needs, *entry.uses))
+        return self._roles[name]
+
     def named(self, names: Iterable[str]) -> Flows:
         return Flows(self, tuple(names))
 
@@ -335,13 +343,13 @@ class Flows(Sequence["FlowRule"]):
     def with_use_for(self, roles: Mapping[str, bool]) -> Flows:
         """Those that lack none of these roles, and have a use for each that must be read: no other can fit a block."""
         read = {role for role, must in roles.items() if must}
-        return self._those(
-            lambda entry: roles.keys() >= {*entry.needs} and read.issubset((*entry.needs, *entry.uses))
-        )
+        there = roles.keys()
+        by_name = map(self.table.roles, self.names)
+        fitting = [needs <= there and read <= uses for needs, uses in by_name]
+        return Flows(self.table, tuple(compress(self.names, fitting)))
 
     def where(self, holds: Callable[[str, Sequence[Any]], bool]) -> Flows:
         """Those of which every condition holds: of each the fact and the values that are meant are asked for."""
-        return self._those(lambda entry: all(holds(fact, allowed) for fact, allowed in entry.when.items()))
-
-    def _those(self, fits: Callable[[FlowEntry], bool]) -> Flows:
-        return Flows(self.table, tuple(name for name in self.names if fits(self.table.entries[name])))
+        asked = [self.table.entries[name].when for name in self.names]
+        fitting = [all(holds(fact, allowed) for fact, allowed in when.items()) for when in asked]
+        return Flows(self.table, tuple(compress(self.names, fitting)))

@@ -67,6 +67,16 @@ class Slot:
         """The facts by which its steps are chosen."""
         return frozenset(name for step in self.steps for name in step.when)
 
+    def with_needs(self, roles: frozenset[str]) -> Sequence[FlowRule]:
+        """The steps that may be taken where just these of the needed roles are free; one with ties has roles without."""
+        if roles not in self._takers:
+            self._takers[roles] = [step for step in self.steps if step.ties or roles.issuperset(step.needs)]
+        return self._takers[roles]
+
+    @cached_property
+    def _takers(self) -> dict[frozenset[str], list[FlowRule]]:
+        return {}
+
     def tied(self, ties: Mapping[str, str]) -> Slot:
         """The slot, the steps of which know what others say of the roles that they need; made once for the same ties."""
         said = tuple((role, path) for role, path in ties.items() if role in self.needs)
@@ -177,11 +187,6 @@ def is_empty(step: FlowRule) -> bool:
     return step.is_unnamed and not step.body
 
 
-def step_name(step: FlowRule) -> str:
-    """The name of a step on its page."""
-    return step.name.partition("/")[2]
-
-
 def left_out(slot: Slot, taken: Mapping[str, FlowRule]) -> bool:
     """Whether a slot stands around one that was left empty."""
     return slot.around in taken and is_empty(taken[slot.around])
@@ -206,7 +211,7 @@ def assemble(page: Page, steps: Sequence[FlowRule]) -> FlowRule:
     """The flow that steps make, one for each slot of a page that is not left out, in their order."""
     base = page.base
     assert base is not None
-    names = tuple(map(step_name, _named(steps)))
+    names = tuple(step.short for step in _named(steps))
     needs = _union(step.needs for step in steps)
     words: dict[str, Any] = {
         "needs": needs,
