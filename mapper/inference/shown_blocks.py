@@ -117,6 +117,20 @@ def _feed_forwards(folders: Folders) -> Iterator[Place]:
     for folder, ((rows, width), back) in _maps(folders):
         if rows > width and back == (width, rows):
             yield folder
+    for folder, inside in folders.items():
+        if _is_up_and_down(inside):
+            yield folder
+
+
+def _is_up_and_down(inside: Iterable[Leaf]) -> bool:
+    """Whether a list has two convolutions of one place, up and then down, with norms and bare tensors at most: maps of channels."""
+    maps = [leaf for leaf in inside if _is_convolution(leaf)]
+    shapes = [leaf.tensors["weight"].shape for leaf in maps if "weight" in leaf.tensors]
+    if len(maps) != 2 or len(shapes) != 2 or any(set(shape[2:]) != {1} for shape in shapes):
+        return False
+    is_list = all(isinstance(leaf.place[-1], tuple) for leaf in maps)
+    (rows, width), back = shapes[0][:2], shapes[1][:2]
+    return is_list and rows > width and back == (width, rows) and all(map(_goes_with_convolutions, inside))
 
 
 def _layers(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> Iterator[tuple[Place, bool]]:

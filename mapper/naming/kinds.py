@@ -158,6 +158,8 @@ class _Folder:
             "scale" in purposes and shape == bias and len(shape) > 1 and _is_row(shape)
         ):
             return "Parameter", "", True  # two scales of channels of maps
+        if bias is not None and len(bias) > 1 and len(shape) > 2 and shape != bias:
+            return "Parameter", "", True  # a shift with several axes is no bias of a convolution
         if purposes == {_NORM_SCALE} and _is_row(shape):
             return "RMSNorm", "a scale alone in what is called a norm", False
         return self.by_shape(shape, bias)
@@ -230,11 +232,17 @@ class _Folder:
         return tensor is not None and is_alone and _is_row(tensor.shape) and self.is_called_norm()
 
     def is_shifted_norm(self) -> bool:
-        """Whether a folder is called a norm and holds a scale and a shift of one shape, and nothing else."""
+        """Whether a folder is called a norm and holds a scale and a shift of one shape, and nothing else.
+
+        A row for channels of maps, [1, channels, 1, 1], is one by its shape, in a list too.
+        """
         known = {self.vocabulary.tensors.get(word) for word in self.own}
         shapes = {info.shape for info in self.own.values()}
         is_pair = known == {_NORM_SCALE, _NORM_SHIFT} and len(self.spot.node.children) == 2
-        return is_pair and len(shapes) == 1 and len(shapes.pop()) == 1 and self.is_called_norm()
+        if not is_pair or len(shapes) != 1:
+            return False
+        (shape,) = shapes
+        return len(shape) == 1 and self.is_called_norm() or len(shape) > 2 and shape[0] == 1 and _is_row(shape)
 
     def is_norm_by_place(self) -> bool:
         """Whether the vocabulary says that a norm stands here."""
