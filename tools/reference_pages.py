@@ -217,7 +217,7 @@ def role_uses(rules: Iterable[Taken]) -> Uses:
             *rule.needs,
             *rule.options,
             *rule.reads_elsewhere,
-            *rule.beside,
+            *(path for paths in rule.beside for path in paths.split(" | ")),
             *rule.ignored,
             *rule.calls,
         ):

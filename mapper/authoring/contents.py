@@ -83,7 +83,8 @@ def _adds(rule: FlowRule) -> str:
 
 def _needs(rule: FlowRule) -> str:
     """`query` and `key` are there; rotary is true."""
-    roles = ", ".join(f"`{role}`" for role in (*rule.needs, *rule.beside))
+    beside = (" or ".join(f"`{path}`" for path in paths.split(" | ")) for paths in rule.beside)
+    roles = ", ".join((*(f"`{role}`" for role in rule.needs), *beside))
     facts = ", ".join(f"{name}: {_either(values)}" for name, values in rule.when.items())
     by_name = "a family names it" if rule.by_name_only else ""
     return "; ".join(filter(None, (roles, facts, by_name)))

@@ -75,7 +75,9 @@ class _Traits:
         self.rule, self.bit, self.is_empty = step, numbered(step.name), is_empty(step)
         self.needs, self.claims_twice = numbered(*step.needs), len(set(step.needs)) < len(step.needs)
         self.when = {fact: frozenset(values) for fact, values in step.when.items()}
-        roles = [path.partition(".")[0] for path in step.beside]  # of `tower.embeddings.token` the tower
+        several = [path.split(" | ") for path in step.beside]
+        read_by_others = [paths[0] for paths in several if not set(paths) & set(step.options)]
+        roles = [path.partition(".")[0] for path in read_by_others]  # of `tower.embeddings.token` the tower
         self.beside = _layers(numbered(role) for role in roles)
 
 

@@ -84,6 +84,11 @@ def has_role(block: Block, path: str) -> bool:
     return True
 
 
+def has_one(block: Block, paths: str) -> bool:
+    """Whether the block has a role, or one of several: `lm_head | ctc_head`."""
+    return any(has_role(block, path) for path in paths.split(" | "))
+
+
 def _step(items: tuple[Item, ...], is_list: bool, part: str | int) -> tuple[tuple[Item, ...], bool] | None:
     if isinstance(part, int):
         return _element(items, part) if is_list else None

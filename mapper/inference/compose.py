@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mapper._dataclass import dataclass
 from mapper.architecture import Filled
 from mapper.errors import listed
-from mapper.flows.references import has_role
+from mapper.flows.references import has_one
 from mapper.inference.facts import Facts
 from mapper.inference.misfits import (
     LACKS,
@@ -278,7 +278,7 @@ def _faults_of_facts(
 
 def _lacks(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, Any]) -> Iterator[Misfit]:
     yield from lacking(scope, step, free)
-    yield from (Misfit(LACKS, role) for role in step.beside if not has_role(scope.block, role))
+    yield from (Misfit(LACKS, role) for role in step.beside if not has_one(scope.block, role))
     for name, value in assumed.items():
         if value not in step.when.get(name, (value,)):
             yield Misfit(OTHER, name)
@@ -305,7 +305,7 @@ def _is_barred(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[st
     """Whether `_lacks` has anything: so it is of most steps of a slot, and no list is needed to see it."""
     if not free.issuperset(step.needs) and (not step.ties or any(lacking(scope, step, free))):
         return True
-    if not all(has_role(scope.block, role) for role in step.beside):
+    if not all(has_one(scope.block, role) for role in step.beside):
         return True
     return any(value not in step.when[name] for name, value in assumed.items() if name in step.when)
 

@@ -53,11 +53,11 @@ class FlowRule:
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Public inputs that are otherwise here than vocabulary/inputs.yaml says: `shape`, `dtype` or `optional`."""
     beside: tuple[str, ...] = ()
-    """Of a step: roles that must be there, which another step reads."""
+    """Of a step: roles that must be there, which another step reads; `a | b` where one is enough."""
     is_unnamed: bool = False
     """Of a step: whether it is `empty` or `plain`, which no flow is named for."""
     outputs: dict[str, str] = field(default_factory=dict)
-    """Of a step of a root: what the model returns -> the expression that it is."""
+    """Of a step of a root: what the model returns -> the expression that it is, by a guard or not."""
     also_for: tuple[str, ...] = ()
     """Other roles whose blocks take the flows of its page."""
     steps: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ from mapper.rulebook.flows import (
     rule_of,
     with_words,
 )
+from mapper.rulebook.returned import returns
 
 if TYPE_CHECKING:
     from mapper.rulebook.strict import Document
@@ -242,8 +243,8 @@ def assemble(page: Page, steps: Sequence[FlowRule]) -> FlowRule:
 def _returned(page: Page, steps: Sequence[FlowRule]) -> str:
     """The last statement, where the page says in which order its flows return what steps give."""
     given = merged_key("outputs", steps)
-    pairs = [f"{name}={given[name]}" for name in page.outputs if name in given]
-    return f"return output({', '.join(pairs)})\n" if page.outputs else ""
+    pairs = {name: given[name] for name in page.outputs if name in given}
+    return "".join(f"{line}\n" for line in returns(pairs)) if page.outputs else ""
 
 
 def _body(base: FlowRule, steps: Sequence[FlowRule]) -> str:
