@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -449,7 +449,9 @@ class Encoder(nn.Module):
 
 
 class Queries(nn.Module):
-    """qformer: learned queries with a norm, layers with cross-attention to encoder_hidden_states."""
+    """qformer: learned queries, layers with cross-attention to encoder_hidden_states with a norm before
+    the layers.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -547,4 +549,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 3fd26253d528bbeb
+# sha256 of all above: 876c33c519f3ff74

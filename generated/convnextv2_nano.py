@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -128,9 +128,9 @@ class Layer(nn.Module):
         self.mlp = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
-        y = self.mlp(y.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        return x + y.permute(0, 3, 1, 2)
+        y = self.conv_dw(x)
+        y = self.mlp(self.norm(y.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+        return x + y
 
 
 class StageWithDownsampling(nn.Module):
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d7286afb0bc92dcd
+# sha256 of all above: eca18e33a777d96a

@@ -1,4 +1,4 @@
-"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""facebook/deit-base-distilled-patch16-224: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family deit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -182,7 +182,7 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model with image classification heads over the class token and the distillation token (DeiT)."""
+    """The model with an image classification head beside a distilled one."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: e21e9234feedc011
+# sha256 of all above: c7c8205a2df12c63

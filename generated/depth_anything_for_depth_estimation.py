@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -190,8 +190,10 @@ class FeedForward(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class NeckLayerWithEnlarged(nn.Module):
-    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels, and upsampling."""
+class NeckLayerWithResize(nn.Module):
+    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels with a change of its
+    size.
+    """
 
     def __init__(
         self,
@@ -211,8 +213,10 @@ class NeckLayerWithEnlarged(nn.Module):
         return self.resize(self.projection(x))
 
 
-class NeckLayerWithReduced(nn.Module):
-    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels, and downsampling."""
+class NeckLayer(nn.Module):
+    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with a change of its
+    size.
+    """
 
     def __init__(self):
         super().__init__()
@@ -237,7 +241,7 @@ class Residual(nn.Module):
         return x + self.convolution2(F.relu(self.convolution1(F.relu(x))))
 
 
-class NeckLayerWithMapped(nn.Module):
+class NeckLayer2(nn.Module):
     """neck.reassemble_stage.layers.2: a projection of a feature map to other channels."""
 
     def __init__(self):
@@ -265,7 +269,7 @@ class BackboneLayer(nn.Module):
         return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
 
 
-class NeckLayerWithFused(nn.Module):
+class NeckLayerWithResidual1(nn.Module):
     """neck.fusion_stage.layers.0: residual convolutions of a feature map, with a coarser one added where
     there is one, then an interpolation (DPT fusion).
     """
@@ -287,7 +291,7 @@ class NeckLayerWithFused(nn.Module):
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayer(nn.Module):
+class NeckLayer3(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, with a coarser one added where
     there is one, then an interpolation (DPT fusion).
     """
@@ -340,22 +344,22 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithEnlarged(
+                        NeckLayerWithResize(
                             projection_out_channels=48,
                             resize_in_channels=48,
                             resize_out_channels=48,
                             resize_stride=4,
                             resize_kernel_size=4,
                         ),
-                        NeckLayerWithEnlarged(
+                        NeckLayerWithResize(
                             projection_out_channels=96,
                             resize_in_channels=96,
                             resize_out_channels=96,
                             resize_stride=2,
                             resize_kernel_size=2,
                         ),
-                        NeckLayerWithMapped(),
-                        NeckLayerWithReduced(),
+                        NeckLayer2(),
+                        NeckLayer(),
                     ]
                 )
             }
@@ -371,7 +375,10 @@ class FusedMaps(nn.Module):
         self.fusion_stage: Any = nn.ModuleDict(
             {
                 "layers": nn.ModuleList(
-                    [NeckLayerWithFused(config), *(NeckLayer(config) for _ in range(config.neck_layers - 1))]
+                    [
+                        NeckLayerWithResidual1(config),
+                        *(NeckLayer3(config) for _ in range(config.neck_layers - 1)),
+                    ]
                 )
             }
         )
@@ -389,7 +396,7 @@ class FusedMaps(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: depth estimation from fused feature maps."""
+    """The model: depth estimation from feature maps of several depths."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -399,9 +406,8 @@ class Model(nn.Module):
 
     def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Output:
         """pixel_values (batch, channels, height, width), bool_masked_pos (batch, patches)"""
-        return Output(
-            predicted_depth=self.head(self.neck(self.backbone(pixel_values, bool_masked_pos)), pixel_values)
-        )
+        maps = self.neck(self.backbone(pixel_values, bool_masked_pos))
+        return Output(predicted_depth=self.head(maps, pixel_values))
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -430,4 +436,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b6ee578b9a23cba9
+# sha256 of all above: 5c82090ee45c0545

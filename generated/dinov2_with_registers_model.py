@@ -1,4 +1,4 @@
-"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family dinov2_registers).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -120,7 +120,8 @@ class Embeddings(nn.Module):
         x = mask_patches(flatten_patches(patches), self.mask_token, bool_masked_pos)
         x = prepend_token(self.cls_token, x)
         x = x + resize_positions(self.position_embeddings, 1, patches.shape[2], patches.shape[3], True)
-        return torch.cat((x[:, :1], self.register_tokens.expand(x.shape[0], -1, -1), x[:, 1:]), dim=1)
+        registers = self.register_tokens.expand(x.shape[0], -1, -1)
+        return torch.cat((x[:, :1], registers, x[:, 1:]), dim=1)
 
 
 class Attention(nn.Module):
@@ -227,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: d3e58332463b3e4a
+# sha256 of all above: a4e3acb71597f737

@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -116,7 +116,8 @@ class Embeddings(nn.Module):
         patches = self.patch_embeddings(pixel_values.type_as(self.patch_embeddings.weight))
         x = mask_patches(flatten_patches(patches), self.mask_token, bool_masked_pos)
         x = prepend_token(self.cls_token, x)
-        return torch.cat((x[:, :1], self.register_tokens.expand(x.shape[0], -1, -1), x[:, 1:]), dim=1)
+        registers = self.register_tokens.expand(x.shape[0], -1, -1)
+        return torch.cat((x[:, :1], registers, x[:, 1:]), dim=1)
 
 
 class Attention(nn.Module):
@@ -229,4 +230,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 9a0f3767dc962c9e
+# sha256 of all above: ce3ba7a1cdff4e7b

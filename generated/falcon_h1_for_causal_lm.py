@@ -1,4 +1,4 @@
-"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""tiiuae/Falcon-H1-0.5B-Base: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family falcon_h1).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -324,7 +324,8 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x) * self.scales[0]) * self.up_proj(x)) * self.scales[1]
+        y = F.silu(self.gate_proj(x) * self.scales[0]) * self.up_proj(x)
+        return self.down_proj(y) * self.scales[1]
 
 
 class Layer(nn.Module):
@@ -434,4 +435,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.3535533905932738], "ssm_out_multiplier": 0.23570226039551587, "tie_word_embeddings": false, "vocab_size":
 # 32784}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: df6bd87b3678330f
+# sha256 of all above: f36493262e533248

@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -262,7 +262,8 @@ class Patches(nn.Module):
         self.conv = nn.Conv2d(patches_in_channels, patches_out_channels, kernel_size=3, stride=2, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        y = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.conv(y).permute(0, 2, 3, 1)
 
 
 class VisionAttention(nn.Module):
@@ -647,4 +648,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7b64fb2107856d3a
+# sha256 of all above: 7898163dd29470a4

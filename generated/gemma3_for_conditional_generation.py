@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -425,12 +425,12 @@ class Decoder(nn.Module):
         self,
         input_ids: Tensor,
         image_features: Tensor | None,
-        token_type_ids: Tensor | None,
         attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
         position_ids: Tensor | None,
     ) -> Tensor:
         x = self.embeddings(input_ids, image_features)
-        masks = self.decoder_mask(x, token_type_ids, attention_mask)
+        masks = self.decoder_mask(x, attention_mask, token_type_ids)
         positions = position_indices(x, position_ids)
         angles = {
             "full_attention": self.rotary(x, positions),
@@ -448,10 +448,9 @@ class Decoder(nn.Module):
         )
 
     def decoder_mask(
-        self, x: Tensor, token_type_ids: Tensor | None, attention_mask: Tensor | None
+        self, x: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None
     ) -> dict[str, Tensor]:
-        numbers = image_blocks(token_type_ids)
-        full = block_mask(x, attention_mask, numbers)
+        full = block_mask(x, attention_mask, image_blocks(token_type_ids))
         index = torch.arange(x.shape[1], device=x.device)
         near = full & (index > index[:, None] - self.window)
         return {"full_attention": full, "sliding_attention": near}
@@ -492,7 +491,7 @@ class Model(nn.Module):
         image_features = None
         if pixel_values is not None:
             image_features = self.multi_modal_projector(self.vision_tower.vision_model(pixel_values))
-        x = self.language_model.model(input_ids, image_features, token_type_ids, attention_mask, position_ids)
+        x = self.language_model.model(input_ids, image_features, attention_mask, token_type_ids, position_ids)
         logits = F.linear(x, self.language_model.model.embed_tokens.weight)
         return Output(logits=logits, last_hidden_state=x, image_hidden_states=image_features)
 
@@ -529,4 +528,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 513497b3d4d802f1
+# sha256 of all above: a06087282d2346bd

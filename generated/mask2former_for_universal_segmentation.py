@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -771,9 +771,9 @@ class StagedEncoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model with a pixel decoder, in which the places of several feature maps read each other, a
-    decoder of learned queries, which read one feature map after another where their masks are
-    (Mask2Former) and labels for each query, beside the mask that it has.
+    """The model with a pixel decoder, which joins the feature maps of a backbone, a decoder of learned
+    queries, which read one feature map after another where their masks are (Mask2Former) and labels and
+    a mask for each query.
     """
 
     def __init__(self, config: Config = Config()):
@@ -849,4 +849,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7c0cc1617b0a4e03
+# sha256 of all above: e1fd4978d1b18499

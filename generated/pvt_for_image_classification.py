@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -41,6 +41,11 @@ class Output:
 
 
 torch.export.register_dataclass(Output)
+
+
+def flatten_patches(x: Tensor) -> Tensor:
+    """Patches as a sequence, row by row. x (B, C, Y, X) -> (B, Y * X, C)"""
+    return x.flatten(2).transpose(1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -270,7 +275,9 @@ class Stage(nn.ModuleList):
 
 
 class StagesToRow(nn.Module):
-    """pvt.encoder: patch embeddings before each stage, and a norm of the row that the last stage gives."""
+    """pvt.encoder: patch embeddings before each stage, and a final norm of the row that the last stage
+    gives.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -338,7 +345,7 @@ class StagesToRow(nn.Module):
         x = pixel_values
         for patch, stage in zip(self.patch_embeddings, self.block, strict=True):
             x = stage(patch(x)).permute(0, 3, 1, 2)
-        return self.layer_norm(x.flatten(2).transpose(1, 2))
+        return self.layer_norm(flatten_patches(x))
 
 
 class Model(nn.Module):
@@ -382,4 +389,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 2d018a08612632f7
+# sha256 of all above: 4588081c81dcb829

@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -217,7 +217,8 @@ class Model(nn.Module):
 
     def embeddings(self, pixel_values: Tensor) -> Tensor:
         x = self.conv1(pixel_values.type_as(self.conv1.weight))
-        return F.max_pool2d(F.relu(self.bn1(x)), 3, stride=2, padding=1)
+        x = F.relu(self.bn1(x))
+        return F.max_pool2d(x, 3, stride=2, padding=1)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -243,4 +244,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3ff6612f7ba6f393
+# sha256 of all above: 0d30feaa4cd25542

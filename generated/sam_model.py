@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -481,8 +481,6 @@ class Model(nn.Module):
     def __init__(self, config: Config = Config()):
         super().__init__()
         self.vision_encoder = ImageMap(config)
-        self.shared_image_embedding = FourierPositions()
-        self.prompt_encoder = Prompts(config)
         self.mask_decoder: Any = nn.ModuleDict(
             {
                 "iou_token": nn.Embedding(1, config.decoder_hidden_size),
@@ -494,15 +492,17 @@ class Model(nn.Module):
                         "layer_norm_final_attn": nn.LayerNorm(config.decoder_hidden_size),
                     }
                 ),
-                "upscale_conv1": nn.ConvTranspose2d(256, 64, kernel_size=2, stride=2),
-                "upscale_layer_norm": nn.LayerNorm(64, eps=1e-6),
-                "upscale_conv2": nn.ConvTranspose2d(64, 32, kernel_size=2, stride=2),
                 "output_hypernetworks_mlps": nn.ModuleList(
                     MaskMaps(config, proj_out_out_features=32) for _ in range(4)
                 ),
+                "upscale_conv1": nn.ConvTranspose2d(256, 64, kernel_size=2, stride=2),
+                "upscale_layer_norm": nn.LayerNorm(64, eps=1e-6),
+                "upscale_conv2": nn.ConvTranspose2d(64, 32, kernel_size=2, stride=2),
                 "iou_prediction_head": MaskMaps(config, proj_out_out_features=4),
             }
         )
+        self.shared_image_embedding = FourierPositions()
+        self.prompt_encoder = Prompts(config)
 
     def forward(
         self,
@@ -517,10 +517,10 @@ class Model(nn.Module):
         mask_height, mask_width)
         """
         image = self.vision_encoder(pixel_values)
+        own = torch.cat((self.mask_decoder.iou_token.weight, self.mask_decoder.mask_tokens.weight))
         table = self.shared_image_embedding.positional_embedding
         asked = self.prompt_encoder(image, input_points, input_labels, input_boxes, table)
-        tokens = torch.cat((self.mask_decoder.iou_token.weight, self.mask_decoder.mask_tokens.weight))
-        tokens = tokens.expand(asked.shape[0], asked.shape[1], -1, -1)
+        tokens = own.expand(asked.shape[0], asked.shape[1], -1, -1)
         tokens = torch.cat((tokens, asked), dim=2).flatten(0, 1)
         drawn = None
         if input_masks is not None:
@@ -532,10 +532,10 @@ class Model(nn.Module):
         prompted = flatten_patches(seen)
         image_positions = self.shared_image_embedding(image)
         x, changed = self.decoder(tokens, prompted, image_positions)
-        upscaled = F.gelu(self.enlarging(changed.mT.unflatten(2, seen.shape[2:])))
         vectors = []
         for index, head in enumerate(self.mask_decoder.output_hypernetworks_mlps):
             vectors.append(head(x[:, index + 1]))
+        upscaled = F.gelu(self.enlarging(changed.mT.unflatten(2, seen.shape[2:])))
         masks = (torch.stack(vectors[1:], dim=1) @ upscaled.flatten(2)).unflatten(-1, upscaled.shape[2:])
         scores = self.mask_decoder.iou_prediction_head(x[:, 0])[:, 1:]
         parts = asked.shape[:2]
@@ -594,4 +594,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: c9bd72561c88eef9
+# sha256 of all above: 3c9e4c9b962120c2

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -359,7 +359,9 @@ class Stage(nn.ModuleList):
 
 
 class PositionedEncoder(nn.Module):
-    """model.encoder: an encoder of a feature map, with position embeddings added to queries and keys."""
+    """model.encoder: an encoder of the places of feature maps, with position embeddings added to queries
+    and keys.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -485,7 +487,8 @@ class StagedEncoder(nn.Module):
 
     def embeddings(self, pixel_values: Tensor) -> Tensor:
         x = self.conv1(pixel_values.type_as(self.conv1.weight))
-        return F.max_pool2d(F.relu(self.bn1(x)), 3, stride=2, padding=1)
+        x = F.relu(self.bn1(x))
+        return F.max_pool2d(x, 3, stride=2, padding=1)
 
 
 class Model(nn.Module):
@@ -557,4 +560,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 0574d45f9ef9b214
+# sha256 of all above: e8cab65a79713778

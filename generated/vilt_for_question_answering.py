@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -157,7 +157,9 @@ class Pooler(nn.Module):
 
 
 class Classifier(nn.ModuleDict):
-    """classifier: classification head with two linear layers with a norm and an activation between them."""
+    """classifier: classification head with two linear layers around an activation and a norm before the
+    activation.
+    """
 
     def __init__(self, config: Config):
         super().__init__(
@@ -309,4 +311,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "patch_size": 32, "qkv_bias": true,
 # "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c9fc62ce948e07f8
+# sha256 of all above: d5f312e507ec5c7f

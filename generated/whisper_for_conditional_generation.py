@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 49a2ce9e5677.
+"""openai/whisper-small: written by mapper 0.1.0, rules d1b95a993cd4.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -187,8 +187,8 @@ class Encoder(nn.Module):
 
     def embeddings(self, input_features: Tensor) -> Tensor:
         x = F.gelu(self.conv1(input_features))
-        x = F.gelu(self.conv2(x))
-        return x.transpose(1, 2) + self.embed_positions.weight
+        x = F.gelu(self.conv2(x)).transpose(1, 2)
+        return x + self.embed_positions.weight
 
 
 class Decoder(nn.Module):
@@ -271,4 +271,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a324f543d49e992d
+# sha256 of all above: 2367729f2e170405
