@@ -106,3 +106,23 @@ def test_a_fact_is_of_one_type_wherever_it_is_declared() -> None:
     for name, rules in ((name, table[name]) for table in tables for name in table):
         types.setdefault(name, set()).update(rule.type for rule in rules if rule.type)
     assert {name: said for name, said in types.items() if len(said) > 1} == {}
+
+
+def test_what_a_flow_reads_is_declared_in_the_vocabulary() -> None:
+    """A question is for types that no family lists, too: what only a family declares, no hint could answer there."""
+    rulebook = Rulebook()
+    own = {
+        name
+        for family in rulebook.families
+        for name, rules in family.own_facts.items()
+        if any(rule.type for rule in rules)
+    }
+    own -= rulebook.config_vocabulary.types.keys()
+    read: set[str] = set()
+    for rule in rulebook.flows.everything():
+        shapes = (str(extent) for extents in rule.shapes.values() for extent in extents)
+        names = {*re.findall(r"\bfact\.([a-z_0-9.]*[a-z_0-9])", rule.body), *rule.when}
+        names |= {word for extent in shapes for word in re.findall(r"[a-z_][a-z_0-9.]*", extent)}
+        topic = rule.name.partition("/")[0]
+        read |= names | {f"{topic}.{name}" for name in names}
+    assert own & read == set()
