@@ -53,3 +53,16 @@ def test_a_listed_type_has_its_words() -> None:
     """There a name that nobody knows is no part of a model."""
     read_as_listed = read("qwen3_moe", {"mlp.gate.": "mlp.zeta."}, model_type=None)
     assert role_of(read_as_listed, "zeta") == {None} and read_as_listed.reading == "skeleton"
+
+
+def test_a_norm_of_another_kind_in_the_folder_of_a_block_is_the_one_that_is_lacking() -> None:
+    """A layer norm stands before a conformer's convolutions: the batch norm between them can be nothing else."""
+    renamed = read("wav2vec2_conformer", {"conv_module.batch_norm": "conv_module.zeta"})
+    assert role_of(renamed, "zeta") == {"norm"}
+    beside = read("wav2vec2_conformer", {"conv_module.batch_norm": "zeta"})
+    assert role_of(beside, "zeta") == {None}, "in the folder of the layer it may be of any block"
+
+
+def test_which_of_two_norms_of_one_kind_is_lacking_is_not_told() -> None:
+    renamed = read("llama", {"input_layernorm": "zeta", "post_attention_layernorm": "theta"})
+    assert role_of(renamed, "zeta") == role_of(renamed, "theta") == {None}

@@ -152,14 +152,14 @@ def test_layers_of_patches_without_a_last_norm_are_not_taken_for_post_norm() -> 
 
 
 def test_norms_inside_of_sub_layers_are_no_answer_where_no_tensor_is_one() -> None:
-    """Layers without a norm's tensors have norms without weights, or none: neither is inside of what they hold."""
+    """Layers without a norm's tensors have norms without weights: before what they hold, not inside of it (paper 2402.00838)."""
     tensors = {name: info for name, info in LLAMA.tensors.items() if "norm" not in name}
     config = {**(LLAMA.config or {}), "model_type": "unheard_of"}
     bare = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK)
-    assert bare.reading == "skeleton"
-    placements = {question.fact: question.candidates for question in bare.questions}["norm.placement"]
-    assert set(placements) == {None, "pre"}
-    said = {"norm.placement": "pre", "norm.weights": False, "norm.mean": False}
+    assert bare.reading == "skeleton" and set(facts(bare, "norm.placement")) <= {"pre"}
+    asked = {question.fact: set(question.candidates) for question in bare.questions}
+    assert asked["norm.mean"] == asked["embedding.normed"] == {True, False}
+    said = {"norm.mean": False, "embedding.normed": False}
     (question,) = infer(
         bare.checkpoint, RULEBOOK, hints=said
     ).questions  # queries and keys may have such norms, too
@@ -368,3 +368,26 @@ def test_the_size_of_layers_beside_a_gated_merger_is_that_of_their_shapes() -> N
     architecture = by_rules_alone("glm4v_vision", {"position.interpolation": "cubic"})
     assert {leaf.role for leaf in architecture.leaves} >= {"table", "downsampling", "pre_norm"}
     assert not any("intermediate_size" in line for line in [*architecture.missing, *architecture.findings])
+
+
+def example(family: str, **config: Any) -> Architecture:
+    known = header(next(each for each in RULEBOOK.families if each.name == family).examples[0])
+    said = {**(known.config or {}), "model_type": "unheard_of", **config}
+    return infer(Checkpoint("x", "manifest", known.tensors, said), RULEBOOK)
+
+
+def test_layers_of_one_part_are_known_by_what_they_have() -> None:
+    """Each layer of the block, not of the tower: one has attention and nothing else, another feed-forward alone."""
+    single = [fact for fact in example("nemotron_h").facts if fact.name == "layer.single"]
+    assert single and all(fact.value is True for fact in single)
+    assert {fact.evidence for fact in single} <= {"name", "rule"}
+    assert not any(facts(read(ANSWERS, model_type="unheard_of"), "layer.single"))
+
+
+def test_a_batch_norm_as_long_as_its_convolution_gives_channels_stands_behind_it() -> None:
+    assert set(facts(example("resnet"), "norm.placement")) == {"post"}
+
+
+def test_which_state_of_a_text_is_compared_is_asked() -> None:
+    asked = {question.name for question in example("aimv2").questions}
+    assert "text:pooling" in asked
