@@ -21,7 +21,6 @@ FACTS = {  # what a fact was called -> what it is called
     "attention.blocks": "attention.bidirectional_blocks",
     "attention.bounded_decay": "attention.decay_bounded",
     "attention.comparisons": "attention.disentangled_terms",
-    "attention.contexts": "attention.focal_levels",
     "attention.delay_factor": "attention.autocorrelation_factor",
     "attention.gated": "attention.query_gated",
     "attention.gating": "attention.gates",
