@@ -140,7 +140,12 @@ class _Folder:
         node = self.spot.node.at(_PARAMETRIZED, "weight")
         if node is None:
             return {}
-        return {f"{_PARAMETRIZED}.weight.{word}": info for word, info in node.tensors().items()}
+        steps = [("", node), *((f"{word}.", inner) for word in ("0", "1") if (inner := node.at(word)) is not None)]
+        return {
+            f"{_PARAMETRIZED}.weight.{at}{word}": info
+            for at, inner in steps
+            for word, info in inner.tensors().items()
+        }
 
     def kind(self, tensors: dict[str, TensorInfo], purposes: set[str]) -> tuple[str, str, bool]:
         if "statistics" in purposes:
@@ -171,6 +176,8 @@ class _Folder:
             return "RMSNorm", "a norm by its name, one row", True
         if len(shape) == 1 and bias is None and self.follows_convolution(shape[0]):
             return "PReLU", "one slope for each channel of the convolution before it", True
+        if shape == (1,) and bias is None and self.is_between_maps():
+            return "PReLU", "one slope, beside a map in a list", True
         if shape == (1,) and bias is None and not self.is_called_norm():
             return "Parameter", "", True  # one slope of a rectifier, or a scale
         if len(shape) in _CONVOLUTIONS:
@@ -186,6 +193,8 @@ class _Folder:
             return kind, f"weight has {len(shape)} dimensions", True
         if len(shape) == 2:
             return "Linear", "weight has 2 dimensions", True
+        if len(shape) == 1 and bias and self.follows_convolution_of_rows(shape[0]):
+            return "GroupNorm", "behind a convolution over one axis, whose channels come first", True
         if len(shape) == 1 and bias:
             return "LayerNorm", "weight and bias have 1 dimension", False
         if len(shape) == 1:
@@ -214,11 +223,23 @@ class _Folder:
 
     def follows_convolution(self, channels: int) -> bool:
         """Whether the module before it in a list is a convolution to so many channels; one slope does for all."""
-        last = self.spot.place[-1]
-        before = str(last[0] - 1) if isinstance(last, tuple) else ""
-        weight = self.spot.nodes[-1].at(before, "weight") if before else None
-        shape = weight.info.shape if weight is not None and weight.info is not None else ()
+        shape = self.beside(-1)
         return len(shape) in _CONVOLUTIONS and channels in (1, shape[0])
+
+    def follows_convolution_of_rows(self, channels: int) -> bool:
+        """Whether it is a convolution over one axis to just so many."""
+        shape = self.beside(-1)
+        return len(shape) == 3 and channels == shape[0]
+
+    def is_between_maps(self) -> bool:
+        """Whether a map or convolution stands before or behind it in a list."""
+        return any(len(self.beside(step)) > 1 for step in (-1, 1))
+
+    def beside(self, step: int) -> tuple[int, ...]:
+        """The shape of the weight that many places further in the list; () where none is."""
+        last = self.spot.place[-1]
+        weight = self.spot.nodes[-1].at(str(last[0] + step), "weight") if isinstance(last, tuple) else None
+        return weight.info.shape if weight is not None and weight.info is not None else ()
 
     def is_called_norm(self) -> bool:
         """Whether its name has a word for norms in it."""

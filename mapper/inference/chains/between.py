@@ -79,7 +79,7 @@ class Between:
         self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
         self.has_frames = has_frames(links)
-        self.is_reduced = False  # whether the arms of a fork have given vectors
+        self.is_reduced = False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
         self.is_even = False  # whether an arm beside leaves maps as large as they are
         self.is_sampled = False  # whether the input has no axis of channels
         self.spans = spans_of(links, branches, answers.words.residual)
@@ -204,6 +204,7 @@ class Between:
         if link.places > 1:
             words = ("flatten", "adaptive") if is_square else ("flatten",)
             among = [word for word in self.tables["reduction"] if word.startswith(words)]
+            among += ["mean_std"] if (axes, link.places) == (1, 2) else []
         value = self.answers.find(element.leaf, "chain.reduction", among=tuple(among))
         if value is None:
             return

@@ -38,6 +38,8 @@ def in_order(elements: Sequence[Element], words: ChainWords) -> Order | None:
     is_joining, forked = joins_earlier(elements), with_forks(elements)
     for is_grouped in (False, True):
         budget = Budget(TRIED)
+        if called := _with_spread(elements, words, budget, is_grouped, is_called=True):
+            return called
         if is_joining or not is_forked(elements):
             found = in_line(elements, words.order, budget, is_grouped, is_joining)
             if found or is_joining:
@@ -53,10 +55,19 @@ def in_order(elements: Sequence[Element], words: ChainWords) -> Order | None:
 
 
 def _with_spread(
-    elements: Sequence[Element], words: ChainWords, budget: Budget, is_grouped: bool
+    elements: Sequence[Element],
+    words: ChainWords,
+    budget: Budget,
+    is_grouped: bool,
+    is_called: bool = False,
 ) -> Order | None:
-    """A mean that the next layer reads, and beside it a layer of the same sizes (a variational autoencoder, 1312.6114)."""
+    """A mean that the next layer reads, and beside it a layer of the same sizes (a variational autoencoder, 1312.6114).
+
+    With `is_called` only where names say which is the spread: then sizes that fit a chain of all layers say nothing.
+    """
     for mean, spread in _twins(elements, words):
+        if is_called and not any(is_of(part, words.spread) for part in spread.leaf.place):
+            continue
         trunk = [element for element in elements if element is not spread]
         found = in_line(trunk, words.order, budget, is_grouped)
         at = next((at for at, link in enumerate(found.links) if link.element is mean), 0) if found else 0

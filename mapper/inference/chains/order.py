@@ -286,6 +286,9 @@ def _searched(search: _Search, ranks: Mapping[str, int]) -> Order | None:
     """An order found by sizes, but for one against the ranks of words."""
     found = (links for links in search.run() if not _is_backwards(links, ranks))
     first = next(found, None)
+    if first is None and search.is_apart and search.budget.left > 0:
+        search.is_apart = False
+        return _searched(search, ranks)
     if first is None:
         return None
     search.budget.left = min(search.budget.left, _TRIED_AGAIN)
@@ -330,9 +333,10 @@ class _Search:
         budget: Budget,
         is_grouped: bool,
         is_joining: bool,
+        is_apart: bool = True,
     ):
         self.elements, self.ranks, self.budget = elements, ranks, budget
-        self.is_grouped, self.is_joining = is_grouped, is_joining
+        self.is_grouped, self.is_joining, self.is_apart = is_grouped, is_joining, is_apart
         self.must_join = _must_join(elements) if is_joining else set()
         self.given = {element.outputs for element in elements}
         self.before = _numbered_before(elements)
@@ -373,7 +377,7 @@ class _Search:
             must_join = id(element) in self.must_join
             link = None if must_join else follow(before, element, self.is_grouped)
             link = joining(links, element) if link is None and self.is_joining else link
-            if link is not None:
+            if link is not None and not (self.is_apart and _is_second_norm(last, element)):
                 yield link
 
     def preference(self, last: Element | None, element: Element) -> tuple[object, ...]:
@@ -395,6 +399,11 @@ class _Search:
             self.rank[id(element)],
             self.natural[id(element)],
         )
+
+
+def _is_second_norm(last: Element | None, element: Element) -> bool:
+    """Whether it is a norm right behind a norm, which few networks have."""
+    return last is not None and last.group == element.group == NORM
 
 
 def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> int:

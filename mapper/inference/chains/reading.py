@@ -47,6 +47,7 @@ _OTHER = frozenset(BLOCK_KINDS) - {
 _AXES = ("depth", "height", "width")
 _FORK = "fork"  # in place of a role: a fork is no layer
 _LEAST = 2  # layers of a chain
+_COUNTER = "num_batches_tracked"
 
 
 @dataclass(frozen=True)
@@ -107,13 +108,19 @@ def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
     if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
-    elements.sort(key=lambda element: min(order[key] for key in Leaf.keys(element.leaf)))
+    elements.sort(key=lambda element: min(order[key] for key in _placed(element.leaf)))
     if any(is_of(part, words.apart) for element in elements for part in element.leaf.place):
         return None
     main, beside = apart(elements, words.shortcut)
     found = in_order(main, words)
     branches = branches_of(found.links, beside) if found else None
     return Chain(found, tuple(rest), tuple(branches)) if found and branches is not None else None
+
+
+def _placed(leaf: Leaf) -> list[str]:
+    """The keys that show where a layer stands in a file: some containers have whole numbers, as counters are, before all others."""
+    keys = list(Leaf.keys(leaf))
+    return [key for key in keys if not key.endswith(_COUNTER)] or keys
 
 
 def _is_other(block: Block) -> bool:

@@ -43,6 +43,8 @@ def spread_beside(between: Between, at: int) -> None:
             names = _names([Head((mean,), at), head])
             between.means[mean.element.name] = head.links[0].element.name
             between.outputs += names
+            between.enter(between.links[at + 1])
+            between.is_reduced = between.links[at + 1].before.form == MAPS
             _flush(between)
             _head(between, names[1], head, own, is_output=False)
 
