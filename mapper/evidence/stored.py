@@ -1,7 +1,8 @@
 """Facts that a stored buffer shows for sure: the angles of rotary embeddings are powers of their base.
 
 A rule says under `weights:` of a fact in the vocabulary: `stored`, the ends of the buffers' names; `buffer`, one of
-BUFFERS; and `whole`, a fact of which the answer holds only where it is 1: the share of a head that is turned.
+BUFFERS; `whole`, a fact of which the answer holds only where it is 1: the share of a head that is turned; and `over`, a
+fact that the answer is a share of: the size of a head.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def from_stored(architecture: Architecture) -> dict[str, Found]:
     for fact, rules in architecture.rulebook.config_vocabulary.facts.items():
         declared = next((rule.weights for rule in rules if "stored" in rule.weights), None)
         if declared is not None and _is_open(architecture, fact) and _is_whole(architecture, declared):
-            answer = _answer(architecture, declared)
+            answer = _shared(architecture, declared, _answer(architecture, declared))
             found.update({fact: answer} if answer else {})
     return found
 
@@ -47,6 +48,17 @@ def _is_whole(architecture: Architecture, declared: Mapping[str, Any]) -> bool:
     return share is None or (
         bool(known) and not is_asked and all(one.value == 1 and one.evidence != "default" for one in known)
     )
+
+
+def _shared(architecture: Architecture, declared: Mapping[str, Any], answer: Found | None) -> Found | None:
+    """An answer as the share of a fact that it is; None where that is not known to be one number, and no less."""
+    whole = declared.get("over")
+    if whole is None or answer is None:
+        return answer
+    known = {one.value for one in architecture.facts if one.name == whole and one.evidence != "default"}
+    size = known.pop() if len(known) == 1 else 0
+    is_share = isinstance(size, int) and size >= answer.value
+    return Found(answer.value / size, "weights", answer.source) if is_share else None
 
 
 def _answer(architecture: Architecture, declared: Mapping[str, Any]) -> Found | None:
