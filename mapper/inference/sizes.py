@@ -136,7 +136,7 @@ class Sizes:
                     raise self._contradiction(equation, str(error)) from None
                 if solution:
                     name, value = solution
-                    if value < 1:
+                    if value < (0 if self.facts.types.get(self.names[name]) == "natural" else 1):
                         raise self._contradiction(equation, f"{name} would be {value}")
                     self._settle(name, self._derived(equation, value))
                     fresh = True
