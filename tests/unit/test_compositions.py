@@ -26,7 +26,7 @@ PIECES = {
     "classifier/normed+two_layers": ["norm(x)", "output(activation(dense(x)))"],
     "root/packed+text+base": ["grid_positions", "last_hidden_state=x"],
     "root/funnel+base": ["decoder(states=encoder(states=embeddings()))"],
-    "root/encoded_maps+conditional_queries+detection": ["reference_points", "pred_boxes=offsets.sigmoid()"],
+    "root/encoded_maps+object_queries+detection": ["reference_points", "pred_boxes=offsets.sigmoid()"],
 }
 
 
