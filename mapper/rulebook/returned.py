@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_CHOICE = re.compile(r"(.+) if ((?:fact\.|has\().+) else (.+)", flags=re.DOTALL)
+_CHOICE = re.compile(r"(.+?) if ((?:fact\.|has\().+?) else (.+)", flags=re.DOTALL)
 
 
 def returns(given: Mapping[str, str]) -> list[str]:
