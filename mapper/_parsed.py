@@ -77,6 +77,11 @@ class Kept:
         """What was made of file number `at`, where that was kept too; LookupError where it is damaged."""
         return self.record(at + len(self._spans) // 2)
 
+    def content(self, at: int) -> str:
+        """The digest of all that is kept of file number `at`."""
+        spans = (self._spans[at], self._spans[at + len(self._spans) // 2])
+        return digest(bytes(self.body[start : start + length]).hex() for start, length, _ in spans)
+
     def numbers(self) -> dict[str, int]:
         """The digest of each file's text -> its number; empty where that is damaged."""
         try:

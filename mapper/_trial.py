@@ -287,8 +287,10 @@ def not_finite(outputs: Any, model: nn.Module) -> list[str]:
     return [f"not finite: {', '.join(bad)} hold NaN or infinity; {cause}"]
 
 
-def run_header(architecture: Architecture) -> None:
+def run_header(architecture: Architecture, text: str | None = None) -> None:
     """Build a model for a header alone, with random weights, and run it on made-up inputs. Raises MapperError.
+
+    `text` is its source, if known.
 
     What the header describes must run: no flow may fail on shapes that its rules say fit, nor in half precision.
     """
@@ -304,7 +306,7 @@ def run_header(architecture: Architecture) -> None:
         return {name: _random(checkpoint.tensors[name], generator) for name in names}
 
     filled = replace(architecture, checkpoint=replace(checkpoint, read=read))
-    model = build_architecture(filled, dtype=torch.float32)
+    model = build_architecture(filled, dtype=torch.float32, text=text)
     sizes = {} if "height" in _told_sizes(filled) else SMALL
     try:
         cases = _run_all(filled, model, sizes)

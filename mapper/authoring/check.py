@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mapper.authoring.expectations import read_example
+from mapper.authoring.found import FileCheck
 from mapper.authoring.pairs import pairs
+from mapper.authoring.passed import Passed
 from mapper.errors import MapperError, RuleError, shorten
 from mapper.rulebook.dropout import KIND as DROPOUT
 from mapper.rulebook.dropout import check_dropout
@@ -57,19 +59,6 @@ _KINDS = {
     SETTINGS: KIND,
     LIBRARY: KIND,
 }
-
-
-@dataclass
-class FileCheck:
-    """What was found in one rule file."""
-
-    file: str
-    kind: str  # "families", "examples", "flows", "vocabulary", "dropout", "running" or "namings"
-    name: str
-    problems: list[str] = field(default_factory=list)
-    examples: int = 0
-    combinations: int = 0  # of a flow's guards
-    runs: int = 0  # examples whose model was built and run
 
 
 def check_rules(
@@ -184,8 +173,11 @@ def check_naming(document: Document) -> tuple[int, list[str]]:
 class Checker:
     """Checks files of one rule set; what concerns all of them is found out once."""
 
-    def __init__(self, rulebook: Rulebook, alone: bool, run: bool, examples: bool):
+    def __init__(
+        self, rulebook: Rulebook, alone: bool, run: bool, examples: bool, passed: Passed | None = None
+    ):
         self.rulebook, self.alone, self.run, self.examples = rulebook, alone, run, examples
+        self.passed = passed
 
     def file(self, kind: str, document: Document) -> FileCheck:
         data = document.data if isinstance(document.data, dict) else {}
@@ -240,7 +232,10 @@ class Checker:
 
     def family(self, document: Document, found: FileCheck) -> None:
         read_family(document)
-        family = next(family for family in self.rulebook.families if family.file == document.label)
+        found.problems += type_problems(document, self.rulebook)
+        noted = self.rulebook.noted_families
+        noted.clear()
+        family = _family_in(document, self.rulebook)
         found.problems += _family_problems(family, self.rulebook)
         examples = family.examples if self.examples else []
         found.examples += len(examples)
@@ -250,9 +245,31 @@ class Checker:
                 f"{example.file}:{example.line}: example {example.name!r}: {text}" for text in differences
             ]
             if self.run and architecture and not differences and not is_near_miss(example):
-                found.problems += _run(example, architecture, found)
+                found.problems += self.run_model(example, architecture, document, found)
+        found.rests_on = tuple(sorted(noted))
         if self.alone:
             found.problems += self.stolen(family)
+
+    def run_model(
+        self, example: Example, architecture: Architecture, document: Document, found: FileCheck
+    ) -> Iterator[str]:
+        """What stops the model of an example, random weights in it, on made-up inputs; nothing does if it ran before."""
+        from mapper._trial import run_header
+        from mapper.emission import emit
+
+        if architecture.reading == "skeleton" or architecture.missing:
+            return
+        try:
+            text = emit(architecture)
+            key = self.passed.run_key(architecture, text) if self.passed else ""
+            if not (self.passed and key in self.passed.ran(document)):
+                with _one_thread():
+                    run_header(architecture, text)
+        except MapperError as error:
+            yield f"{example.file}:{example.line}: example {example.name!r}: {error.in_command()}"
+            return
+        found.runs += 1
+        found.ran += (key,)
 
     @cached_property
     def known_names(self) -> set[str]:
@@ -324,20 +341,6 @@ def _matching(names: Names, model_type: str | None, rulebook: Rulebook) -> str |
     return match.family.name if match else None
 
 
-def _run(example: Example, architecture: Architecture, found: FileCheck) -> Iterator[str]:
-    """What stops the model of an example, random weights in it, on made-up inputs."""
-    from mapper._trial import run_header
-
-    if architecture.reading == "skeleton" or architecture.missing:
-        return
-    try:
-        with _one_thread():
-            run_header(architecture)
-        found.runs += 1
-    except MapperError as error:
-        yield f"{example.file}:{example.line}: example {example.name!r}: {error.in_command()}"
-
-
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Torch on one core: models of examples are so small that several wait for each other most of the time."""
@@ -349,6 +352,23 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _family_in(document: Document, rulebook: Rulebook) -> Family:
+    name = document.data["family"]
+    named = (entry.read() for entry in rulebook.family_entries if entry.name == name)
+    return next(family for family in named if family.file == document.label)
+
+
+def type_problems(document: Document, rulebook: Rulebook) -> list[str]:
+    """The rows of a family's types that are of no type: other files decide that."""
+    if "types" not in document.data:
+        return []
+    family = _family_in(document, rulebook)
+    return [
+        f"{family.file}:{family.line}: types: no family lists the model type {word!r}, and no example names it"
+        for word in _unknown_types(family, rulebook)
+    ]
 
 
 def _unknown_types(family: Family, rulebook: Rulebook) -> list[str]:
@@ -371,8 +391,6 @@ def _family_problems(family: Family, rulebook: Rulebook) -> Iterator[str]:
         yield f"{where} no example that matches"
     if not any(is_near_miss(example) for example in family.examples):
         yield f"{where} no near miss: an example with expect {{match: false}}"
-    for word in _unknown_types(family, rulebook):
-        yield f"{where} types: no family lists the model type {word!r}, and no example names it"
     for key, names in family.flows.items():
         for name in names:
             if name not in rulebook.flows:

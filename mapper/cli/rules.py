@@ -51,9 +51,12 @@ def rules() -> None:
     "files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--no-run", is_flag=True, help="Do not build and run the models of examples; needs no torch.")
+@click.option(
+    "--anew", is_flag=True, help="Check again what was in order before and rests on nothing that has changed."
+)
 @options.rule_folders
 @options.quiet
-def check(files: tuple[Path, ...], no_run: bool, rules: tuple[str, ...], quiet: bool) -> None:
+def check(files: tuple[Path, ...], no_run: bool, anew: bool, rules: tuple[str, ...], quiet: bool) -> None:
     """Check rule files: schema, flows under all guards, examples, and that their models run. Without FILE, all.
 
     Of a FILE it also says which other families' examples it would steal. With a FILE, --rules DIR adds what DIR holds.
@@ -65,7 +68,7 @@ def check(files: tuple[Path, ...], no_run: bool, rules: tuple[str, ...], quiet: 
         found = (
             check_rules(_rulebook(rules), files, run=not no_run, folders=rules)
             if files
-            else check_all(rules, not no_run, os.cpu_count() or 1)
+            else check_all(rules, not no_run, os.cpu_count() or 1, anew=anew)
         )
     problems = list(
         dict.fromkeys(problem for file in found for problem in file.problems)

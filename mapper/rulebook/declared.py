@@ -22,6 +22,7 @@ _DECLARED: WeakKeyDictionary[Rulebook, dict[str, list[Any]]] = (
 
 def declared(rulebook: Rulebook, name: str) -> list[Any]:
     """Every value that a rule file writes for a fact, in their order; empty where its words are those of configs."""
+    rulebook.note_all_families()
     known = _DECLARED.setdefault(rulebook, {})
     if name not in known:
         known[name] = _declared(rulebook, name)

@@ -263,7 +263,7 @@ def _of_types(fields: Fields, cell: Any, types: list[str], keys: _Keys) -> dict[
 
 def read_fact(fields: Fields, name: str) -> FactRule:
     """One fact definition of a vocabulary or a family."""
-    said = {key: read(fields, key) for key, read in _READERS.items() if key in fields.data}
+    said = {key: _READERS[key](fields, key) for key in fields.data if key in _READERS}
     fields.done(_READERS)
     silent = fields.data.get("config") == []
     rule = FactRule(name=name, file=fields.file, line=fields.line(), silent=silent, **said)

@@ -51,6 +51,15 @@ class FamilyEntry:
         """The whole family."""
         return self._files.whole(self.name)
 
+    @property
+    def noted(self) -> set[str]:
+        """The families that were read by their entries, and those that they extend, since this was cleared."""
+        return self._files.noted
+
+    def note_all(self) -> None:
+        """Note every family: something was asked that all of them answer together."""
+        self._files.noted.update(self._files)
+
 
 class FlowEntry(NamedTuple):
     """What a flow is chosen by."""
@@ -192,6 +201,7 @@ class _FamilyFiles(Mapping[str, "Family"]):
         self._numbers, self._document = numbers, document
         self._own: dict[str, Family] = {}
         self._whole: dict[str, Family] = {}
+        self.noted: set[str] = set()
 
     def __getitem__(self, name: str) -> Family:
         if name not in self._own:
@@ -212,6 +222,10 @@ class _FamilyFiles(Mapping[str, "Family"]):
             from mapper.rulebook.families import inherited
 
             self._whole[name] = inherited(self[name], self)
+        own: str | None = name
+        while own is not None and own not in self.noted:
+            self.noted.add(own)
+            own = self[own].extends
         return self._whole[name]
 
 

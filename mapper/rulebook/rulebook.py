@@ -154,6 +154,16 @@ class Rulebook:
         """Every family, read whole."""
         return [entry.read() for entry in self.family_entries]
 
+    @property
+    def noted_families(self) -> set[str]:
+        """The names of the families that were read since this set was cleared."""
+        return self.family_entries[0].noted if self.family_entries else set()
+
+    def note_all_families(self) -> None:
+        """Say that an answer rests on every family, though none of them is read for it again."""
+        for entry in self.family_entries[:1]:
+            entry.note_all()
+
     @cached_property
     def family_entries(self) -> list[FamilyEntry]:
         """What each family is known by, in the order of the files."""

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mapper.authoring.check import Checker, FileCheck, check_rules
+from mapper.authoring import together
+from mapper.authoring.check import Checker, check_rules
 from mapper.authoring.explain import explain_checkpoint, explain_key, list_rules
+from mapper.authoring.found import FileCheck
 from mapper.authoring.together import check_all
 from mapper.cli.rules import _leaf_lines
 from mapper.errors import RuleError
@@ -245,9 +247,10 @@ def test_a_loser_is_said_once() -> None:
     assert any(re.fullmatch(r"  lost: \d+ that are said above", line) for line in lines)
 
 
-def test_several_processes_find_what_one_does(tmp_path: Path) -> None:
+def test_several_processes_find_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "_FEW", -1)  # files that are checked without further processes
     (tmp_path / "dropout").mkdir()
     (tmp_path / "dropout" / "bad.yaml").write_text("dropout: bad\nnowhere: 1\n")
-    alone, together = (check_all([tmp_path], False, processes, ("dropout",)) for processes in (1, 2))
-    assert together == alone
-    assert any(file.problems for file in together)
+    one, several = (check_all([tmp_path], False, processes, ("dropout",)) for processes in (1, 2))
+    assert several == one
+    assert any(file.problems for file in several)
