@@ -389,5 +389,10 @@ def test_a_batch_norm_as_long_as_its_convolution_gives_channels_stands_behind_it
 
 
 def test_which_state_of_a_text_is_compared_is_asked() -> None:
-    asked = {question.name for question in example("aimv2").questions}
-    assert "text:pooling" in asked
+    """Where names say it, as those of the paper do, nobody is asked."""
+    known = header(next(family for family in RULEBOOK.families if family.name == "aimv2").examples[0])
+    config = {**(known.config or {}), "model_type": "unheard_of"}
+    other = {key.replace(".rms_norm1.", ".layer_norm1."): info for key, info in known.tensors.items()}
+    for tensors, is_asked in ((known.tensors, False), (other, True)):
+        questions = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK).questions
+        assert ("text:pooling" in {question.name for question in questions}) is is_asked
