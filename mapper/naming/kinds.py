@@ -140,7 +140,10 @@ class _Folder:
         node = self.spot.node.at(_PARAMETRIZED, "weight")
         if node is None:
             return {}
-        steps = [("", node), *((f"{word}.", inner) for word in ("0", "1") if (inner := node.at(word)) is not None)]
+        steps = [
+            ("", node),
+            *((f"{word}.", inner) for word in ("0", "1") if (inner := node.at(word)) is not None),
+        ]
         return {
             f"{_PARAMETRIZED}.weight.{at}{word}": info
             for at, inner in steps
@@ -263,7 +266,9 @@ class _Folder:
         if not is_pair or len(shapes) != 1:
             return False
         (shape,) = shapes
-        return len(shape) == 1 and self.is_called_norm() or len(shape) > 2 and shape[0] == 1 and _is_row(shape)
+        return (
+            (len(shape) == 1 and self.is_called_norm()) or (len(shape) > 2 and shape[0] == 1 and _is_row(shape))
+        )
 
     def is_norm_by_place(self) -> bool:
         """Whether the vocabulary says that a norm stands here."""

@@ -21,6 +21,7 @@ class ChainWords:
     shortcut: set[str] = field(default_factory=set)  # words of what lies between a block's input and its end
     spread: set[str] = field(default_factory=set)  # words of what stands beside a mean
     advantage: set[str] = field(default_factory=set)  # words of a head of a dueling network
+    beside: set[str] = field(default_factory=set)  # words of networks that read the same input
     residual: set[str] = field(default_factory=set)  # words of folders with a sum at their end
     apart: set[str] = field(default_factory=set)  # words of parts with which layers are no chain
     auxiliary: set[str] = field(default_factory=set)  # folders of heads that training alone reads
@@ -36,7 +37,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
         fields.text("vocabulary")
         for rank, words in enumerate(fields.sequence("order")):
             found.order.update({str(word): rank for word in words if str(word) not in found.order})
-        for section in ("shortcut", "spread", "advantage", "residual", "apart", "auxiliary"):
+        for section in ("shortcut", "spread", "advantage", "beside", "residual", "apart", "auxiliary"):
             getattr(found, section).update(fields.words(section))
         for table in TABLES:
             rows = found.tables.setdefault(table, {})

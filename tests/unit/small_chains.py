@@ -74,6 +74,37 @@ def vae():
     return Named(forward, **{name: nn.Linear(*size) for name, size in sizes.items()}), torch.randn(2, 9)
 
 
+def vae_of_maps():
+    """Names say which layer is the spread: sizes would allow a chain that ends in the mean."""
+
+    def forward(self, x):
+        x = torch.relu(self.enc(x)).flatten(1)
+        mean, spread = self.fc_mu(x), self.fc_logvar(x)
+        return self.dec(torch.relu(self.fc_dec(mean)).unflatten(1, (4, 3, 3))), mean, spread
+
+    layers = {"enc": nn.Conv2d(1, 4, 2, 2), "dec": nn.ConvTranspose2d(4, 1, 2, 2), "fc_mu": nn.Linear(36, 2)}
+    layers |= {"fc_logvar": nn.Linear(36, 2), "fc_dec": nn.Linear(2, 36)}
+    return Named(forward, **layers), torch.randn(2, 1, 6, 6)
+
+
+def beside():
+    actor, critic = (nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, width)) for width in (3, 1))
+    model = Named(lambda self, x: (self.actor(x), self.critic(x)), actor=actor, critic=critic)
+    return model, torch.randn(2, 5)
+
+
+def deviation():
+    """Mean and deviation of all frames (x-vectors), and norms whose counters stand before all else in the file."""
+
+    def forward(self, x):
+        x = self.bn2(torch.relu(self.tdnn2(self.bn(torch.relu(self.tdnn1(x))))))
+        return self.fc(torch.cat((x.mean(2), x.std(2)), 1))
+
+    layers = {"tdnn1": nn.Conv1d(3, 4, 3), "bn": nn.BatchNorm1d(4), "tdnn2": nn.Conv1d(4, 4, 1)}
+    model = Named(forward, **layers, bn2=nn.BatchNorm1d(4), fc=nn.Linear(8, 2)).eval()
+    return model, torch.randn(2, 3, 9)
+
+
 def dueling():
     def forward(self, x):
         x = torch.relu(self.features(x)).flatten(1)
@@ -391,6 +422,9 @@ CASES = {
     "text": (lambda: text(False), {**RELU, **PLAIN, "chain.reduction": "max"}),
     "text_images": (lambda: text(True), {**RELU, **PLAIN, "chain.reduction": "max"}),
     "vae": (vae, {**RELU, "chain.output": "sigmoid"}),
+    "vae_of_maps": (vae_of_maps, {**RELU, **PLAIN, "chain.stride": 2, "chain.up_stride": 2, "chain.up_padding": "exact", "chain.pooling": "none", "chain.reduction": "flatten"}),
+    "beside": (beside, {"chain.activation": "tanh", "chain.output": "none"}),
+    "deviation": (deviation, {**RELU, **PLAIN, "norm.eps": 1e-5, "chain.activation_before_norm": True, "chain.pooling": "none", "chain.reduction": "mean_std"}),
     "dueling": (dueling, {**RELU, **PLAIN, "chain.pooling": "none", "chain.reduction": "flatten"}),
     "two_branches": (two_branches, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "convDb:chain.output": "normalised"}),
     "named_block": (named_block, {**RELU, **PLAIN, "chain.padding": "half", "chain.pooling": "none", "chain.reduction": "mean", "chain.residual": "after_activation"}),

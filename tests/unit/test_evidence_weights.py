@@ -123,6 +123,7 @@ def test_rules_declare_statistics_that_there_are() -> None:
             "stored",
             "buffer",
             "whole",
+            "over",
             "shared",
         }
     for said in (said for said in declared if "statistic" in said):
@@ -219,6 +220,23 @@ def test_a_llama_without_config_has_its_base_and_heads_from_stored_angles() -> N
     assert facts["attention.heads"][0] == 4 and read.reading == "unverified"
     open_ = with_weights(describe(state))
     assert "attention.heads" in {question.fact for question in open_.questions}
+
+
+@pytest.mark.parametrize(("count", "fact", "wanted"), [(4, "rotary.dim", 8), (8, "rotary.fraction", 1.0)])
+def test_stored_angles_show_the_share_of_a_head_of_a_known_size(count: int, fact: str, wanted: float) -> None:
+    state = {
+        "token_emb.emb.weight": torch.randn(9, 32),
+        "to_logits.weight": torch.randn(9, 32),
+        "attn_layers.rotary_pos_emb.inv_freq": 1 / 1e4 ** (torch.arange(count).float() / count),
+        "attn_layers.final_norm.gamma": torch.ones(32),
+    }
+    for at, names in enumerate((("to_q", "to_k", "to_v", "to_out"), ("ff.0.0", "ff.2"))):
+        state[f"attn_layers.layers.{at}.0.0.gamma"] = torch.ones(32)
+        state |= {f"attn_layers.layers.{at}.1.{name}.weight": torch.randn(32, 32) for name in names}
+    read = with_weights(describe(state, hints={"attention.heads": 2, "task": "causal_lm"}))
+    known = {one.name: (one.value, one.evidence) for one in read.facts}
+    assert known[fact] == (wanted, "weights")
+    assert "rotary.fraction" not in {question.fact for question in read.questions}
 
 
 def llama_shapes(size: int = 32) -> dict[str, tuple[int, ...]]:

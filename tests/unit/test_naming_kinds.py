@@ -56,6 +56,35 @@ def test_old_names_of_a_norms_tensors(files):
     assert kinds(files, {"LayerNorm.gamma": [4], "LayerNorm.beta": [4]}) == {"LayerNorm": "LayerNorm"}
 
 
+@pytest.mark.parametrize(
+    ("shapes", "kind"),
+    [
+        ({"a.weight_orig": [3, 4, 5, 5], "a.weight_u": [3], "a.weight_v": [100], "a.bias": [3]}, "Conv2d"),
+        ({"a.parametrizations.weight.original": [3, 4], "a.parametrizations.weight.0._u": [3], "a.parametrizations.weight.0._v": [4]}, "Linear"),
+        ({"net.0.g": [1, 4, 1, 1], "net.0.b": [1, 4, 1, 1]}, "LayerNorm"),
+        ({"in1.weight": [4], "in1.bias": [4]}, "GroupNorm"),
+        ({"q_norm.gamma": [3, 1, 4]}, "RMSNorm"),
+    ],
+)  # fmt: skip
+def test_a_module_owns_tensors_of_other_names(files, shapes, kind):
+    assert set(kinds(files, shapes).values()) == {kind}
+
+
+def test_a_shift_with_several_axes_is_no_bias_of_a_convolution(files):
+    assert set(kinds(files, {"gate.weight": [2, 5, 5], "gate.bias": [2, 5]}).values()) == {"Parameter"}
+
+
+def test_what_stands_beside_in_a_list_tells_slopes_and_norms(files):
+    shapes = {"net.0.weight": [1], "net.1.weight": [4, 3, 1], "net.2.weight": [4], "net.2.bias": [4]}
+    assert kinds(files, shapes) == {"net.0": "PReLU", "net.1": "Conv1d", "net.2": "GroupNorm"}
+    assert kinds(files, {"net.0.weight": [1], "net.1.other": [4]})["net.0.weight"] == "Parameter"
+
+
+def test_norms_of_torchs_own_layers_have_no_bias_where_maps_have_none(files):
+    shapes = {"self_attn.in_proj_weight": [12, 4], "norm1.weight": [4], "linear1.weight": [8, 4]}
+    assert kinds(files, shapes)["norm1"] == "LayerNorm"
+
+
 def test_gamma_alone_is_a_scale(files):
     assert kinds(files, {"blocks.0.gamma": [4], "blocks.0.a.weight": [4, 4]})["blocks.0.gamma"] == "Parameter"
 

@@ -30,7 +30,7 @@ from mapper.inference.chains.joins import Kept
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
 from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
-from mapper.inference.chains.split import is_mean, name_mean, split, spread_beside
+from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
 from mapper.inference.chains.whole import is_whole, write_whole
 from mapper.inference.leaf_shapes import weight_shape
 
@@ -79,7 +79,9 @@ class Between:
         self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
         self.has_frames = has_frames(links)
-        self.is_reduced = False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
+        self.is_reduced = (
+            False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
+        )
         self.is_even = False  # whether an arm beside leaves maps as large as they are
         self.is_sampled = False  # whether the input has no axis of channels
         self.spans = spans_of(links, branches, answers.words.residual)
@@ -99,6 +101,7 @@ class Between:
         if is_whole([self.links[0].element.leaf]):
             write_whole(self, INPUT)
             return self.written
+        networks_beside(self)
         self.through()
         if self.firsts:
             split(self)

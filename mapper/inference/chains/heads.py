@@ -10,6 +10,7 @@ from itertools import combinations
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
 from mapper.inference.chains.forks import is_forked, with_forks
 from mapper.inference.chains.order import (
+    INPUT,
     TRIED,
     Budget,
     Data,
@@ -49,6 +50,7 @@ def in_order(elements: Sequence[Element], words: ChainWords) -> Order | None:
             found = in_line(forked, words.order, budget, is_grouped)
         found = found or _with_spread(elements, words, budget, is_grouped)
         found = found or _with_heads(elements, words.order, budget, is_grouped)
+        found = found or _side_by_side(elements, words, budget, is_grouped)
         if found:
             return found
     return None
@@ -108,6 +110,44 @@ def _with_heads(
                 last = len(found.links) - 1
                 return replace(found, heads=tuple(Head(end, last) for end in ends if end))
     return None
+
+
+def _side_by_side(
+    elements: Sequence[Element], words: ChainWords, budget: Budget, is_grouped: bool
+) -> Order | None:
+    """Several chains that read the same input, as their names say (an actor and a critic, 1602.01783)."""
+    groups = _networks(elements, words)
+    found = [in_line(group, words.order, budget, is_grouped) for group in groups]
+    orders = [order for order in found if order is not None]
+    if len(orders) != len(groups) or not 1 < len(groups) <= _HEADS:
+        return None
+    inputs = {(order.links[0].element.group, order.links[0].element.inputs) for order in orders}
+    main, *others = orders
+    heads = tuple(Head(order.links, INPUT) for order in others)
+    return replace(main, heads=heads) if len(inputs) == 1 else None
+
+
+def _networks(elements: Sequence[Element], words: ChainWords) -> list[list[Element]]:
+    """The layers of each folder that is called so, with those at the top that share its word, or that nothing else is left for."""
+    groups: dict[object, list[Element]] = {}
+    for element in elements:
+        groups.setdefault(element.leaf.place[:-1], []).append(element)
+    alone = groups.pop((), [])
+    if not all(any(is_of(part, words.beside) for part in folder) for folder in groups):  # type: ignore[attr-defined]
+        return []
+    free = dict(groups)
+    for element in sorted(alone, key=lambda one: not _shared(one, free)):
+        same = _shared(element, free) or (list(free) if len(free) == 1 else [])
+        if len(same) != 1:
+            return []
+        groups[same[0]] = [*free.pop(same[0]), element]
+    return list(groups.values())
+
+
+def _shared(element: Element, folders: Mapping[object, object]) -> list[object]:
+    """The folders whose last word is a layer's."""
+    word = element.leaf.place[-1]
+    return [folder for folder in folders if folder[-1] == word]  # type: ignore[index]
 
 
 def _behind(before: Data, head: Sequence[Element]) -> tuple[Link, ...] | None:

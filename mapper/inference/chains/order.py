@@ -23,6 +23,7 @@ from mapper.inference.chains.elements import (
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.naming.words import parts
 
+INPUT = -1  # in place of the number of a layer: what the network reads
 START, MAPS, ROWS = "start", "maps", "rows"
 LAYERS = 400  # of a chain
 TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
@@ -206,7 +207,7 @@ class Head:
     """Layers one after the other whose last gives an output of its own."""
 
     links: tuple[Link, ...]
-    at: int  # the number of the layer of the chain whose output they read
+    at: int  # the number of the layer of the chain whose output they read, or INPUT
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,12 @@ def _is_other(block: Block) -> bool:
             or leaf.kind in ("BatchNorm", "GroupNorm", "PReLU", "Linear", "LayerNorm")
             for leaf in block.leaves()
         )
-    return block.kind in _OTHER
+    return block.kind in _OTHER and not (block.kind == "attention" and _is_one_map(block))
+
+
+def _is_one_map(block: Block) -> bool:
+    """Whether a block holds one map and nothing else: `value_net` may be the value of a state."""
+    return [leaf.kind for leaf in block.leaves()] == ["Linear"]
 
 
 def _is_small(leaf: Leaf) -> bool:

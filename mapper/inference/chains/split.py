@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mapper.inference.chains.elements import LINEAR
-from mapper.inference.chains.order import MAPS, ROWS, Data, Head
+from mapper.inference.chains.order import INPUT, MAPS, ROWS, Data, Head
 from mapper.inference.chains.residuals import is_of
 
 if TYPE_CHECKING:
@@ -49,9 +49,19 @@ def spread_beside(between: Between, at: int) -> None:
             _head(between, names[1], head, own, is_output=False)
 
 
+def networks_beside(between: Between) -> None:
+    """What other chains make of the same input."""
+    roles = iter(between.roles[len(between.links) :])
+    others = [head for head in between.heads if head.at == INPUT]
+    names = _names([Head(tuple(between.links), 0), *others])[1:]
+    for name, head in zip(names, others, strict=True):
+        _head(between, name, head, [next(roles) for _ in head.links])
+    between.outputs += names
+
+
 def is_mean(between: Between, at: int) -> tuple[str, str] | None:
     """That nothing stands between a mean and what reads it."""
-    beside = any(head.at == at - 1 < len(between.links) - 1 for head in between.heads)
+    beside = any(0 <= head.at == at - 1 < len(between.links) - 1 for head in between.heads)
     return ("none", "a mean, beside a spread") if beside and between.links[at].element.is_main else None
 
 
