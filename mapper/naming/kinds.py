@@ -258,7 +258,7 @@ class _Folder:
     def is_shifted_norm(self) -> bool:
         """Whether a folder is called a norm and holds a scale and a shift of one shape, and nothing else.
 
-        A row for channels of maps, [1, channels, 1, 1], is one by its shape, in a list too.
+        `g` and `b`, a row for channels of maps, [1, channels, 1, 1], are one in a list too.
         """
         known = {self.vocabulary.tensors.get(word) for word in self.own}
         shapes = {info.shape for info in self.own.values()}
@@ -266,9 +266,8 @@ class _Folder:
         if not is_pair or len(shapes) != 1:
             return False
         (shape,) = shapes
-        return (
-            (len(shape) == 1 and self.is_called_norm()) or (len(shape) > 2 and shape[0] == 1 and _is_row(shape))
-        )
+        is_of_maps = "g" in self.own and len(shape) > 2 and shape[0] == 1 and _is_row(shape)
+        return is_of_maps or (len(shape) == 1 and self.is_called_norm())
 
     def is_norm_by_place(self) -> bool:
         """Whether the vocabulary says that a norm stands here."""

@@ -70,6 +70,11 @@ def test_a_module_owns_tensors_of_other_names(files, shapes, kind):
     assert set(kinds(files, shapes).values()) == {kind}
 
 
+def test_a_scale_and_a_shift_of_colours_are_no_norm(files):
+    shapes = {"scaling_layer.scale": [1, 3, 1, 1], "scaling_layer.shift": [1, 3, 1, 1]}
+    assert set(kinds(files, shapes).values()) == {"Parameter"}
+
+
 def test_a_shift_with_several_axes_is_no_bias_of_a_convolution(files):
     assert set(kinds(files, {"gate.weight": [2, 5, 5], "gate.bias": [2, 5]}).values()) == {"Parameter"}
 
