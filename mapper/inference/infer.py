@@ -51,7 +51,9 @@ def infer(
     """
     with collection_paused():  # a hundred thousand names become as many objects, all of them kept
         architecture = _answered(checkpoint, rulebook, hints, use_families, found)
-        return show_blocks(architecture) if architecture.reading == "skeleton" else architecture
+        # of a chain that cannot be built yet, too: its layers stand in no block
+        is_open = architecture.reading == "skeleton" or bool(architecture.forward and architecture.questions)
+        return show_blocks(architecture) if is_open else architecture
 
 
 def _answered(

@@ -91,6 +91,20 @@ def test_sizes_that_do_not_add_up_are_said():
     )
 
 
+def test_residual_blocks_of_a_chain_are_shown_while_something_is_asked():
+    names = {"conv1.weight": [4, 1, 3, 3], "fc.weight": [2, 4]}
+    for at in range(2):
+        names |= {f"layer1.{at}.conv{n}.weight": [4, 4, 3, 3] for n in (1, 2)}
+        names |= {
+            f"layer1.{at}.bn{n}.{part}": [4]
+            for n in (1, 2)
+            for part in ("weight", "bias", "running_mean", "running_var")
+        }
+    read = mapper.inspect(names).architecture
+    shown = {str(place): block.kind for block in read.root.blocks() for place in block.home.expand()}
+    assert read.reading == "unverified" and shown["layer1.0"] == shown["layer1.1"] == "convolution"
+
+
 def test_what_is_no_value_is_refused():
     names = {"conv.weight": [4, 1, 3, 3], "fc.weight": [2, 4]}
     with pytest.raises(HintError, match="max_3_2"):
