@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules d1b95a993cd4.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 69c6510ccf61.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -190,10 +190,8 @@ class FeedForward(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class NeckLayerWithResize(nn.Module):
-    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels with a change of its
-    size.
-    """
+class NeckLayerWithEnlarged(nn.Module):
+    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels, and upsampling."""
 
     def __init__(
         self,
@@ -213,10 +211,8 @@ class NeckLayerWithResize(nn.Module):
         return self.resize(self.projection(x))
 
 
-class NeckLayer(nn.Module):
-    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with a change of its
-    size.
-    """
+class NeckLayerWithReduced(nn.Module):
+    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels, and downsampling."""
 
     def __init__(self):
         super().__init__()
@@ -241,7 +237,7 @@ class Residual(nn.Module):
         return x + self.convolution2(F.relu(self.convolution1(F.relu(x))))
 
 
-class NeckLayer2(nn.Module):
+class NeckLayerWithMapped(nn.Module):
     """neck.reassemble_stage.layers.2: a projection of a feature map to other channels."""
 
     def __init__(self):
@@ -269,7 +265,7 @@ class BackboneLayer(nn.Module):
         return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
 
 
-class NeckLayerWithResidual1(nn.Module):
+class NeckLayerWithFused(nn.Module):
     """neck.fusion_stage.layers.0: residual convolutions of a feature map, with a coarser one added where
     there is one, then an interpolation (DPT fusion).
     """
@@ -291,7 +287,7 @@ class NeckLayerWithResidual1(nn.Module):
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayer3(nn.Module):
+class NeckLayer(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, with a coarser one added where
     there is one, then an interpolation (DPT fusion).
     """
@@ -336,7 +332,7 @@ class ImageMaps(nn.Module):
 
 
 class FusedMaps(nn.Module):
-    """neck: maps of several layers resized and fused from the coarsest to the finest."""
+    """neck: feature maps of several layers fused from the coarsest to the finest."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -344,22 +340,22 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithResize(
+                        NeckLayerWithEnlarged(
                             projection_out_channels=48,
                             resize_in_channels=48,
                             resize_out_channels=48,
                             resize_stride=4,
                             resize_kernel_size=4,
                         ),
-                        NeckLayerWithResize(
+                        NeckLayerWithEnlarged(
                             projection_out_channels=96,
                             resize_in_channels=96,
                             resize_out_channels=96,
                             resize_stride=2,
                             resize_kernel_size=2,
                         ),
-                        NeckLayer2(),
-                        NeckLayer(),
+                        NeckLayerWithMapped(),
+                        NeckLayerWithReduced(),
                     ]
                 )
             }
@@ -375,10 +371,7 @@ class FusedMaps(nn.Module):
         self.fusion_stage: Any = nn.ModuleDict(
             {
                 "layers": nn.ModuleList(
-                    [
-                        NeckLayerWithResidual1(config),
-                        *(NeckLayer3(config) for _ in range(config.neck_layers - 1)),
-                    ]
+                    [NeckLayerWithFused(config), *(NeckLayer(config) for _ in range(config.neck_layers - 1))]
                 )
             }
         )
@@ -436,4 +429,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5c82090ee45c0545
+# sha256 of all above: d2cb7a2b6c2bdefc

@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules d1b95a993cd4.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 69c6510ccf61.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -656,7 +656,9 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model with image features among the word embeddings and a language modeling head."""
+    """The model with image features among the word embeddings, an output before they are projected and a
+    language modeling head.
+    """
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -674,12 +676,11 @@ class Model(nn.Module):
         self,
         input_ids: Tensor,
         pixel_values: Tensor | None = None,
-        image_sizes: Tensor | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
     ) -> Output:
-        """input_ids (batch, length), pixel_values (batch, channels, height, width), image_sizes (batch,
-        2), attention_mask (batch, length), position_ids (batch, length); image_sizes is not read
+        """input_ids (batch, length), pixel_values (batch, channels, height, width), attention_mask (batch,
+        length), position_ids (batch, length)
         """
         found = None
         if pixel_values is not None:
@@ -725,4 +726,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: bacf0a61f4d96663
+# sha256 of all above: c13e14526742b3b0

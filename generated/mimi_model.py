@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules d1b95a993cd4.
+"""kyutai/mimi: written by mapper 0.1.0, rules 69c6510ccf61.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 6c73f95c6d67a563
+# sha256 of all above: 2262b6880e415923
