@@ -98,9 +98,7 @@ def _may_be(scope: Scope, rule: FlowRule, role: str, leaf: Leaf) -> bool:
     known = (item for item in scope.block.roles.values() if isinstance(item, Leaf))
     is_one_of_several = leaf.kind in NORMS and any(item.kind == leaf.kind for item in known)
     is_module = re.search(rf"(?<![\w.]){re.escape(role)}(\(|\.weight)", rule.body) is not None
-    return (
-        role in rule.shapes and is_module is ("" not in leaf.tensors) and not is_one_of_several
-    )
+    return role in rule.shapes and is_module is ("" not in leaf.tensors) and not is_one_of_several
 
 
 def _fits(scope: Scope, rule: FlowRule, facts: Facts, way: Mapping[str, Leaf]) -> bool:
