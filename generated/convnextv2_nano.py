@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 017584a739d7.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 03ea2a0c6b9c.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -128,9 +128,9 @@ class Layer(nn.Module):
         self.mlp = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.conv_dw(x)
-        y = self.mlp(self.norm(y.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
-        return x + y
+        y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
+        y = self.mlp(y.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return x + y.permute(0, 3, 1, 2)
 
 
 class StageWithDownsampling(nn.Module):
@@ -227,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 39ffd8287469a090
+# sha256 of all above: dd9f7be51e604ed3
