@@ -1,4 +1,4 @@
-"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 03ea2a0c6b9c.
+"""ai21labs/Jamba-v0.1: written by mapper 0.1.0, rules 30ce7b875c1c.
 
 Reading: exact (family jamba).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -448,4 +448,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 65536}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 5a5467ade3f4ecad
+# sha256 of all above: 2e1a2ccfdf18d4f3

@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 03ea2a0c6b9c.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 30ce7b875c1c.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -244,4 +244,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: e0be8ce4e3dffdc3
+# sha256 of all above: 47fc5a5f936c176a
