@@ -1,4 +1,4 @@
-"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 30ce7b875c1c.
+"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 60bdad00c5f4.
 
 Reading: exact (family dinov2_registers).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: a57abb77fcb1b7ca
+# sha256 of all above: ba5ddb3265b987e5

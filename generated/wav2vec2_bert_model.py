@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 30ce7b875c1c.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 60bdad00c5f4.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -262,4 +262,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 63d016bde5fc40aa
+# sha256 of all above: 353b34f1527aa0db
