@@ -223,7 +223,7 @@ def _inputs(first: Link, between: Between) -> dict[str, dict[str, object]]:
     """The shape of the public input, by the first layer that is no norm of it."""
     if first.element.group == EMBEDDING:
         return {}
-    main = next(link for link in between.links if link.element.is_main)
+    main = next((link for link in between.links if link.element.is_main), first)
     batch = ("batch", "frames") if between.has_frames else ("batch",)
     if main.after.form != MAPS:
         return {INPUT: {"shape": [*batch, "length", main.element.inputs]}}
