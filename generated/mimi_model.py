@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 18da63a1dda1.
+"""kyutai/mimi: written by mapper 0.1.0, rules 5df68d78994f.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -529,4 +529,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 469ef1175e3ed77a
+# sha256 of all above: 31491d07bfe319f6
