@@ -1,9 +1,10 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules 5df68d78994f.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: transformers-default
-No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train`
+writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -654,4 +655,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 1805ccc3cc31e5da
+# sha256 of all above: 38e20fdea0f655d8

@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 5df68d78994f.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -193,18 +193,11 @@ class FeedForward(nn.Module):
 class NeckLayerWithEnlarged(nn.Module):
     """neck.reassemble_stage.layers.*: a projection of a feature map to other channels, and upsampling."""
 
-    def __init__(
-        self,
-        projection_out_channels: int,
-        resize_in_channels: int,
-        resize_out_channels: int,
-        resize_stride: int,
-        resize_kernel_size: int,
-    ):
+    def __init__(self, channels: int, resize_stride: int, resize_kernel_size: int):
         super().__init__()
-        self.projection = nn.Conv2d(384, projection_out_channels, kernel_size=1)
+        self.projection = nn.Conv2d(384, channels, kernel_size=1)
         self.resize = nn.ConvTranspose2d(
-            resize_in_channels, resize_out_channels, kernel_size=resize_kernel_size, stride=resize_stride
+            channels, channels, kernel_size=resize_kernel_size, stride=resize_stride
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -340,20 +333,8 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithEnlarged(
-                            projection_out_channels=48,
-                            resize_in_channels=48,
-                            resize_out_channels=48,
-                            resize_stride=4,
-                            resize_kernel_size=4,
-                        ),
-                        NeckLayerWithEnlarged(
-                            projection_out_channels=96,
-                            resize_in_channels=96,
-                            resize_out_channels=96,
-                            resize_stride=2,
-                            resize_kernel_size=2,
-                        ),
+                        NeckLayerWithEnlarged(channels=48, resize_stride=4, resize_kernel_size=4),
+                        NeckLayerWithEnlarged(channels=96, resize_stride=2, resize_kernel_size=2),
                         NeckLayerWithMapped(),
                         NeckLayerWithReduced(),
                     ]
@@ -429,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 9bd2403a2a3240b0
+# sha256 of all above: 9f92086e75ee5658

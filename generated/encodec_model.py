@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 5df68d78994f.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -43,6 +43,11 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
+def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+    """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
+    return [size if axis == dim else 1 for axis, size in enumerate(shape)]
+
+
 def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
     """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
     axes = [axis for axis, size in enumerate(length.shape) if size == 1]
@@ -57,20 +62,21 @@ class Conv1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
+        dim: int | None = 0,
     ):
         super().__init__()
+        shape = (out_channels, in_channels // groups, kernel)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(length_shape))
-        parts.original1 = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
+        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
         length = self.get_parameter("parametrizations.weight.original0")
@@ -87,19 +93,20 @@ class ConvTranspose1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         output_padding: int = 0,
         bias: bool = True,
+        dim: int | None = 0,
     ):
         super().__init__()
+        shape = (in_channels, out_channels, kernel)
         self.stride, self.padding, self.output_padding = stride, padding, output_padding
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(length_shape))
-        parts.original1 = nn.Parameter(torch.empty(in_channels, out_channels, kernel))
+        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
         length = self.get_parameter("parametrizations.weight.original0")
@@ -150,34 +157,16 @@ class Codebook(nn.Module):
 class WaveEncoderUnits(nn.Module):
     """encoder.layers.*, decoder.layers.*: residual unit of two convolutions, each after an activation."""
 
-    def __init__(
-        self,
-        conv_in_channels: int,
-        conv_out_channels: int,
-        conv_length_shape: tuple[int, ...],
-        conv_in_channels_2: int,
-        conv_out_channels_2: int,
-        conv_length_shape_2: tuple[int, ...],
-    ):
+    def __init__(self, in_channels: int, out_channels: int, in_channels_2: int, out_channels_2: int):
         super().__init__()
         self.kernel = 3
         self.block: Any = nn.ModuleDict(
             {
-                "1": nn.ModuleDict(
-                    {"conv": Conv1dParametrized(conv_in_channels, conv_out_channels, 3, conv_length_shape)}
-                ),
-                "3": nn.ModuleDict(
-                    {
-                        "conv": Conv1dParametrized(
-                            conv_in_channels_2, conv_out_channels_2, 1, conv_length_shape_2
-                        )
-                    }
-                ),
+                "1": nn.ModuleDict({"conv": Conv1dParametrized(in_channels, out_channels, 3)}),
+                "3": nn.ModuleDict({"conv": Conv1dParametrized(in_channels_2, out_channels_2, 1)}),
             }
         )
-        self.shortcut: Any = nn.ModuleDict(
-            {"conv": Conv1dParametrized(conv_in_channels, conv_out_channels_2, 1, conv_length_shape_2)}
-        )
+        self.shortcut: Any = nn.ModuleDict({"conv": Conv1dParametrized(in_channels, out_channels_2, 1)})
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.block["1"].conv(pad_start_mirrored(F.elu(x), self.kernel - 1, 1))
@@ -190,20 +179,11 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
     even.
     """
 
-    def __init__(
-        self,
-        conv_in_channels: int,
-        conv_out_channels: int,
-        units_stride: int,
-        kernel: int,
-        conv_length_shape: tuple[int, ...],
-    ):
+    def __init__(self, conv_in_channels: int, conv_out_channels: int, units_stride: int, kernel: int):
         super().__init__()
         self.kernel = kernel
         self.units_stride = units_stride
-        self.conv = Conv1dParametrized(
-            conv_in_channels, conv_out_channels, kernel, conv_length_shape, stride=units_stride
-        )
+        self.conv = Conv1dParametrized(conv_in_channels, conv_out_channels, kernel, stride=units_stride)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv(pad_start_mirrored(F.elu(x), self.kernel - self.units_stride, self.units_stride))
@@ -224,18 +204,11 @@ class WaveEncoderUnitsWithRecurrent(nn.Module):
 class WaveDecoderUnits(nn.Module):
     """decoder.layers.*: activation and causal transposed convolution."""
 
-    def __init__(
-        self,
-        conv_in_channels: int,
-        conv_out_channels: int,
-        conv_stride: int,
-        kernel: int,
-        conv_length_shape: tuple[int, ...],
-    ):
+    def __init__(self, conv_in_channels: int, conv_out_channels: int, conv_stride: int, kernel: int):
         super().__init__()
         self.kernel = kernel
         self.conv = ConvTranspose1dParametrized(
-            conv_in_channels, conv_out_channels, kernel, conv_length_shape, stride=conv_stride
+            conv_in_channels, conv_out_channels, kernel, stride=conv_stride
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -251,66 +224,24 @@ class WaveEncoder(nn.ModuleDict):
     def __init__(self, config: Config):
         super().__init__(
             {
-                "0": nn.ModuleDict({"conv": Conv1dParametrized(config.sound_channels, 32, 7, (32, 1, 1))}),
-                "1": WaveEncoderUnits(
-                    conv_in_channels=32,
-                    conv_out_channels=16,
-                    conv_length_shape=(16, 1, 1),
-                    conv_in_channels_2=16,
-                    conv_out_channels_2=32,
-                    conv_length_shape_2=(32, 1, 1),
-                ),
+                "0": nn.ModuleDict({"conv": Conv1dParametrized(config.sound_channels, 32, 7)}),
+                "1": WaveEncoderUnits(in_channels=32, out_channels=16, in_channels_2=16, out_channels_2=32),
                 "3": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=32,
-                    conv_out_channels=64,
-                    units_stride=2,
-                    kernel=4,
-                    conv_length_shape=(64, 1, 1),
+                    conv_in_channels=32, conv_out_channels=64, units_stride=2, kernel=4
                 ),
-                "4": WaveEncoderUnits(
-                    conv_in_channels=64,
-                    conv_out_channels=32,
-                    conv_length_shape=(32, 1, 1),
-                    conv_in_channels_2=32,
-                    conv_out_channels_2=64,
-                    conv_length_shape_2=(64, 1, 1),
-                ),
+                "4": WaveEncoderUnits(in_channels=64, out_channels=32, in_channels_2=32, out_channels_2=64),
                 "6": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=64,
-                    conv_out_channels=128,
-                    units_stride=4,
-                    kernel=8,
-                    conv_length_shape=(128, 1, 1),
+                    conv_in_channels=64, conv_out_channels=128, units_stride=4, kernel=8
                 ),
-                "7": WaveEncoderUnits(
-                    conv_in_channels=128,
-                    conv_out_channels=64,
-                    conv_length_shape=(64, 1, 1),
-                    conv_in_channels_2=64,
-                    conv_out_channels_2=128,
-                    conv_length_shape_2=(128, 1, 1),
-                ),
+                "7": WaveEncoderUnits(in_channels=128, out_channels=64, in_channels_2=64, out_channels_2=128),
                 "9": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=128,
-                    conv_out_channels=256,
-                    units_stride=5,
-                    kernel=10,
-                    conv_length_shape=(256, 1, 1),
+                    conv_in_channels=128, conv_out_channels=256, units_stride=5, kernel=10
                 ),
                 "10": WaveEncoderUnits(
-                    conv_in_channels=256,
-                    conv_out_channels=128,
-                    conv_length_shape=(128, 1, 1),
-                    conv_in_channels_2=128,
-                    conv_out_channels_2=256,
-                    conv_length_shape_2=(256, 1, 1),
+                    in_channels=256, out_channels=128, in_channels_2=128, out_channels_2=256
                 ),
                 "12": WaveEncoderUnitsWithConvolution(
-                    conv_in_channels=256,
-                    conv_out_channels=512,
-                    units_stride=8,
-                    kernel=16,
-                    conv_length_shape=(512, 1, 1),
+                    conv_in_channels=256, conv_out_channels=512, units_stride=8, kernel=16
                 ),
                 "13": WaveEncoderUnitsWithRecurrent(),
                 "15": WaveEncoderUnitsWithConvolution(
@@ -318,7 +249,6 @@ class WaveEncoder(nn.ModuleDict):
                     conv_out_channels=128,
                     units_stride=config.wave_decoder_units_stride,
                     kernel=7,
-                    conv_length_shape=(128, 1, 1),
                 ),
             }
         )
@@ -361,74 +291,23 @@ class WaveDecoder(nn.ModuleDict):
     def __init__(self, config: Config):
         super().__init__(
             {
-                "0": nn.ModuleDict({"conv": Conv1dParametrized(128, 512, 7, (512, 1, 1))}),
+                "0": nn.ModuleDict({"conv": Conv1dParametrized(128, 512, 7)}),
                 "1": WaveEncoderUnitsWithRecurrent(),
-                "3": WaveDecoderUnits(
-                    conv_in_channels=512,
-                    conv_out_channels=256,
-                    conv_stride=8,
-                    kernel=16,
-                    conv_length_shape=(512, 1, 1),
-                ),
+                "3": WaveDecoderUnits(conv_in_channels=512, conv_out_channels=256, conv_stride=8, kernel=16),
                 "4": WaveEncoderUnits(
-                    conv_in_channels=256,
-                    conv_out_channels=128,
-                    conv_length_shape=(128, 1, 1),
-                    conv_in_channels_2=128,
-                    conv_out_channels_2=256,
-                    conv_length_shape_2=(256, 1, 1),
+                    in_channels=256, out_channels=128, in_channels_2=128, out_channels_2=256
                 ),
-                "6": WaveDecoderUnits(
-                    conv_in_channels=256,
-                    conv_out_channels=128,
-                    conv_stride=5,
-                    kernel=10,
-                    conv_length_shape=(256, 1, 1),
-                ),
-                "7": WaveEncoderUnits(
-                    conv_in_channels=128,
-                    conv_out_channels=64,
-                    conv_length_shape=(64, 1, 1),
-                    conv_in_channels_2=64,
-                    conv_out_channels_2=128,
-                    conv_length_shape_2=(128, 1, 1),
-                ),
-                "9": WaveDecoderUnits(
-                    conv_in_channels=128,
-                    conv_out_channels=64,
-                    conv_stride=4,
-                    kernel=8,
-                    conv_length_shape=(128, 1, 1),
-                ),
-                "10": WaveEncoderUnits(
-                    conv_in_channels=64,
-                    conv_out_channels=32,
-                    conv_length_shape=(32, 1, 1),
-                    conv_in_channels_2=32,
-                    conv_out_channels_2=64,
-                    conv_length_shape_2=(64, 1, 1),
-                ),
-                "12": WaveDecoderUnits(
-                    conv_in_channels=64,
-                    conv_out_channels=32,
-                    conv_stride=2,
-                    kernel=4,
-                    conv_length_shape=(64, 1, 1),
-                ),
-                "13": WaveEncoderUnits(
-                    conv_in_channels=32,
-                    conv_out_channels=16,
-                    conv_length_shape=(16, 1, 1),
-                    conv_in_channels_2=16,
-                    conv_out_channels_2=32,
-                    conv_length_shape_2=(32, 1, 1),
-                ),
+                "6": WaveDecoderUnits(conv_in_channels=256, conv_out_channels=128, conv_stride=5, kernel=10),
+                "7": WaveEncoderUnits(in_channels=128, out_channels=64, in_channels_2=64, out_channels_2=128),
+                "9": WaveDecoderUnits(conv_in_channels=128, conv_out_channels=64, conv_stride=4, kernel=8),
+                "10": WaveEncoderUnits(in_channels=64, out_channels=32, in_channels_2=32, out_channels_2=64),
+                "12": WaveDecoderUnits(conv_in_channels=64, conv_out_channels=32, conv_stride=2, kernel=4),
+                "13": WaveEncoderUnits(in_channels=32, out_channels=16, in_channels_2=16, out_channels_2=32),
                 "15": WaveEncoderUnitsWithConvolution(
                     conv_in_channels=32,
                     conv_out_channels=1,
                     units_stride=config.wave_decoder_units_stride,
                     kernel=7,
-                    conv_length_shape=(1, 1, 1),
                 ),
             }
         )
@@ -513,4 +392,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
 # [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: ba0509a30617c2a6
+# sha256 of all above: b4eb2ca870e7a7ab

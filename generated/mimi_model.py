@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 5df68d78994f.
+"""kyutai/mimi: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -169,17 +169,13 @@ class FeedForward(nn.Module):
 class WaveEncoderUnits(nn.Module):
     """encoder.layers.*, decoder.layers.*: residual unit of two convolutions, each after an activation."""
 
-    def __init__(
-        self, conv_in_channels: int, conv_out_channels: int, conv_in_channels_2: int, conv_out_channels_2: int
-    ):
+    def __init__(self, in_channels: int, out_channels: int, in_channels_2: int, out_channels_2: int):
         super().__init__()
         self.kernel = 3
         self.block: Any = nn.ModuleDict(
             {
-                "1": nn.ModuleDict({"conv": nn.Conv1d(conv_in_channels, conv_out_channels, kernel_size=3)}),
-                "3": nn.ModuleDict(
-                    {"conv": nn.Conv1d(conv_in_channels_2, conv_out_channels_2, kernel_size=1)}
-                ),
+                "1": nn.ModuleDict({"conv": nn.Conv1d(in_channels, out_channels, kernel_size=3)}),
+                "3": nn.ModuleDict({"conv": nn.Conv1d(in_channels_2, out_channels_2, kernel_size=1)}),
             }
         )
 
@@ -248,32 +244,22 @@ class WaveEncoder(nn.ModuleDict):
         super().__init__(
             {
                 "0": nn.ModuleDict({"conv": nn.Conv1d(config.sound_channels, 64, kernel_size=7)}),
-                "1": WaveEncoderUnits(
-                    conv_in_channels=64, conv_out_channels=32, conv_in_channels_2=32, conv_out_channels_2=64
-                ),
+                "1": WaveEncoderUnits(in_channels=64, out_channels=32, in_channels_2=32, out_channels_2=64),
                 "3": WaveEncoderUnitsWithConvolution(
                     conv_in_channels=64, conv_out_channels=128, units_stride=4, kernel=8
                 ),
-                "4": WaveEncoderUnits(
-                    conv_in_channels=128, conv_out_channels=64, conv_in_channels_2=64, conv_out_channels_2=128
-                ),
+                "4": WaveEncoderUnits(in_channels=128, out_channels=64, in_channels_2=64, out_channels_2=128),
                 "6": WaveEncoderUnitsWithConvolution(
                     conv_in_channels=128, conv_out_channels=256, units_stride=5, kernel=10
                 ),
                 "7": WaveEncoderUnits(
-                    conv_in_channels=256,
-                    conv_out_channels=128,
-                    conv_in_channels_2=128,
-                    conv_out_channels_2=256,
+                    in_channels=256, out_channels=128, in_channels_2=128, out_channels_2=256
                 ),
                 "9": WaveEncoderUnitsWithConvolution(
                     conv_in_channels=256, conv_out_channels=512, units_stride=6, kernel=12
                 ),
                 "10": WaveEncoderUnits(
-                    conv_in_channels=512,
-                    conv_out_channels=256,
-                    conv_in_channels_2=256,
-                    conv_out_channels_2=512,
+                    in_channels=512, out_channels=256, in_channels_2=256, out_channels_2=512
                 ),
                 "12": WaveEncoderUnitsWithConvolution(
                     conv_in_channels=512, conv_out_channels=1024, units_stride=8, kernel=16
@@ -332,26 +318,16 @@ class WaveDecoder(nn.ModuleDict):
                 "0": nn.ModuleDict({"conv": nn.Conv1d(512, 1024, kernel_size=7)}),
                 "2": WaveDecoderUnits(conv_in_channels=1024, conv_out_channels=512, conv_stride=8, kernel=16),
                 "3": WaveEncoderUnits(
-                    conv_in_channels=512,
-                    conv_out_channels=256,
-                    conv_in_channels_2=256,
-                    conv_out_channels_2=512,
+                    in_channels=512, out_channels=256, in_channels_2=256, out_channels_2=512
                 ),
                 "5": WaveDecoderUnits(conv_in_channels=512, conv_out_channels=256, conv_stride=6, kernel=12),
                 "6": WaveEncoderUnits(
-                    conv_in_channels=256,
-                    conv_out_channels=128,
-                    conv_in_channels_2=128,
-                    conv_out_channels_2=256,
+                    in_channels=256, out_channels=128, in_channels_2=128, out_channels_2=256
                 ),
                 "8": WaveDecoderUnits(conv_in_channels=256, conv_out_channels=128, conv_stride=5, kernel=10),
-                "9": WaveEncoderUnits(
-                    conv_in_channels=128, conv_out_channels=64, conv_in_channels_2=64, conv_out_channels_2=128
-                ),
+                "9": WaveEncoderUnits(in_channels=128, out_channels=64, in_channels_2=64, out_channels_2=128),
                 "11": WaveDecoderUnits(conv_in_channels=128, conv_out_channels=64, conv_stride=4, kernel=8),
-                "12": WaveEncoderUnits(
-                    conv_in_channels=64, conv_out_channels=32, conv_in_channels_2=32, conv_out_channels_2=64
-                ),
+                "12": WaveEncoderUnits(in_channels=64, out_channels=32, in_channels_2=32, out_channels_2=64),
                 "14": WaveEncoderUnitsWithConvolution(
                     conv_in_channels=64,
                     conv_out_channels=1,
@@ -529,4 +505,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 31491d07bfe319f6
+# sha256 of all above: e3a99068ab96e5a2

@@ -1,9 +1,10 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 5df68d78994f.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
 evidence for its config: recalled
-No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train`
+writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -454,4 +455,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: e9d135973b295f92
+# sha256 of all above: 91eb59d0a11c704f

@@ -1,9 +1,10 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules 5df68d78994f.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
-No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train`
+writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -427,4 +428,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b221d03f60f9b123
+# sha256 of all above: 41abc924396f8e0b

@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 5df68d78994f.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -144,7 +144,6 @@ class AttentionWithReduction(nn.Module):
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(heads * config.head_dim, hidden_size)})
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x
         y = self.self.layer_norm(self.self.sequence_reduction(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
         k = split_heads(self.self.key(y.flatten(1, 2)), self.head_dim)
@@ -389,4 +388,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 76801924fd840040
+# sha256 of all above: cb6b24f5218635af

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 5df68d78994f.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -549,7 +549,6 @@ class Model(nn.Module):
         if pixel_values_videos is not None:
             assert video_grid_thw is not None
             video_features = self.visual(pixel_values_videos, video_grid_thw)[1]
-        intervals = None
         intervals = frame_intervals(video_grid_thw, second_per_grid_ts, self.features_frame_rate)
         if position_ids is None:
             position_ids = grid_positions(
@@ -596,4 +595,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: bbaddbcba7948430
+# sha256 of all above: 829b7e10f790cfdc

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 5df68d78994f.
+"""Qwen/Qwen3-30B-A3B: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family qwen3_moe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -34,7 +34,7 @@ class Config:
     vocab_size: int = 151936  # shape: lm_head.weight [151936, 2048]
     layers: int = 48  # name: model.layers.*
     rotary_dim: int = 128  # rule: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
-    rotary_plain_base: int = 1000000  # config: rope_theta
+    rotary_base: int = 1000000  # config: rope_theta
 
 
 @dataclass
@@ -215,7 +215,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.rotary_dim = config.rotary_dim
-        self.rotary_plain_base = config.rotary_plain_base
+        self.rotary_base = config.rotary_base
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
@@ -231,9 +231,7 @@ class Decoder(nn.Module):
         return self.norm(x)
 
     def rotary(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return rotary_tables(
-            x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_plain_base)
-        )
+        return rotary_tables(x, positions, rotary_frequencies(positions, self.rotary_dim, self.rotary_base))
 
 
 class Model(nn.Module):
@@ -282,4 +280,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rope_theta": 1000000, "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a7d45f11ceb2a0df
+# sha256 of all above: c7e631700ef543bf

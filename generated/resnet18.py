@@ -1,9 +1,10 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 5df68d78994f.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
 evidence for its config: recalled
-No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train`
+writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -244,4 +245,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: def08b7f26d698e0
+# sha256 of all above: 6b8e508fce1d8ef3

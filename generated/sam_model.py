@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 5df68d78994f.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -225,12 +225,12 @@ class VisionAttention(nn.Module):
     relative position bias where it is stored.
     """
 
-    def __init__(self, config: Config, rel_pos_h_size0: int, rel_pos_w_size0: int):
+    def __init__(self, config: Config, rel_pos_size0: int):
         super().__init__()
         self.head_dim = config.vision_head_dim
         self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.vision_heads * config.vision_head_dim)
-        self.rel_pos_h = nn.Parameter(torch.zeros(rel_pos_h_size0, config.vision_head_dim))
-        self.rel_pos_w = nn.Parameter(torch.zeros(rel_pos_w_size0, config.vision_head_dim))
+        self.rel_pos_h = nn.Parameter(torch.zeros(rel_pos_size0, config.vision_head_dim))
+        self.rel_pos_w = nn.Parameter(torch.zeros(rel_pos_size0, config.vision_head_dim))
         self.proj = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor, window: int) -> Tensor:
@@ -388,10 +388,10 @@ class DecoderLayer2(nn.Module):
 class VisionLayer(nn.Module):
     """vision_encoder.layers.*: a layer with pre-norm, attention and a feed-forward network."""
 
-    def __init__(self, config: Config, rel_pos_h_size0: int, rel_pos_w_size0: int):
+    def __init__(self, config: Config, rel_pos_size0: int):
         super().__init__()
         self.layer_norm1 = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
-        self.attn = VisionAttention(config, rel_pos_h_size0=rel_pos_h_size0, rel_pos_w_size0=rel_pos_w_size0)
+        self.attn = VisionAttention(config, rel_pos_size0=rel_pos_size0)
         self.layer_norm2 = nn.LayerNorm(config.vision_hidden_size, eps=config.vision_norm_eps)
         self.mlp = VisionFeedForward(config)
 
@@ -452,12 +452,8 @@ class ImageMap(nn.Module):
         )
         self.pos_embed = nn.Parameter(torch.zeros(1, 64, 64, config.vision_hidden_size))
         self.layers = nn.ModuleList(
-            VisionLayer(config, rel_pos_h_size0=rel_pos_h_size0, rel_pos_w_size0=rel_pos_w_size0)
-            for rel_pos_h_size0, rel_pos_w_size0 in zip(
-                (27, 27, 127, 27, 27, 127, 27, 27, 127, 27, 27, 127),
-                (27, 27, 127, 27, 27, 127, 27, 27, 127, 27, 27, 127),
-                strict=True,
-            )
+            VisionLayer(config, rel_pos_size0=rel_pos_size0)
+            for rel_pos_size0 in (27, 27, 127, 27, 27, 127, 27, 27, 127, 27, 27, 127)
         )
         self.neck = Neck(config)
 
@@ -594,4 +590,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 70216c8da8ba3899
+# sha256 of all above: 84afce63241ec3cc

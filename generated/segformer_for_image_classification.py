@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules 5df68d78994f.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -87,7 +87,6 @@ class Patches(nn.Module):
         patches_in_channels: int,
         patches_out_channels: int,
         patches_stride: int,
-        patches_padding: int,
         patches_kernel_size: int,
     ):
         super().__init__()
@@ -96,7 +95,7 @@ class Patches(nn.Module):
             patches_out_channels,
             kernel_size=patches_kernel_size,
             stride=patches_stride,
-            padding=patches_padding,
+            padding=patches_kernel_size // 2,
         )
         self.layer_norm = nn.LayerNorm(patches_out_channels)
 
@@ -124,7 +123,6 @@ class AttentionWithReduction(nn.Module):
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(heads * config.head_dim, hidden_size)})
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x
         y = self.self.layer_norm(self.self.sr(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
         k = split_heads(self.self.key(y.flatten(1, 2)), self.head_dim)
@@ -250,11 +248,10 @@ class Pixels(nn.Module):
                 patches_in_channels=patches_in_channels,
                 patches_out_channels=patches_out_channels,
                 patches_stride=patches_stride,
-                patches_padding=patches_padding,
                 patches_kernel_size=patches_kernel_size,
             )
-            for patches_in_channels, patches_out_channels, patches_stride, patches_padding, patches_kernel_size in zip(
-                (3, 32, 64, 160), (32, 64, 160, 256), (4, 2, 2, 2), (3, 1, 1, 1), (7, 3, 3, 3), strict=True
+            for patches_in_channels, patches_out_channels, patches_stride, patches_kernel_size in zip(
+                (3, 32, 64, 160), (32, 64, 160, 256), (4, 2, 2, 2), (7, 3, 3, 3), strict=True
             )
         )
         self.block = nn.ModuleList(
@@ -323,4 +320,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 677c40a6b8d65a1a
+# sha256 of all above: 9ad2379dedad24e8

@@ -1,9 +1,10 @@
-"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 5df68d78994f.
+"""nvidia/segformer-b0-finetuned-ade-512-512: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
-No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train`
+writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -111,7 +112,6 @@ class Patches(nn.Module):
         patches_in_channels: int,
         patches_out_channels: int,
         patches_stride: int,
-        patches_padding: int,
         patches_kernel_size: int,
     ):
         super().__init__()
@@ -120,7 +120,7 @@ class Patches(nn.Module):
             patches_out_channels,
             kernel_size=patches_kernel_size,
             stride=patches_stride,
-            padding=patches_padding,
+            padding=patches_kernel_size // 2,
         )
         self.layer_norm = nn.LayerNorm(patches_out_channels)
 
@@ -148,7 +148,6 @@ class AttentionWithReduction(nn.Module):
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(heads * config.head_dim, hidden_size)})
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x
         y = self.self.layer_norm(self.self.sr(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
         q = split_heads(self.self.query(x.flatten(1, 2)), self.head_dim)
         k = split_heads(self.self.key(y.flatten(1, 2)), self.head_dim)
@@ -274,11 +273,10 @@ class Pixels(nn.Module):
                 patches_in_channels=patches_in_channels,
                 patches_out_channels=patches_out_channels,
                 patches_stride=patches_stride,
-                patches_padding=patches_padding,
                 patches_kernel_size=patches_kernel_size,
             )
-            for patches_in_channels, patches_out_channels, patches_stride, patches_padding, patches_kernel_size in zip(
-                (3, 32, 64, 160), (32, 64, 160, 256), (4, 2, 2, 2), (3, 1, 1, 1), (7, 3, 3, 3), strict=True
+            for patches_in_channels, patches_out_channels, patches_stride, patches_kernel_size in zip(
+                (3, 32, 64, 160), (32, 64, 160, 256), (4, 2, 2, 2), (7, 3, 3, 3), strict=True
             )
         )
         self.block = nn.ModuleList(
@@ -347,4 +345,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: cbc7729e93819a70
+# sha256 of all above: 65ace1acaa3ff608

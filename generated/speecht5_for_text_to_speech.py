@@ -1,9 +1,10 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 5df68d78994f.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
-No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train`
+writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -435,4 +436,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 48abbf8959723a8c
+# sha256 of all above: cb7929e66b2e43ba

@@ -1,10 +1,11 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 5df68d78994f.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
 evidence for its config: recalled
 about this header: the transformers docstring names this repository, but the defaults differ in num_queries
-No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train` writes it.
+No dropout is written: training mode computes the same, the batch norms apart; `mapper generate --train`
+writes it.
 
 Load the weights with `load(path)`; the attributes are the names in the checkpoint.
 """
@@ -560,4 +561,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: d068d7c42b7abd5a
+# sha256 of all above: 9159a06ef01fd9df

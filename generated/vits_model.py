@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 5df68d78994f.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -54,6 +54,11 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
+def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+    """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
+    return [size if axis == dim else 1 for axis, size in enumerate(shape)]
+
+
 def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
     """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
     axes = [axis for axis, size in enumerate(length.shape) if size == 1]
@@ -68,20 +73,21 @@ class Conv1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
+        dim: int | None = 0,
     ):
         super().__init__()
+        shape = (out_channels, in_channels // groups, kernel)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(length_shape))
-        parts.original1 = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
+        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
         length = self.get_parameter("parametrizations.weight.original0")
@@ -321,14 +327,9 @@ class Wavenet(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.in_layers = nn.ModuleList(
-            Conv1dParametrized(192, 384, 5, (384, 1, 1), padding=2) for _ in range(4)
-        )
+        self.in_layers = nn.ModuleList(Conv1dParametrized(192, 384, 5, padding=2) for _ in range(4))
         self.res_skip_layers = nn.ModuleList(
-            [
-                *(Conv1dParametrized(192, 384, 1, (384, 1, 1)) for _ in range(3)),
-                Conv1dParametrized(192, 192, 1, (192, 1, 1)),
-            ]
+            [*(Conv1dParametrized(192, 384, 1) for _ in range(3)), Conv1dParametrized(192, 192, 1)]
         )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -338,32 +339,13 @@ class Wavenet(nn.Module):
 class Refinements(nn.Module):
     """decoder.resblocks.*: residual units of dilated convolutions (HiFi-GAN)."""
 
-    def __init__(
-        self,
-        config: Config,
-        convs1_0_in_channels: int,
-        convs1_0_out_channels: int,
-        convs1_0_kernel_size: int,
-        convs2_0_in_channels: int,
-        convs2_0_out_channels: int,
-        convs2_0_padding: int,
-        convs2_0_kernel_size: int,
-    ):
+    def __init__(self, config: Config, channels: int, kernel_size: int):
         super().__init__()
         self.residual_dilations = config.residual_dilations
         self.units_slope = config.units_slope
-        self.convs1 = nn.ModuleList(
-            nn.Conv1d(convs1_0_in_channels, convs1_0_out_channels, kernel_size=convs1_0_kernel_size)
-            for _ in range(3)
-        )
+        self.convs1 = nn.ModuleList(nn.Conv1d(channels, channels, kernel_size=kernel_size) for _ in range(3))
         self.convs2 = nn.ModuleList(
-            nn.Conv1d(
-                convs2_0_in_channels,
-                convs2_0_out_channels,
-                kernel_size=convs2_0_kernel_size,
-                padding=convs2_0_padding,
-            )
-            for _ in range(3)
+            nn.Conv1d(channels, channels, kernel_size=kernel_size, padding=kernel_size // 2) for _ in range(3)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -402,23 +384,9 @@ class Vocoder(nn.Module):
             ]
         )
         self.resblocks = nn.ModuleList(
-            Refinements(
-                config,
-                convs1_0_in_channels=convs1_0_in_channels,
-                convs1_0_out_channels=convs1_0_out_channels,
-                convs1_0_kernel_size=convs1_0_kernel_size,
-                convs2_0_in_channels=convs2_0_in_channels,
-                convs2_0_out_channels=convs2_0_out_channels,
-                convs2_0_padding=convs2_0_padding,
-                convs2_0_kernel_size=convs2_0_kernel_size,
-            )
-            for convs1_0_in_channels, convs1_0_out_channels, convs1_0_kernel_size, convs2_0_in_channels, convs2_0_out_channels, convs2_0_padding, convs2_0_kernel_size in zip(
+            Refinements(config, channels=channels, kernel_size=kernel_size)
+            for channels, kernel_size in zip(
                 (256, 256, 256, 128, 128, 128, 64, 64, 64, 32, 32, 32),
-                (256, 256, 256, 128, 128, 128, 64, 64, 64, 32, 32, 32),
-                (3, 7, 11, 3, 7, 11, 3, 7, 11, 3, 7, 11),
-                (256, 256, 256, 128, 128, 128, 64, 64, 64, 32, 32, 32),
-                (256, 256, 256, 128, 128, 128, 64, 64, 64, 32, 32, 32),
-                (1, 3, 5, 1, 3, 5, 1, 3, 5, 1, 3, 5),
                 (3, 7, 11, 3, 7, 11, 3, 7, 11, 3, 7, 11),
                 strict=True,
             )
@@ -586,13 +554,11 @@ class Model(nn.Module):
                 "conv_proj": nn.Conv1d(192, 384, kernel_size=1),
                 "wavenet": nn.ModuleDict(
                     {
-                        "in_layers": nn.ModuleList(
-                            Conv1dParametrized(192, 384, 5, (384, 1, 1)) for _ in range(16)
-                        ),
+                        "in_layers": nn.ModuleList(Conv1dParametrized(192, 384, 5) for _ in range(16)),
                         "res_skip_layers": nn.ModuleList(
                             [
-                                *(Conv1dParametrized(192, 384, 1, (384, 1, 1)) for _ in range(15)),
-                                Conv1dParametrized(192, 192, 1, (192, 1, 1)),
+                                *(Conv1dParametrized(192, 384, 1) for _ in range(15)),
+                                Conv1dParametrized(192, 192, 1),
                             ]
                         ),
                     }
@@ -647,4 +613,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: b74a74c2ffa3584b
+# sha256 of all above: 76431777c3cf5797

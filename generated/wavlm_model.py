@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules 5df68d78994f.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 6fc59a18d381.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -53,6 +53,11 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
+def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+    """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
+    return [size if axis == dim else 1 for axis, size in enumerate(shape)]
+
+
 def weight_norm(length: Tensor, direction: Tensor) -> Tensor:
     """Kernel of a weight-normed layer: the direction scaled to a length per slice (paper 1602.07868)."""
     axes = [axis for axis, size in enumerate(length.shape) if size == 1]
@@ -67,20 +72,21 @@ class Conv1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
+        dim: int | None = 0,
     ):
         super().__init__()
+        shape = (out_channels, in_channels // groups, kernel)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(length_shape))
-        parts.original1 = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
+        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
         length = self.get_parameter("parametrizations.weight.original0")
@@ -245,9 +251,9 @@ class Embeddings(nn.Module):
             768,
             config.hidden_size,
             config.position_kernel,
-            (1, 1, 128),
             padding=64,
             groups=config.hidden_size // config.group_size,
+            dim=2,
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -357,4 +363,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: d02f70bfb0dda8ee
+# sha256 of all above: 856f81ed898fad69

@@ -13,6 +13,7 @@ from mapper.emission.expressions import literal
 from mapper.emission.identifiers import RESERVED_IN_DICT
 from mapper.emission.merge import merge_fixed, merge_options
 from mapper.emission.module_tree import Folder
+from mapper.emission.parameters import tidy
 from mapper.emission.paths import Paths, is_number, list_folder
 from mapper.flows.program import Program
 from mapper.flows.references import refer
@@ -81,6 +82,7 @@ class Classes:
 
     def finish(self, drafts: list[Draft]) -> None:
         done = resolve(drafts, self.field_of)
+        tidy(done)
         for index, draft in enumerate(drafts):
             self.of_folder[id(draft.folder)] = len(self.finished)
             self.draft_of[id(draft.folder)] = (done, index)
@@ -187,13 +189,15 @@ class Classes:
         draft.needs_config |= done.takes_config
         role = folder.block.role if folder.block else _word(folder)
         for name, argument in arguments.items():
-            parts.append(f"{name}={(given or {}).get(name) or self.pass_on(draft, name, argument, role)}")
+            parts.append(
+                f"{name}={(given or {}).get(name) or self.pass_on(draft, name, argument, role, done.is_short)}"
+            )
         return f"{NAME_OPEN}{self.of_folder[id(folder)]}{NAME_CLOSE}({', '.join(parts)})"
 
-    def pass_on(self, draft: Draft, name: str, argument: Argument, role: str) -> str:
+    def pass_on(self, draft: Draft, name: str, argument: Argument, role: str, is_short: bool) -> str:
         """What the class of a child is given: a size of the whole stream by its name, one of a block by the child's role too."""
         if argument.expression is None:
-            return draft.place(Argument(name, argument.value))
+            return draft.place(Argument(f"{role}_{name}" if is_short else name, argument.value))
         fact = next(iter(argument.symbols.values()))
         around = self.outer.get(id(fact))
         if around is not None and any(around is own for own in facts_of(draft.folder)):

@@ -381,9 +381,14 @@ class Constructor:
         plain = "weight_v" in self.leaf.tensors
         length = self.leaf.tensors["weight_g" if plain else "parametrizations.weight.original0"].shape
         function = f"{self.leaf.kind}WeightNorm" if plain else f"{self.leaf.kind}Parametrized"
-        return self.call(
-            function, *size, kernel, self.value("length_shape", length), *options, grouping, self.no_bias()
-        )
+        return self.call(function, *size, kernel, *options, grouping, self.no_bias(), self.sliced(length))
+
+    def sliced(self, length: tuple[int, ...]) -> str | None:
+        """The axis along whose slices the lengths are; None for torch's own default, the first."""
+        whole = self.weight()
+        slices = [[size if at == axis else 1 for at, size in enumerate(whole)] for axis in range(len(whole))]
+        axis = slices.index([*length]) if [*length] in slices else None
+        return None if axis == 0 else f"dim={axis}"
 
     def grouping(self, groups: int) -> str:
         """The groups, as the flow declares them if facts alone do."""

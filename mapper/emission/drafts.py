@@ -121,6 +121,7 @@ class ClassText:
     parameters: dict[str, list[Argument]]  # parameter -> its value in each draft
     takes_config: bool
     resolved: list[str] = field(default_factory=list)  # text of each argument
+    is_short: bool = False  # its parameters go without the name of the one child that they are for
 
 
 def resolve(draft_list: list[Draft], field_of: Any) -> ClassText:
@@ -130,6 +131,11 @@ def resolve(draft_list: list[Draft], field_of: Any) -> ClassText:
         arguments = [draft.arguments[index] for draft in draft_list]
         finished.resolved.append(_argument_text(finished, arguments, field_of))
     return finished
+
+
+def has_fact(arguments: list[Argument]) -> bool:
+    """Whether a parameter's values are those of a fact, and it is called after it."""
+    return _fact(arguments) is not None
 
 
 def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any) -> str:

@@ -237,9 +237,9 @@ class _Writer:
         if dropout is None:
             normed = any(leaf.kind == "BatchNorm" for leaf in self.file.architecture.leaves)
             apart = ", the batch norms apart" if normed else ""
-            return [
+            return _wrapped(
                 f"No dropout is written: training mode computes the same{apart}; `mapper generate --train` writes it."
-            ]
+            )
         return [row for text in told(dropout) for row in _wrapped(comment(text), WIDTH)]
 
     def renames(self) -> list[str]:

@@ -188,8 +188,24 @@ class _Rename(ast.NodeTransformer):
 
 
 def _drop_unread(statements: list[ast.stmt], passed: frozenset[str]) -> list[ast.stmt]:
-    """Assignments whose names nobody reads vanish: operations are pure."""
-    return _without(statements, names_read(statements) | passed)
+    """Assignments whose names nobody reads, or nobody before they are bound again, vanish: operations are pure."""
+    heard = [
+        node for at, node in enumerate(statements) if not _is_overwritten(node, statements[at + 1 :], passed)
+    ]
+    return _without(heard, names_read(heard) | passed)
+
+
+def _is_overwritten(node: ast.stmt, following: list[ast.stmt], passed: frozenset[str]) -> bool:
+    """Whether an assignment's name is bound again before any statement, or block below, reads it."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+        return False
+    name = node.targets[0].id
+    for later in following:
+        if name in passed or name in names_read([later]):
+            return False
+        if isinstance(later, ast.Assign) and name in targets(later.targets[0]):
+            return True
+    return False
 
 
 def _without(statements: list[ast.stmt], read: set[str]) -> list[ast.stmt]:

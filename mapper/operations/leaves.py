@@ -219,6 +219,11 @@ class FrozenBatchNorm(nn.Module):
         return F.batch_norm(x, mean, var, self.weight, self.bias, False, 0.0, self.eps)
 
 
+def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+    """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
+    return [size if axis == dim else 1 for axis, size in enumerate(shape)]
+
+
 class Conv1dWeightNorm(nn.Module):
     """Conv1d whose kernel is stored as direction weight_v and length weight_g. (B, C, T) -> (B, C', T')"""
 
@@ -227,17 +232,18 @@ class Conv1dWeightNorm(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
+        dim: int | None = 0,
     ):
         super().__init__()
+        shape = (out_channels, in_channels // groups, kernel)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        self.weight_g = nn.Parameter(torch.empty(length_shape))
-        self.weight_v = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
+        self.weight_g = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        self.weight_v = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -253,20 +259,21 @@ class Conv1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
+        dim: int | None = 0,
     ):
         super().__init__()
+        shape = (out_channels, in_channels // groups, kernel)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(length_shape))
-        parts.original1 = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel))
+        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
         length = self.get_parameter("parametrizations.weight.original0")
@@ -286,16 +293,17 @@ class ConvTranspose1dWeightNorm(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         output_padding: int = 0,
         bias: bool = True,
+        dim: int | None = 0,
     ):
         super().__init__()
+        shape = (in_channels, out_channels, kernel)
         self.stride, self.padding, self.output_padding = stride, padding, output_padding
-        self.weight_g = nn.Parameter(torch.empty(length_shape))
-        self.weight_v = nn.Parameter(torch.empty(in_channels, out_channels, kernel))
+        self.weight_g = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        self.weight_v = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -311,19 +319,20 @@ class ConvTranspose1dParametrized(nn.Module):
         in_channels: int,
         out_channels: int,
         kernel: int,
-        length_shape: tuple[int, ...],
         stride: int = 1,
         padding: int = 0,
         output_padding: int = 0,
         bias: bool = True,
+        dim: int | None = 0,
     ):
         super().__init__()
+        shape = (in_channels, out_channels, kernel)
         self.stride, self.padding, self.output_padding = stride, padding, output_padding
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(length_shape))
-        parts.original1 = nn.Parameter(torch.empty(in_channels, out_channels, kernel))
+        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
         length = self.get_parameter("parametrizations.weight.original0")

@@ -144,3 +144,12 @@ def test_the_flow_itself_is_not_changed() -> None:
     before = [ast.dump(node) for node in flow.statements]
     specialise(flow, lambda role: True, {}.__getitem__, frozenset(), {})
     assert [ast.dump(node) for node in flow.statements] == before
+
+
+def test_what_is_bound_again_before_anyone_reads_it_vanishes() -> None:
+    body = "y = x\nif has(norm):\n  y = norm(x)\nreturn y + x"
+    assert special(body, roles=["norm"]) == ["y = norm(x)", "return y + x"]
+    assert special(body) == ["return x + x"]
+    read = "y = x + 1\nz = y\ny = norm(x)\nreturn y + z"
+    assert special(read, roles=["norm"]) == ["y = x + 1", "z = y", "y = norm(x)", "return y + z"]
+    assert special(body, roles=["norm"], passed=["y"]) == ["y = x", "y = norm(x)", "return y + x"]

@@ -92,11 +92,11 @@ def test_weight_normed_convolutions_are_torchs(kernel):
     reference = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 6, kernel, **options), dim=2)
     reference = filled(reference)
     state = reference.state_dict()
-    parametrized = leaves.Conv1dParametrized(4, 6, kernel, (1, 1, kernel), **options)
+    parametrized = leaves.Conv1dParametrized(4, 6, kernel, dim=2, **options)
     parametrized.load_state_dict(state)
     x = torch.randn(2, 4, 7)
     torch.testing.assert_close(parametrized(x), reference(x))
-    old = leaves.Conv1dWeightNorm(4, 6, kernel, (1, 1, kernel), **options)
+    old = leaves.Conv1dWeightNorm(4, 6, kernel, dim=2, **options)
     prefix = "parametrizations.weight.original"
     names = {"bias": state["bias"], "weight_g": state[prefix + "0"], "weight_v": state[prefix + "1"]}
     old.load_state_dict(names)
@@ -110,7 +110,7 @@ def test_position_convolutions_keep_the_length(kernel):
 
     config = Wav2Vec2Config(hidden_size=4, num_conv_pos_embeddings=kernel, num_conv_pos_embedding_groups=2)
     reference = filled(Wav2Vec2PositionalConvEmbedding(config))
-    leaf = leaves.Conv1dParametrized(4, 4, kernel, (1, 1, kernel), padding=kernel // 2, groups=2)
+    leaf = leaves.Conv1dParametrized(4, 4, kernel, dim=2, padding=kernel // 2, groups=2)
     leaf.load_state_dict(reference.conv.state_dict())
     x = torch.randn(2, 7, 4)
     out = F.gelu(convolution.trim_even(leaf(x.transpose(1, 2)), kernel)).transpose(1, 2)
@@ -186,11 +186,11 @@ def test_weight_normed_transposed_convolutions_are_torchs():
         nn.utils.parametrizations.weight_norm(nn.ConvTranspose1d(4, 1, 6, stride=3, padding=1))
     )
     state = reference.state_dict()
-    parametrized = leaves.ConvTranspose1dParametrized(4, 1, 6, (4, 1, 1), stride=3, padding=1)
+    parametrized = leaves.ConvTranspose1dParametrized(4, 1, 6, stride=3, padding=1)
     parametrized.load_state_dict(state)
     x = torch.randn(2, 4, 7)
     torch.testing.assert_close(parametrized(x), reference(x))
-    old = leaves.ConvTranspose1dWeightNorm(4, 1, 6, (4, 1, 1), stride=3, padding=1)
+    old = leaves.ConvTranspose1dWeightNorm(4, 1, 6, stride=3, padding=1)
     prefix = "parametrizations.weight.original"
     names = {"bias": state["bias"], "weight_g": state[prefix + "0"], "weight_v": state[prefix + "1"]}
     old.load_state_dict(names)

@@ -1,0 +1,88 @@
+"""The parameters of a class as a person would have them: one for what is always equal, and no longer than they need be."""
+
+from __future__ import annotations
+
+import re
+from itertools import dropwhile, takewhile
+
+from mapper.emission.drafts import Argument, ClassText, has_fact
+from mapper.emission.identifiers import is_attribute
+
+_APART = frozenset({"config", "index"})  # names that a constructor has for something else
+
+
+def tidy(done: ClassText) -> None:
+    """Joins, derives and shortens the parameters of a finished class in place."""
+    _join(done)
+    _derive_padding(done)
+    _shorten(done)
+
+
+def _join(done: ClassText) -> None:
+    """`in_channels` and `out_channels` that agree wherever the class is used are `channels`."""
+    joined: dict[str, str] = {}  # parameter -> the one it becomes
+    for group in _alike(done):
+        name = _common(group)
+        if name and (name in group or name not in done.parameters):
+            joined |= dict.fromkeys(group, name)
+    done.parameters = {joined.get(name, name): values for name, values in done.parameters.items()}
+    done.resolved = [joined.get(text, text) for text in done.resolved]
+
+
+def _alike(done: ClassText) -> list[list[str]]:
+    """Parameters that no fact names, of which the last words and all values are the same."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, arguments in done.parameters.items():
+        if not has_fact(arguments):
+            groups.setdefault((name.rpartition("_")[2], repr(_values(arguments))), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _common(names: list[str]) -> str:
+    """The words at the beginning and at the end that names share: `sr_in_channels`, `sr_out_channels` -> `sr_channels`."""
+    words = [name.split("_") for name in names]
+    least = min(len(parts) for parts in words)
+    last = _shared([parts[::-1] for parts in words], least)[::-1]
+    first = _shared(words, least - len(last))
+    return "_".join(dropwhile(str.isdigit, [*first, *last]))
+
+
+def _shared(words: list[list[str]], least: int) -> list[str]:
+    columns = list(zip(*words, strict=False))[:least]
+    return [column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns)]
+
+
+def _derive_padding(done: ClassText) -> None:
+    """A padding that keeps the length is written as half of the kernel, as the flows declare it."""
+    for name in [name for name in done.parameters if name.rpartition("_")[2] == "padding"]:
+        kernel = next((other for other in done.parameters if _is_half(done, name, other)), None)
+        if kernel is not None:
+            del done.parameters[name]
+            done.resolved = [f"{kernel} // 2" if text == name else text for text in done.resolved]
+
+
+def _is_half(done: ClassText, padding: str, kernel: str) -> bool:
+    stem = kernel.removesuffix("kernel_size")
+    if stem == kernel or not padding.startswith(stem):
+        return False
+    sizes, halves = _values(done.parameters[kernel]), _values(done.parameters[padding])
+    return all(isinstance(size, int) and size // 2 == half for size, half in zip(sizes, halves, strict=True))
+
+
+def _shorten(done: ClassText) -> None:
+    """`patches_stride` is `stride` in a class whose parameters are all for its `patches`."""
+    names = list(done.parameters)
+    if len(names) < 2 or all(has_fact(arguments) for arguments in done.parameters.values()):
+        return
+    first = _shared([name.split("_") for name in names], min(name.count("_") for name in names))
+    short = {name: name.removeprefix("_".join([*first, ""])) for name in names}
+    if not first or not all(is_attribute(word) and word not in _APART for word in short.values()):
+        return
+    done.parameters = {short[name]: values for name, values in done.parameters.items()}
+    whole = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b")
+    done.resolved = [whole.sub(lambda found: short[found[1]], text) for text in done.resolved]
+    done.is_short = True
+
+
+def _values(arguments: list[Argument]) -> list[object]:
+    return [argument.value for argument in arguments]

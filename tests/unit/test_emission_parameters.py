@@ -1,0 +1,66 @@
+"""The parameters of a generated class: joined where they always agree, derived, and without what all of them begin with."""
+
+from __future__ import annotations
+
+import ast
+
+from mapper.architecture import Fact
+from mapper.emission.drafts import Argument, ClassText
+from mapper.emission.parameters import tidy
+
+
+def class_of(**values):
+    """A class whose constructor is given these values in two places, each in one line of its own."""
+    parameters = {name: [Argument(name, value) for value in pair] for name, pair in values.items()}
+    return ClassText("Unit", [], parameters, False, list(parameters))
+
+
+def given(done: ClassText) -> dict[str, list[object]]:
+    return {name: [argument.value for argument in held] for name, held in done.parameters.items()}
+
+
+def test_channels_that_agree_everywhere_are_one():
+    done = class_of(one_in_channels=(8, 4), one_out_channels=(8, 4), two_in_channels=(8, 4))
+    tidy(done)
+    assert given(done) == {"channels": [8, 4]}
+    assert done.resolved == ["channels"] * 3
+
+
+def test_channels_that_differ_once_stay_two():
+    done = class_of(one_in_channels=(8, 4), one_out_channels=(8, 2), two_stride=(1, 2))
+    tidy(done)
+    assert list(given(done)) == ["one_in_channels", "one_out_channels", "two_stride"]
+
+
+def test_values_that_agree_by_chance_stay_two():
+    done = class_of(one_stride=(2, 4), two_channels=(2, 4))
+    tidy(done)
+    assert list(given(done)) == ["one_stride", "two_channels"]
+
+
+def test_padding_by_half_of_the_kernel_is_written_so():
+    done = class_of(one_kernel_size=(3, 7), one_padding=(1, 3), two_padding=(1, 3))
+    tidy(done)
+    assert given(done) == {"one_kernel_size": [3, 7], "padding": [1, 3]}  # of two leaves, one without that kernel
+    done = class_of(patch_stride=(2, 4), patch_kernel_size=(3, 7), patch_padding=(1, 3))
+    tidy(done)
+    assert given(done) == {"stride": [2, 4], "kernel_size": [3, 7]}
+    assert done.resolved == ["stride", "kernel_size", "kernel_size // 2"]
+    assert done.is_short
+
+
+def test_no_parameter_becomes_a_keyword_or_a_number():
+    done = class_of(conv_0_kernel_size=(3, 5), unit_0_kernel_size=(3, 5))
+    tidy(done)
+    assert given(done) == {"kernel_size": [3, 5]}
+    done = class_of(in_is=(1, 2), in_size=(3, 4))
+    tidy(done)
+    assert list(given(done)) == ["in_is", "in_size"]
+
+
+def test_what_a_fact_names_keeps_its_name():
+    fact = Fact("patches.stride", 2, "", "shape", "")
+    held = [Argument("stride", value, ast.Name("stride"), {"stride": fact}) for value in (2, 4)]
+    done = ClassText("Unit", [], {"patches_stride": held, "patches_base": held}, False, ["patches_stride"])
+    tidy(done)
+    assert list(done.parameters) == ["patches_stride", "patches_base"]
