@@ -183,7 +183,7 @@ class Expansion(nn.Module):
         return self.expand_bn(self.expand_conv(x))
 
 
-class Depthwise2(nn.Module):
+class DepthwiseWithStride(nn.Module):
     """vision_model.encoder.blocks.*.depthwise_conv: depthwise convolution and norm."""
 
     def __init__(self, config: Config, out_channels: int, kernel_size: int):
@@ -234,6 +234,68 @@ class Attention(nn.Module):
         return self.output.dense(merge_heads(y))
 
 
+class VisionLayerWithExpansionAndStride(nn.Module):
+    """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
+    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
+    allow.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        input_size: int,
+        inner_size: int,
+        kernel_size: int,
+        squeeze_excitation_reduced_size: int,
+        output_size: int,
+    ):
+        super().__init__()
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
+        self.depthwise_conv = DepthwiseWithStride(config, out_channels=inner_size, kernel_size=kernel_size)
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=inner_size,
+            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+        )
+        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expansion(x))
+        y = F.silu(self.depthwise_conv(y))
+        return self.projection(self.squeeze_excite(y))
+
+
+class VisionLayerWithExpansionAndResidual(nn.Module):
+    """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
+    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
+    allow.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        input_size: int,
+        inner_size: int,
+        pad_size: int,
+        kernel_size: int,
+        squeeze_excitation_reduced_size: int,
+    ):
+        super().__init__()
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
+        )
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=inner_size,
+            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+        )
+        self.projection = Contraction(config, in_channels=inner_size, out_channels=input_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expansion(x))
+        y = self.squeeze_excite(F.silu(self.depthwise_conv(y)))
+        return x + self.projection(y)
+
+
 class VisionLayerWithExpansion(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
     depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
@@ -244,18 +306,19 @@ class VisionLayerWithExpansion(nn.Module):
         self,
         config: Config,
         input_size: int,
-        out_channels: int,
         inner_size: int,
+        pad_size: int,
         kernel_size: int,
-        squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
         output_size: int,
     ):
         super().__init__()
-        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
-        self.depthwise_conv = Depthwise2(config, out_channels=inner_size, kernel_size=kernel_size)
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
+        )
         self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=squeeze_excitation_channels,
+            squeeze_excitation_channels=inner_size,
             squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
@@ -267,76 +330,6 @@ class VisionLayerWithExpansion(nn.Module):
 
 
 class VisionLayer(nn.Module):
-    """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        out_channels: int,
-        inner_size: int,
-        pad_size: int,
-        kernel_size: int,
-        squeeze_excitation_channels: int,
-        squeeze_excitation_reduced_size: int,
-        output_size: int,
-    ):
-        super().__init__()
-        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
-        self.depthwise_conv = Depthwise(
-            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
-        )
-        self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=squeeze_excitation_channels,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-        )
-        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.silu(self.expansion(x))
-        y = self.squeeze_excite(F.silu(self.depthwise_conv(y)))
-        return x + self.projection(y)
-
-
-class VisionLayer2(nn.Module):
-    """vision_model.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        out_channels: int,
-        inner_size: int,
-        pad_size: int,
-        kernel_size: int,
-        squeeze_excitation_channels: int,
-        squeeze_excitation_reduced_size: int,
-        output_size: int,
-    ):
-        super().__init__()
-        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
-        self.depthwise_conv = Depthwise(
-            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
-        )
-        self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=squeeze_excitation_channels,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-        )
-        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.silu(self.expansion(x))
-        y = F.silu(self.depthwise_conv(y))
-        return self.projection(self.squeeze_excite(y))
-
-
-class VisionLayer3(nn.Module):
     """vision_model.encoder.blocks.0: inverted bottleneck with a depthwise convolution,
     squeeze-and-excitation and a projection, with a residual where the shapes allow.
     """
@@ -354,7 +347,7 @@ class VisionLayer3(nn.Module):
         return self.projection(self.squeeze_excite(y))
 
 
-class VisionLayer4(nn.Module):
+class VisionLayerWithResidual(nn.Module):
     """vision_model.encoder.blocks.*: inverted bottleneck with a depthwise convolution,
     squeeze-and-excitation and a projection, with a residual where the shapes allow.
     """
@@ -434,151 +427,121 @@ class VisionEmbeddingsWithLayers(nn.Module):
             {
                 "blocks": nn.ModuleList(
                     [
-                        VisionLayer3(config),
-                        *(VisionLayer4(config) for _ in range(config.vision_layers - 52)),
-                        VisionLayerWithExpansion(
+                        VisionLayer(config),
+                        *(VisionLayerWithResidual(config) for _ in range(config.vision_layers - 52)),
+                        VisionLayerWithExpansionAndStride(
                             config,
                             input_size=32,
-                            out_channels=192,
                             inner_size=192,
                             kernel_size=3,
-                            squeeze_excitation_channels=192,
                             squeeze_excitation_reduced_size=8,
                             output_size=48,
                         ),
                         *(
-                            VisionLayer(
+                            VisionLayerWithExpansionAndResidual(
                                 config,
                                 input_size=48,
-                                out_channels=288,
                                 inner_size=288,
                                 pad_size=1,
                                 kernel_size=3,
-                                squeeze_excitation_channels=288,
                                 squeeze_excitation_reduced_size=12,
-                                output_size=48,
                             )
                             for _ in range(config.vision_layers - 49)
                         ),
-                        VisionLayerWithExpansion(
+                        VisionLayerWithExpansionAndStride(
                             config,
                             input_size=48,
-                            out_channels=288,
                             inner_size=288,
                             kernel_size=5,
-                            squeeze_excitation_channels=288,
                             squeeze_excitation_reduced_size=12,
                             output_size=80,
                         ),
                         *(
-                            VisionLayer(
+                            VisionLayerWithExpansionAndResidual(
                                 config,
                                 input_size=80,
-                                out_channels=480,
                                 inner_size=480,
                                 pad_size=2,
                                 kernel_size=5,
-                                squeeze_excitation_channels=480,
                                 squeeze_excitation_reduced_size=20,
-                                output_size=80,
                             )
                             for _ in range(config.vision_layers - 49)
                         ),
-                        VisionLayerWithExpansion(
+                        VisionLayerWithExpansionAndStride(
                             config,
                             input_size=80,
-                            out_channels=480,
                             inner_size=480,
                             kernel_size=3,
-                            squeeze_excitation_channels=480,
                             squeeze_excitation_reduced_size=20,
                             output_size=160,
                         ),
                         *(
-                            VisionLayer(
+                            VisionLayerWithExpansionAndResidual(
                                 config,
                                 input_size=160,
-                                out_channels=960,
                                 inner_size=960,
                                 pad_size=1,
                                 kernel_size=3,
-                                squeeze_excitation_channels=960,
                                 squeeze_excitation_reduced_size=40,
-                                output_size=160,
-                            )
-                            for _ in range(config.vision_layers - 46)
-                        ),
-                        VisionLayer2(
-                            config,
-                            input_size=160,
-                            out_channels=960,
-                            inner_size=960,
-                            pad_size=2,
-                            kernel_size=5,
-                            squeeze_excitation_channels=960,
-                            squeeze_excitation_reduced_size=40,
-                            output_size=224,
-                        ),
-                        *(
-                            VisionLayer(
-                                config,
-                                input_size=224,
-                                out_channels=1344,
-                                inner_size=1344,
-                                pad_size=2,
-                                kernel_size=5,
-                                squeeze_excitation_channels=1344,
-                                squeeze_excitation_reduced_size=56,
-                                output_size=224,
                             )
                             for _ in range(config.vision_layers - 46)
                         ),
                         VisionLayerWithExpansion(
                             config,
+                            input_size=160,
+                            inner_size=960,
+                            pad_size=2,
+                            kernel_size=5,
+                            squeeze_excitation_reduced_size=40,
+                            output_size=224,
+                        ),
+                        *(
+                            VisionLayerWithExpansionAndResidual(
+                                config,
+                                input_size=224,
+                                inner_size=1344,
+                                pad_size=2,
+                                kernel_size=5,
+                                squeeze_excitation_reduced_size=56,
+                            )
+                            for _ in range(config.vision_layers - 46)
+                        ),
+                        VisionLayerWithExpansionAndStride(
+                            config,
                             input_size=224,
-                            out_channels=1344,
                             inner_size=1344,
                             kernel_size=5,
-                            squeeze_excitation_channels=1344,
                             squeeze_excitation_reduced_size=56,
                             output_size=384,
                         ),
                         *(
-                            VisionLayer(
+                            VisionLayerWithExpansionAndResidual(
                                 config,
                                 input_size=384,
-                                out_channels=2304,
                                 inner_size=2304,
                                 pad_size=2,
                                 kernel_size=5,
-                                squeeze_excitation_channels=2304,
                                 squeeze_excitation_reduced_size=96,
-                                output_size=384,
                             )
                             for _ in range(config.vision_layers - 43)
                         ),
-                        VisionLayer2(
+                        VisionLayerWithExpansion(
                             config,
                             input_size=384,
-                            out_channels=2304,
                             inner_size=2304,
                             pad_size=1,
                             kernel_size=3,
-                            squeeze_excitation_channels=2304,
                             squeeze_excitation_reduced_size=96,
                             output_size=640,
                         ),
                         *(
-                            VisionLayer(
+                            VisionLayerWithExpansionAndResidual(
                                 config,
                                 input_size=640,
-                                out_channels=3840,
                                 inner_size=3840,
                                 pad_size=1,
                                 kernel_size=3,
-                                squeeze_excitation_channels=3840,
                                 squeeze_excitation_reduced_size=160,
-                                output_size=640,
                             )
                             for _ in range(config.vision_layers - 52)
                         ),
@@ -655,4 +618,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 38e20fdea0f655d8
+# sha256 of all above: 8de44f896cef8741

@@ -729,7 +729,7 @@ class StageWithConvolution(nn.Module):
         return self.aggregation[1](self.aggregation[0](torch.cat(states, dim=1)))
 
 
-class Stage(nn.Module):
+class StageWithConvolution2(nn.Module):
     """model.backbone.model.encoder.stages.1.blocks.0: a stage: layers in sequence, then aggregation of all
     their outputs by two convolutions (HGNet).
     """
@@ -850,7 +850,7 @@ class FinerBlocks(nn.Module):
         return F.silu(self.conv4.norm(self.conv4.conv(torch.cat((first, second, y, z), dim=1))))
 
 
-class StageWithAggregated(nn.Module):
+class StageWithAggregatedAndDownsampling(nn.Module):
     """model.backbone.model.encoder.stages.1: a stage: groups of layers, then downsampling where there is
     any.
     """
@@ -858,7 +858,7 @@ class StageWithAggregated(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.downsample = Downsampling(config, out_channels=64)
-        self.blocks = nn.ModuleList(Stage(config) for _ in range(1))
+        self.blocks = nn.ModuleList(StageWithConvolution2(config) for _ in range(1))
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.downsample(x)
@@ -867,7 +867,7 @@ class StageWithAggregated(nn.Module):
         return x
 
 
-class Stage2(nn.Module):
+class Stage(nn.Module):
     """model.backbone.model.encoder.stages.*.blocks.0: a stage: layers in sequence, then aggregation of all
     their outputs by two convolutions (HGNet).
     """
@@ -938,7 +938,7 @@ class StageWithLight(nn.Module):
         return x + y
 
 
-class Stage3(nn.Module):
+class StageWithAggregated(nn.Module):
     """model.backbone.model.encoder.stages.0: a stage: groups of layers, then downsampling where there is
     any.
     """
@@ -1003,7 +1003,7 @@ class HybridEncoder(nn.Module):
         return fused
 
 
-class Stage4(nn.Module):
+class StageWithLightAndResidual(nn.Module):
     """model.backbone.model.encoder.stages.2: a stage: groups of layers, then downsampling where there is
     any.
     """
@@ -1013,7 +1013,7 @@ class Stage4(nn.Module):
         self.downsample = Downsampling(config, out_channels=256)
         self.blocks = nn.ModuleList(
             [
-                Stage2(
+                Stage(
                     config,
                     out_channels=64,
                     layers_in_channels=(256, 64, 64),
@@ -1033,7 +1033,7 @@ class Stage4(nn.Module):
         return x
 
 
-class Stage5(nn.Module):
+class StageWithLightAndStride(nn.Module):
     """model.backbone.model.encoder.stages.3: a stage: groups of layers, then downsampling where there is
     any.
     """
@@ -1042,7 +1042,7 @@ class Stage5(nn.Module):
         super().__init__()
         self.downsample = Downsampling(config, out_channels=512)
         self.blocks = nn.ModuleList(
-            Stage2(
+            Stage(
                 config,
                 out_channels=128,
                 layers_in_channels=(512, 128, 128),
@@ -1073,7 +1073,12 @@ class StagedEncoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {
                 "stages": nn.ModuleList(
-                    [Stage3(config), StageWithAggregated(config), Stage4(config), Stage5(config)]
+                    [
+                        StageWithAggregated(config),
+                        StageWithAggregatedAndDownsampling(config),
+                        StageWithLightAndResidual(config),
+                        StageWithLightAndStride(config),
+                    ]
                 )
             }
         )
@@ -1184,4 +1189,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 4604695cf65325f2
+# sha256 of all above: 89f054ba309f4378

@@ -126,7 +126,7 @@ class Expansion(nn.Module):
         return self.expand_bn(self.expand_conv(x))
 
 
-class Depthwise2(nn.Module):
+class DepthwiseWithStride(nn.Module):
     """efficientnet.encoder.blocks.*.depthwise_conv: depthwise convolution and norm."""
 
     def __init__(self, config: Config, out_channels: int, kernel_size: int):
@@ -149,6 +149,68 @@ class Depthwise2(nn.Module):
         return self.depthwise_norm(self.depthwise_conv(x))
 
 
+class LayerWithExpansionAndStride(nn.Module):
+    """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
+    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
+    allow.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        input_size: int,
+        inner_size: int,
+        kernel_size: int,
+        squeeze_excitation_reduced_size: int,
+        output_size: int,
+    ):
+        super().__init__()
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
+        self.depthwise_conv = DepthwiseWithStride(config, out_channels=inner_size, kernel_size=kernel_size)
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=inner_size,
+            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+        )
+        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expansion(x))
+        y = F.silu(self.depthwise_conv(y))
+        return self.projection(self.squeeze_excite(y))
+
+
+class LayerWithExpansionAndResidual(nn.Module):
+    """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
+    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
+    allow.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        input_size: int,
+        inner_size: int,
+        pad_size: int,
+        kernel_size: int,
+        squeeze_excitation_reduced_size: int,
+    ):
+        super().__init__()
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
+        )
+        self.squeeze_excite = SqueezeExcitation(
+            squeeze_excitation_channels=inner_size,
+            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+        )
+        self.projection = Contraction(config, in_channels=inner_size, out_channels=input_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self.expansion(x))
+        y = self.squeeze_excite(F.silu(self.depthwise_conv(y)))
+        return x + self.projection(y)
+
+
 class LayerWithExpansion(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
     depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
@@ -159,18 +221,19 @@ class LayerWithExpansion(nn.Module):
         self,
         config: Config,
         input_size: int,
-        out_channels: int,
         inner_size: int,
+        pad_size: int,
         kernel_size: int,
-        squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
         output_size: int,
     ):
         super().__init__()
-        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
-        self.depthwise_conv = Depthwise2(config, out_channels=inner_size, kernel_size=kernel_size)
+        self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
+        self.depthwise_conv = Depthwise(
+            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
+        )
         self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=squeeze_excitation_channels,
+            squeeze_excitation_channels=inner_size,
             squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
@@ -182,76 +245,6 @@ class LayerWithExpansion(nn.Module):
 
 
 class Layer(nn.Module):
-    """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        out_channels: int,
-        inner_size: int,
-        pad_size: int,
-        kernel_size: int,
-        squeeze_excitation_channels: int,
-        squeeze_excitation_reduced_size: int,
-        output_size: int,
-    ):
-        super().__init__()
-        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
-        self.depthwise_conv = Depthwise(
-            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
-        )
-        self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=squeeze_excitation_channels,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-        )
-        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.silu(self.expansion(x))
-        y = self.squeeze_excite(F.silu(self.depthwise_conv(y)))
-        return x + self.projection(y)
-
-
-class Layer2(nn.Module):
-    """efficientnet.encoder.blocks.*: inverted bottleneck with a pointwise convolution to more channels, a
-    depthwise convolution, squeeze-and-excitation and a projection, with a residual where the shapes
-    allow.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        out_channels: int,
-        inner_size: int,
-        pad_size: int,
-        kernel_size: int,
-        squeeze_excitation_channels: int,
-        squeeze_excitation_reduced_size: int,
-        output_size: int,
-    ):
-        super().__init__()
-        self.expansion = Expansion(config, in_channels=input_size, out_channels=out_channels)
-        self.depthwise_conv = Depthwise(
-            config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
-        )
-        self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=squeeze_excitation_channels,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-        )
-        self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.silu(self.expansion(x))
-        y = F.silu(self.depthwise_conv(y))
-        return self.projection(self.squeeze_excite(y))
-
-
-class Layer3(nn.Module):
     """efficientnet.encoder.blocks.0: inverted bottleneck with a depthwise convolution,
     squeeze-and-excitation and a projection, with a residual where the shapes allow.
     """
@@ -269,7 +262,7 @@ class Layer3(nn.Module):
         return self.projection(self.squeeze_excite(y))
 
 
-class Layer4(nn.Module):
+class LayerWithResidual(nn.Module):
     """efficientnet.encoder.blocks.*: inverted bottleneck with a depthwise convolution,
     squeeze-and-excitation and a projection, with a residual where the shapes allow.
     """
@@ -294,151 +287,121 @@ class FinalConvolution(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(
             [
-                Layer3(config),
-                *(Layer4(config) for _ in range(config.layers - 52)),
-                LayerWithExpansion(
+                Layer(config),
+                *(LayerWithResidual(config) for _ in range(config.layers - 52)),
+                LayerWithExpansionAndStride(
                     config,
                     input_size=32,
-                    out_channels=192,
                     inner_size=192,
                     kernel_size=3,
-                    squeeze_excitation_channels=192,
                     squeeze_excitation_reduced_size=8,
                     output_size=48,
                 ),
                 *(
-                    Layer(
+                    LayerWithExpansionAndResidual(
                         config,
                         input_size=48,
-                        out_channels=288,
                         inner_size=288,
                         pad_size=1,
                         kernel_size=3,
-                        squeeze_excitation_channels=288,
                         squeeze_excitation_reduced_size=12,
-                        output_size=48,
                     )
                     for _ in range(config.layers - 49)
                 ),
-                LayerWithExpansion(
+                LayerWithExpansionAndStride(
                     config,
                     input_size=48,
-                    out_channels=288,
                     inner_size=288,
                     kernel_size=5,
-                    squeeze_excitation_channels=288,
                     squeeze_excitation_reduced_size=12,
                     output_size=80,
                 ),
                 *(
-                    Layer(
+                    LayerWithExpansionAndResidual(
                         config,
                         input_size=80,
-                        out_channels=480,
                         inner_size=480,
                         pad_size=2,
                         kernel_size=5,
-                        squeeze_excitation_channels=480,
                         squeeze_excitation_reduced_size=20,
-                        output_size=80,
                     )
                     for _ in range(config.layers - 49)
                 ),
-                LayerWithExpansion(
+                LayerWithExpansionAndStride(
                     config,
                     input_size=80,
-                    out_channels=480,
                     inner_size=480,
                     kernel_size=3,
-                    squeeze_excitation_channels=480,
                     squeeze_excitation_reduced_size=20,
                     output_size=160,
                 ),
                 *(
-                    Layer(
+                    LayerWithExpansionAndResidual(
                         config,
                         input_size=160,
-                        out_channels=960,
                         inner_size=960,
                         pad_size=1,
                         kernel_size=3,
-                        squeeze_excitation_channels=960,
                         squeeze_excitation_reduced_size=40,
-                        output_size=160,
-                    )
-                    for _ in range(config.layers - 46)
-                ),
-                Layer2(
-                    config,
-                    input_size=160,
-                    out_channels=960,
-                    inner_size=960,
-                    pad_size=2,
-                    kernel_size=5,
-                    squeeze_excitation_channels=960,
-                    squeeze_excitation_reduced_size=40,
-                    output_size=224,
-                ),
-                *(
-                    Layer(
-                        config,
-                        input_size=224,
-                        out_channels=1344,
-                        inner_size=1344,
-                        pad_size=2,
-                        kernel_size=5,
-                        squeeze_excitation_channels=1344,
-                        squeeze_excitation_reduced_size=56,
-                        output_size=224,
                     )
                     for _ in range(config.layers - 46)
                 ),
                 LayerWithExpansion(
                     config,
+                    input_size=160,
+                    inner_size=960,
+                    pad_size=2,
+                    kernel_size=5,
+                    squeeze_excitation_reduced_size=40,
+                    output_size=224,
+                ),
+                *(
+                    LayerWithExpansionAndResidual(
+                        config,
+                        input_size=224,
+                        inner_size=1344,
+                        pad_size=2,
+                        kernel_size=5,
+                        squeeze_excitation_reduced_size=56,
+                    )
+                    for _ in range(config.layers - 46)
+                ),
+                LayerWithExpansionAndStride(
+                    config,
                     input_size=224,
-                    out_channels=1344,
                     inner_size=1344,
                     kernel_size=5,
-                    squeeze_excitation_channels=1344,
                     squeeze_excitation_reduced_size=56,
                     output_size=384,
                 ),
                 *(
-                    Layer(
+                    LayerWithExpansionAndResidual(
                         config,
                         input_size=384,
-                        out_channels=2304,
                         inner_size=2304,
                         pad_size=2,
                         kernel_size=5,
-                        squeeze_excitation_channels=2304,
                         squeeze_excitation_reduced_size=96,
-                        output_size=384,
                     )
                     for _ in range(config.layers - 43)
                 ),
-                Layer2(
+                LayerWithExpansion(
                     config,
                     input_size=384,
-                    out_channels=2304,
                     inner_size=2304,
                     pad_size=1,
                     kernel_size=3,
-                    squeeze_excitation_channels=2304,
                     squeeze_excitation_reduced_size=96,
                     output_size=640,
                 ),
                 *(
-                    Layer(
+                    LayerWithExpansionAndResidual(
                         config,
                         input_size=640,
-                        out_channels=3840,
                         inner_size=3840,
                         pad_size=1,
                         kernel_size=3,
-                        squeeze_excitation_channels=3840,
                         squeeze_excitation_reduced_size=160,
-                        output_size=640,
                     )
                     for _ in range(config.layers - 52)
                 ),
@@ -509,4 +472,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: ab93dea423cf6fba
+# sha256 of all above: 9b9381460968220b

@@ -125,17 +125,9 @@ class Layer(nn.Module):
     convolution and a projection, with a residual where the shapes allow.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        input_size: int,
-        out_channels: int,
-        inner_size: int,
-        stride: int,
-        output_size: int,
-    ):
+    def __init__(self, config: Config, input_size: int, inner_size: int, stride: int, output_size: int):
         super().__init__()
-        self.expand_1x1 = Contraction(config, in_channels=input_size, out_channels=out_channels)
+        self.expand_1x1 = Contraction(config, in_channels=input_size, out_channels=inner_size)
         self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=stride)
         self.reduce_1x1 = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -144,16 +136,16 @@ class Layer(nn.Module):
         return self.reduce_1x1(F.relu6(self.conv_3x3(y)))
 
 
-class Layer2(nn.Module):
+class LayerWithResidual(nn.Module):
     """mobilenet_v2.layer.*: inverted bottleneck with a pointwise convolution to more channels, a depthwise
     convolution and a projection, with a residual where the shapes allow.
     """
 
-    def __init__(self, config: Config, input_size: int, out_channels: int, inner_size: int, output_size: int):
+    def __init__(self, config: Config, input_size: int, inner_size: int):
         super().__init__()
-        self.expand_1x1 = Contraction(config, in_channels=input_size, out_channels=out_channels)
+        self.expand_1x1 = Contraction(config, in_channels=input_size, out_channels=inner_size)
         self.conv_3x3 = Depthwise(config, out_channels=inner_size, stride=1)
-        self.reduce_1x1 = Contraction(config, in_channels=inner_size, out_channels=output_size)
+        self.reduce_1x1 = Contraction(config, in_channels=inner_size, out_channels=input_size)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu6(self.expand_1x1(x))
@@ -171,29 +163,29 @@ class EmbeddingsWithLayers(nn.Module):
         self.conv_stem = FirstLayer(config)
         self.layer = nn.ModuleList(
             [
-                Layer(config, input_size=16, out_channels=96, inner_size=96, stride=2, output_size=24),
-                Layer2(config, input_size=24, out_channels=144, inner_size=144, output_size=24),
-                Layer(config, input_size=24, out_channels=144, inner_size=144, stride=2, output_size=32),
+                Layer(config, input_size=16, inner_size=96, stride=2, output_size=24),
+                LayerWithResidual(config, input_size=24, inner_size=144),
+                Layer(config, input_size=24, inner_size=144, stride=2, output_size=32),
                 *(
-                    Layer2(config, input_size=32, out_channels=192, inner_size=192, output_size=32)
+                    LayerWithResidual(config, input_size=32, inner_size=192)
                     for _ in range(config.layers - 14)
                 ),
-                Layer(config, input_size=32, out_channels=192, inner_size=192, stride=2, output_size=64),
+                Layer(config, input_size=32, inner_size=192, stride=2, output_size=64),
                 *(
-                    Layer2(config, input_size=64, out_channels=384, inner_size=384, output_size=64)
+                    LayerWithResidual(config, input_size=64, inner_size=384)
                     for _ in range(config.layers - 13)
                 ),
-                Layer(config, input_size=64, out_channels=384, inner_size=384, stride=1, output_size=96),
+                Layer(config, input_size=64, inner_size=384, stride=1, output_size=96),
                 *(
-                    Layer2(config, input_size=96, out_channels=576, inner_size=576, output_size=96)
+                    LayerWithResidual(config, input_size=96, inner_size=576)
                     for _ in range(config.layers - 14)
                 ),
-                Layer(config, input_size=96, out_channels=576, inner_size=576, stride=2, output_size=160),
+                Layer(config, input_size=96, inner_size=576, stride=2, output_size=160),
                 *(
-                    Layer2(config, input_size=160, out_channels=960, inner_size=960, output_size=160)
+                    LayerWithResidual(config, input_size=160, inner_size=960)
                     for _ in range(config.layers - 14)
                 ),
-                Layer(config, input_size=160, out_channels=960, inner_size=960, stride=1, output_size=320),
+                Layer(config, input_size=160, inner_size=960, stride=1, output_size=320),
             ]
         )
         self.conv_1x1 = Contraction(config, in_channels=320, out_channels=1280)
@@ -245,4 +237,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 9bc6c9e477322726
+# sha256 of all above: ab6874253baf70ba

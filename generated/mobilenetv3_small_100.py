@@ -42,7 +42,7 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-class LayerWithDepthwiseExpansion(nn.Module):
+class LayerWithDepthwiseExpansionAndStride(nn.Module):
     """blocks.1.0: inverted bottleneck with a pointwise convolution to more channels, a depthwise
     convolution and a projection, with a residual where the shapes allow.
     """
@@ -70,7 +70,7 @@ class LayerWithDepthwiseExpansion(nn.Module):
         return self.bn3(self.conv_pwl(x))
 
 
-class Layer(nn.Module):
+class LayerWithDepthwiseExpansionAndResidual(nn.Module):
     """blocks.1.1: inverted bottleneck with a pointwise convolution to more channels, a depthwise
     convolution and a projection, with a residual where the shapes allow.
     """
@@ -131,7 +131,7 @@ class LayerWithConvolution(nn.Module):
         return self.bn1(self.conv(x))
 
 
-class Layer2(nn.Module):
+class LayerWithDepthwiseExpansion(nn.Module):
     """blocks.*.0: inverted bottleneck with a pointwise convolution to more channels, a depthwise
     convolution, squeeze-and-excitation and a projection, with a residual where the shapes allow.
     """
@@ -141,9 +141,7 @@ class Layer2(nn.Module):
         in_channels: int,
         out_channels: int,
         stride: int,
-        squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
-        contraction_in_channels: int,
         contraction_out_channels: int,
     ):
         super().__init__()
@@ -160,11 +158,11 @@ class Layer2(nn.Module):
         )
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(
-            squeeze_excitation_channels=squeeze_excitation_channels,
+            squeeze_excitation_channels=out_channels,
             squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
         )
         self.conv_pwl = nn.Conv2d(
-            contraction_in_channels, contraction_out_channels, kernel_size=1, stride=1, padding=0, bias=False
+            out_channels, contraction_out_channels, kernel_size=1, stride=1, padding=0, bias=False
         )
         self.bn3 = nn.BatchNorm2d(contraction_out_channels)
 
@@ -183,20 +181,12 @@ class Layer2(nn.Module):
         return self.bn3(self.conv_pwl(x))
 
 
-class Layer3(nn.Module):
+class Layer(nn.Module):
     """blocks.*.*: inverted bottleneck with a pointwise convolution to more channels, a depthwise
     convolution, squeeze-and-excitation and a projection, with a residual where the shapes allow.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        squeeze_excitation_channels: int,
-        squeeze_excitation_reduced_size: int,
-        contraction_in_channels: int,
-        contraction_out_channels: int,
-    ):
+    def __init__(self, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int):
         super().__init__()
         self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
@@ -205,13 +195,11 @@ class Layer3(nn.Module):
         )
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.se = SqueezeExcitation(
-            squeeze_excitation_channels=squeeze_excitation_channels,
+            squeeze_excitation_channels=out_channels,
             squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
         )
-        self.conv_pwl = nn.Conv2d(
-            contraction_in_channels, contraction_out_channels, kernel_size=1, stride=1, padding=0, bias=False
-        )
-        self.bn3 = nn.BatchNorm2d(contraction_out_channels)
+        self.conv_pwl = nn.Conv2d(out_channels, in_channels, kernel_size=1, stride=1, padding=0, bias=False)
+        self.bn3 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.hardswish(self.expansion(x))
@@ -256,7 +244,7 @@ class StageWithDepthwise(nn.ModuleList):
     """blocks.1: a stage: layers in sequence."""
 
     def __init__(self):
-        super().__init__([LayerWithDepthwiseExpansion(), Layer()])
+        super().__init__([LayerWithDepthwiseExpansionAndStride(), LayerWithDepthwiseExpansionAndResidual()])
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -295,35 +283,25 @@ class Stage(nn.ModuleList):
         self,
         in_channels: int,
         out_channels: int,
-        squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
-        layers_contraction_in_channels: int,
-        layers_contraction_out_channels: int,
         layers_layers_in_channels: int,
         layers_layers_out_channels: int,
-        layers_layers_squeeze_excitation_channels: int,
         layers_layers_squeeze_excitation_reduced_size: int,
-        layers_layers_contraction_in_channels: int,
     ):
         super().__init__(
             [
-                Layer2(
+                LayerWithDepthwiseExpansion(
                     in_channels=in_channels,
                     out_channels=out_channels,
                     stride=2,
-                    squeeze_excitation_channels=squeeze_excitation_channels,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-                    contraction_in_channels=layers_contraction_in_channels,
-                    contraction_out_channels=layers_contraction_out_channels,
+                    contraction_out_channels=layers_layers_in_channels,
                 ),
                 *(
-                    Layer3(
+                    Layer(
                         in_channels=layers_layers_in_channels,
                         out_channels=layers_layers_out_channels,
-                        squeeze_excitation_channels=layers_layers_squeeze_excitation_channels,
                         squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
-                        contraction_in_channels=layers_layers_contraction_in_channels,
-                        contraction_out_channels=layers_contraction_out_channels,
                     )
                     for _ in range(2)
                 ),
@@ -336,29 +314,20 @@ class Stage(nn.ModuleList):
         return x
 
 
-class Stage2(nn.ModuleList):
+class StageWithGatedAndExpansion(nn.ModuleList):
     """blocks.3: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__(
             [
-                Layer2(
+                LayerWithDepthwiseExpansion(
                     in_channels=40,
                     out_channels=120,
                     stride=1,
-                    squeeze_excitation_channels=120,
                     squeeze_excitation_reduced_size=32,
-                    contraction_in_channels=120,
                     contraction_out_channels=48,
                 ),
-                Layer3(
-                    in_channels=48,
-                    out_channels=144,
-                    squeeze_excitation_channels=144,
-                    squeeze_excitation_reduced_size=40,
-                    contraction_in_channels=144,
-                    contraction_out_channels=48,
-                ),
+                Layer(in_channels=48, out_channels=144, squeeze_excitation_reduced_size=40),
             ]
         )
 
@@ -389,29 +358,19 @@ class Model(nn.Module):
                 Stage(
                     in_channels=24,
                     out_channels=96,
-                    squeeze_excitation_channels=96,
                     squeeze_excitation_reduced_size=24,
-                    layers_contraction_in_channels=96,
-                    layers_contraction_out_channels=40,
                     layers_layers_in_channels=40,
                     layers_layers_out_channels=240,
-                    layers_layers_squeeze_excitation_channels=240,
                     layers_layers_squeeze_excitation_reduced_size=64,
-                    layers_layers_contraction_in_channels=240,
                 ),
-                Stage2(),
+                StageWithGatedAndExpansion(),
                 Stage(
                     in_channels=48,
                     out_channels=288,
-                    squeeze_excitation_channels=288,
                     squeeze_excitation_reduced_size=72,
-                    layers_contraction_in_channels=288,
-                    layers_contraction_out_channels=96,
                     layers_layers_in_channels=96,
                     layers_layers_out_channels=576,
-                    layers_layers_squeeze_excitation_channels=576,
                     layers_layers_squeeze_excitation_reduced_size=144,
-                    layers_layers_contraction_in_channels=576,
                 ),
                 StageWithConvolution(),
             ]
@@ -455,4 +414,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 91eb59d0a11c704f
+# sha256 of all above: b45de4c8003c471c

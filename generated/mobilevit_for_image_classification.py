@@ -183,9 +183,9 @@ class LayerWithDepthwise(nn.Module):
     residual where the shapes allow.
     """
 
-    def __init__(self, input_size: int, out_channels: int, inner_size: int, stride: int, output_size: int):
+    def __init__(self, input_size: int, inner_size: int, stride: int, output_size: int):
         super().__init__()
-        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=out_channels, kernel_size=1)
+        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size, kernel_size=1)
         self.conv_3x3 = Depthwise(depthwise_channels=inner_size, stride=stride)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size, kernel_size=1)
 
@@ -194,7 +194,7 @@ class LayerWithDepthwise(nn.Module):
         return self.reduce_1x1(F.silu(self.conv_3x3(y)))
 
 
-class Layer2(nn.Module):
+class LayerWithDepthwiseAndResidual(nn.Module):
     """mobilevit.encoder.layer.1.layer.*: inverted bottleneck with a pointwise convolution to more
     channels, a depthwise convolution and a projection, with a residual where the shapes allow.
     """
@@ -211,7 +211,7 @@ class Layer2(nn.Module):
         return x + self.reduce_1x1(y)
 
 
-class StageWithNorm(nn.Module):
+class StageWithStride(nn.Module):
     """mobilevit.encoder.layer.*: a stage: convolutions and layers over their map with unfolded patches
     (MobileViT).
     """
@@ -220,33 +220,22 @@ class StageWithNorm(nn.Module):
         self,
         config: Config,
         input_size: int,
-        out_channels: int,
         inner_size: int,
         output_size: int,
-        in_channels: int,
-        convolution_1_out_channels: int,
-        convolution_in_channels: int,
         hidden_size: int,
         head_dim: int,
         intermediate_size: int,
         layers: int,
-        convolution_2_in_channels: int,
         convolution_3_in_channels: int,
     ):
         super().__init__()
         self.patch_size = config.patch_size
         self.downsampling_layer = LayerWithDepthwise(
-            input_size=input_size,
-            out_channels=out_channels,
-            inner_size=inner_size,
-            stride=2,
-            output_size=output_size,
+            input_size=input_size, inner_size=inner_size, stride=2, output_size=output_size
         )
-        self.conv_kxk = Expansion(
-            in_channels=in_channels, out_channels=convolution_1_out_channels, kernel_size=3
-        )
+        self.conv_kxk = Expansion(in_channels=output_size, out_channels=output_size, kernel_size=3)
         self.conv_1x1: Any = nn.ModuleDict(
-            {"convolution": nn.Conv2d(convolution_in_channels, hidden_size, kernel_size=1, bias=False)}
+            {"convolution": nn.Conv2d(output_size, hidden_size, kernel_size=1, bias=False)}
         )
         self.transformer: Any = nn.ModuleDict(
             {
@@ -262,11 +251,9 @@ class StageWithNorm(nn.Module):
             }
         )
         self.layernorm = nn.LayerNorm(hidden_size)
-        self.conv_projection = Expansion(
-            in_channels=convolution_2_in_channels, out_channels=convolution_1_out_channels, kernel_size=1
-        )
+        self.conv_projection = Expansion(in_channels=hidden_size, out_channels=output_size, kernel_size=1)
         self.fusion = Expansion(
-            in_channels=convolution_3_in_channels, out_channels=convolution_1_out_channels, kernel_size=3
+            in_channels=convolution_3_in_channels, out_channels=output_size, kernel_size=3
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -285,8 +272,7 @@ class Stage(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = nn.ModuleList(
-            LayerWithDepthwise(input_size=16, out_channels=64, inner_size=64, stride=1, output_size=32)
-            for _ in range(1)
+            LayerWithDepthwise(input_size=16, inner_size=64, stride=1, output_size=32) for _ in range(1)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -295,15 +281,15 @@ class Stage(nn.Module):
         return x
 
 
-class Stage2(nn.Module):
+class StageWithResidual(nn.Module):
     """mobilevit.encoder.layer.1: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__()
         self.layer = nn.ModuleList(
             [
-                LayerWithDepthwise(input_size=32, out_channels=128, inner_size=128, stride=2, output_size=64),
-                *(Layer2() for _ in range(2)),
+                LayerWithDepthwise(input_size=32, inner_size=128, stride=2, output_size=64),
+                *(LayerWithDepthwiseAndResidual() for _ in range(2)),
             ]
         )
 
@@ -326,53 +312,38 @@ class StagedEncoder(nn.Module):
                 "layer": nn.ModuleList(
                     [
                         Stage(),
-                        Stage2(),
-                        StageWithNorm(
+                        StageWithResidual(),
+                        StageWithStride(
                             config,
                             input_size=64,
-                            out_channels=256,
                             inner_size=256,
                             output_size=96,
-                            in_channels=96,
-                            convolution_1_out_channels=96,
-                            convolution_in_channels=96,
                             hidden_size=144,
                             head_dim=36,
                             intermediate_size=288,
                             layers=2,
-                            convolution_2_in_channels=144,
                             convolution_3_in_channels=192,
                         ),
-                        StageWithNorm(
+                        StageWithStride(
                             config,
                             input_size=96,
-                            out_channels=384,
                             inner_size=384,
                             output_size=128,
-                            in_channels=128,
-                            convolution_1_out_channels=128,
-                            convolution_in_channels=128,
                             hidden_size=192,
                             head_dim=48,
                             intermediate_size=384,
                             layers=4,
-                            convolution_2_in_channels=192,
                             convolution_3_in_channels=256,
                         ),
-                        StageWithNorm(
+                        StageWithStride(
                             config,
                             input_size=128,
-                            out_channels=512,
                             inner_size=512,
                             output_size=160,
-                            in_channels=160,
-                            convolution_1_out_channels=160,
-                            convolution_in_channels=160,
                             hidden_size=240,
                             head_dim=60,
                             intermediate_size=480,
                             layers=3,
-                            convolution_2_in_channels=240,
                             convolution_3_in_channels=320,
                         ),
                     ]
@@ -428,4 +399,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 41abc924396f8e0b
+# sha256 of all above: 5c3a52fb93f06535

@@ -183,9 +183,9 @@ class LayerWithDepthwise(nn.Module):
     with a residual where the shapes allow.
     """
 
-    def __init__(self, input_size: int, out_channels: int, inner_size: int, stride: int, output_size: int):
+    def __init__(self, input_size: int, inner_size: int, stride: int, output_size: int):
         super().__init__()
-        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=out_channels)
+        self.expand_1x1 = Expansion(in_channels=input_size, out_channels=inner_size)
         self.conv_3x3 = Depthwise(depthwise_channels=inner_size, stride=stride)
         self.reduce_1x1 = Expansion(in_channels=inner_size, out_channels=output_size)
 
@@ -194,7 +194,7 @@ class LayerWithDepthwise(nn.Module):
         return self.reduce_1x1(F.silu(self.conv_3x3(y)))
 
 
-class Layer2(nn.Module):
+class LayerWithDepthwiseAndResidual(nn.Module):
     """mobilevitv2.encoder.layer.1.layer.1: inverted bottleneck with a pointwise convolution to more
     channels, a depthwise convolution and a projection, with a residual where the shapes allow.
     """
@@ -211,7 +211,7 @@ class Layer2(nn.Module):
         return x + self.reduce_1x1(y)
 
 
-class StageWithNorm(nn.Module):
+class StageWithStride(nn.Module):
     """mobilevitv2.encoder.layer.*: a stage: convolutions and layers over their map with a map of patches
     (MobileViT v2).
     """
@@ -220,28 +220,20 @@ class StageWithNorm(nn.Module):
         self,
         config: Config,
         input_size: int,
-        out_channels: int,
         inner_size: int,
         output_size: int,
-        convolution_1_out_channels: int,
-        convolution_in_channels: int,
         hidden_size: int,
         intermediate_size: int,
         layers: int,
-        in_channels: int,
     ):
         super().__init__()
         self.patch_size = config.patch_size
         self.downsampling_layer = LayerWithDepthwise(
-            input_size=input_size,
-            out_channels=out_channels,
-            inner_size=inner_size,
-            stride=2,
-            output_size=output_size,
+            input_size=input_size, inner_size=inner_size, stride=2, output_size=output_size
         )
-        self.conv_kxk = Convolution(config, out_channels=convolution_1_out_channels)
+        self.conv_kxk = Convolution(config, out_channels=output_size)
         self.conv_1x1: Any = nn.ModuleDict(
-            {"convolution": nn.Conv2d(convolution_in_channels, hidden_size, kernel_size=1, bias=False)}
+            {"convolution": nn.Conv2d(output_size, hidden_size, kernel_size=1, bias=False)}
         )
         self.transformer: Any = nn.ModuleDict(
             {
@@ -251,7 +243,7 @@ class StageWithNorm(nn.Module):
             }
         )
         self.layernorm = nn.GroupNorm(1, hidden_size)
-        self.conv_projection = Expansion(in_channels=in_channels, out_channels=convolution_1_out_channels)
+        self.conv_projection = Expansion(in_channels=hidden_size, out_channels=output_size)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.downsampling_layer(x)
@@ -269,8 +261,7 @@ class Stage(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = nn.ModuleList(
-            LayerWithDepthwise(input_size=32, out_channels=64, inner_size=64, stride=1, output_size=64)
-            for _ in range(1)
+            LayerWithDepthwise(input_size=32, inner_size=64, stride=1, output_size=64) for _ in range(1)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -279,17 +270,15 @@ class Stage(nn.Module):
         return x
 
 
-class Stage2(nn.Module):
+class StageWithResidual(nn.Module):
     """mobilevitv2.encoder.layer.1: a stage: layers in sequence."""
 
     def __init__(self):
         super().__init__()
         self.layer = nn.ModuleList(
             [
-                LayerWithDepthwise(
-                    input_size=64, out_channels=128, inner_size=128, stride=2, output_size=128
-                ),
-                Layer2(),
+                LayerWithDepthwise(input_size=64, inner_size=128, stride=2, output_size=128),
+                LayerWithDepthwiseAndResidual(),
             ]
         )
 
@@ -310,45 +299,33 @@ class StagedEncoder(nn.Module):
                 "layer": nn.ModuleList(
                     [
                         Stage(),
-                        Stage2(),
-                        StageWithNorm(
+                        StageWithResidual(),
+                        StageWithStride(
                             config,
                             input_size=128,
-                            out_channels=256,
                             inner_size=256,
                             output_size=256,
-                            convolution_1_out_channels=256,
-                            convolution_in_channels=256,
                             hidden_size=128,
                             intermediate_size=256,
                             layers=2,
-                            in_channels=128,
                         ),
-                        StageWithNorm(
+                        StageWithStride(
                             config,
                             input_size=256,
-                            out_channels=512,
                             inner_size=512,
                             output_size=384,
-                            convolution_1_out_channels=384,
-                            convolution_in_channels=384,
                             hidden_size=192,
                             intermediate_size=384,
                             layers=4,
-                            in_channels=192,
                         ),
-                        StageWithNorm(
+                        StageWithStride(
                             config,
                             input_size=384,
-                            out_channels=768,
                             inner_size=768,
                             output_size=512,
-                            convolution_1_out_channels=512,
-                            convolution_in_channels=512,
                             hidden_size=256,
                             intermediate_size=512,
                             layers=3,
-                            in_channels=256,
                         ),
                     ]
                 )
@@ -401,4 +378,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 5d85b2135db45b42
+# sha256 of all above: e7f5ba13661b909b

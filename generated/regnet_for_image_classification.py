@@ -84,10 +84,10 @@ class ConvolutionWithGroupedAlike(nn.Module):
     and norm.
     """
 
-    def __init__(self, config: Config, convolution_in_channels: int, out_channels: int, stage_stride: int):
+    def __init__(self, config: Config, out_channels: int, stage_stride: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            convolution_in_channels,
+            out_channels,
             out_channels,
             kernel_size=3,
             stride=stage_stride,
@@ -125,29 +125,19 @@ class LayerWithShortcut(nn.Module):
     """
 
     def __init__(
-        self,
-        config: Config,
-        in_channels: int,
-        hidden_size: int,
-        convolution_in_channels: int,
-        out_channels: int,
-        squeeze_excitation_channels: int,
-        squeeze_excitation_reduced_size: int,
+        self, config: Config, in_channels: int, hidden_size: int, squeeze_excitation_reduced_size: int
     ):
         super().__init__()
         self.layer: Any = nn.ModuleList(
             [
                 Convolution(in_channels=in_channels, out_channels=hidden_size, stride=1),
                 ConvolutionWithGroupedAlike(
-                    config,
-                    convolution_in_channels=convolution_in_channels,
-                    out_channels=out_channels,
-                    stage_stride=config.stage_stride,
+                    config, out_channels=hidden_size, stage_stride=config.stage_stride
                 ),
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
-                            squeeze_excitation_channels=squeeze_excitation_channels,
+                            squeeze_excitation_channels=hidden_size,
                             squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
                         )
                     }
@@ -156,7 +146,7 @@ class LayerWithShortcut(nn.Module):
             ]
         )
         self.shortcut = Convolution(
-            in_channels=in_channels, out_channels=out_channels, stride=config.stage_stride
+            in_channels=in_channels, out_channels=hidden_size, stride=config.stage_stride
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -171,35 +161,21 @@ class Layer(nn.Module):
     one activation and a residual (RegNet).
     """
 
-    def __init__(
-        self,
-        config: Config,
-        in_channels: int,
-        hidden_size: int,
-        convolution_in_channels: int,
-        out_channels: int,
-        squeeze_excitation_channels: int,
-        squeeze_excitation_reduced_size: int,
-    ):
+    def __init__(self, config: Config, in_channels: int, squeeze_excitation_reduced_size: int):
         super().__init__()
         self.layer: Any = nn.ModuleList(
             [
-                Convolution(in_channels=in_channels, out_channels=hidden_size, stride=1),
-                ConvolutionWithGroupedAlike(
-                    config,
-                    convolution_in_channels=convolution_in_channels,
-                    out_channels=out_channels,
-                    stage_stride=1,
-                ),
+                Convolution(in_channels=in_channels, out_channels=in_channels, stride=1),
+                ConvolutionWithGroupedAlike(config, out_channels=in_channels, stage_stride=1),
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
-                            squeeze_excitation_channels=squeeze_excitation_channels,
+                            squeeze_excitation_channels=in_channels,
                             squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
                         )
                     }
                 ),
-                Convolution(in_channels=hidden_size, out_channels=hidden_size, stride=1),
+                Convolution(in_channels=in_channels, out_channels=in_channels, stride=1),
             ]
         )
 
@@ -217,11 +193,7 @@ class Stage(nn.Module):
         config: Config,
         in_channels: int,
         hidden_size: int,
-        convolution_in_channels: int,
-        out_channels: int,
-        squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
-        layers_layers_in_channels: int,
         layers_layers_squeeze_excitation_reduced_size: int,
     ):
         super().__init__()
@@ -231,18 +203,11 @@ class Stage(nn.Module):
                     config,
                     in_channels=in_channels,
                     hidden_size=hidden_size,
-                    convolution_in_channels=convolution_in_channels,
-                    out_channels=out_channels,
-                    squeeze_excitation_channels=squeeze_excitation_channels,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
                 ),
                 Layer(
                     config,
-                    in_channels=layers_layers_in_channels,
-                    hidden_size=hidden_size,
-                    convolution_in_channels=convolution_in_channels,
-                    out_channels=out_channels,
-                    squeeze_excitation_channels=squeeze_excitation_channels,
+                    in_channels=hidden_size,
                     squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
                 ),
             ]
@@ -262,11 +227,7 @@ class Stage2(nn.Module):
         config: Config,
         in_channels: int,
         hidden_size: int,
-        convolution_in_channels: int,
-        out_channels: int,
-        squeeze_excitation_channels: int,
         squeeze_excitation_reduced_size: int,
-        layers_layers_in_channels: int,
         layers_layers_squeeze_excitation_reduced_size: int,
         layers: int,
     ):
@@ -277,19 +238,12 @@ class Stage2(nn.Module):
                     config,
                     in_channels=in_channels,
                     hidden_size=hidden_size,
-                    convolution_in_channels=convolution_in_channels,
-                    out_channels=out_channels,
-                    squeeze_excitation_channels=squeeze_excitation_channels,
                     squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
                 ),
                 *(
                     Layer(
                         config,
-                        in_channels=layers_layers_in_channels,
-                        hidden_size=hidden_size,
-                        convolution_in_channels=convolution_in_channels,
-                        out_channels=out_channels,
-                        squeeze_excitation_channels=squeeze_excitation_channels,
+                        in_channels=hidden_size,
                         squeeze_excitation_reduced_size=layers_layers_squeeze_excitation_reduced_size,
                     )
                     for _ in range(layers - 1)
@@ -317,22 +271,14 @@ class StagedEncoder(nn.Module):
                             config,
                             in_channels=32,
                             hidden_size=128,
-                            convolution_in_channels=128,
-                            out_channels=128,
-                            squeeze_excitation_channels=128,
                             squeeze_excitation_reduced_size=8,
-                            layers_layers_in_channels=128,
                             layers_layers_squeeze_excitation_reduced_size=32,
                         ),
                         Stage2(
                             config,
                             in_channels=128,
                             hidden_size=192,
-                            convolution_in_channels=192,
-                            out_channels=192,
-                            squeeze_excitation_channels=192,
                             squeeze_excitation_reduced_size=32,
-                            layers_layers_in_channels=192,
                             layers_layers_squeeze_excitation_reduced_size=48,
                             layers=6,
                         ),
@@ -340,11 +286,7 @@ class StagedEncoder(nn.Module):
                             config,
                             in_channels=192,
                             hidden_size=512,
-                            convolution_in_channels=512,
-                            out_channels=512,
-                            squeeze_excitation_channels=512,
                             squeeze_excitation_reduced_size=48,
-                            layers_layers_in_channels=512,
                             layers_layers_squeeze_excitation_reduced_size=128,
                             layers=12,
                         ),
@@ -352,11 +294,7 @@ class StagedEncoder(nn.Module):
                             config,
                             in_channels=512,
                             hidden_size=1088,
-                            convolution_in_channels=1088,
-                            out_channels=1088,
-                            squeeze_excitation_channels=1088,
                             squeeze_excitation_reduced_size=128,
-                            layers_layers_in_channels=1088,
                             layers_layers_squeeze_excitation_reduced_size=272,
                         ),
                     ]
@@ -412,4 +350,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 14f6212003a93dcd
+# sha256 of all above: f6410dcbac4cc97b

@@ -46,12 +46,12 @@ torch.export.register_dataclass(Output)
 class Layer(nn.Module):
     """layer1.*, layer2.1 and 2 more: two convolutions with a residual (ResNet)."""
 
-    def __init__(self, in_channels: int, out_channels: int):
+    def __init__(self, in_channels: int):
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_channels)
-        self.conv2 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out_channels)
+        self.conv1 = nn.Conv2d(in_channels, in_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(in_channels)
+        self.conv2 = nn.Conv2d(in_channels, in_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.convolution_1(x))
@@ -89,25 +89,15 @@ class Shortcut(nn.ModuleList):
 class LayerWithShortcut(nn.Module):
     """layer2.0, layer3.0 and 1 more: two convolutions with a projected shortcut (ResNet)."""
 
-    def __init__(
-        self,
-        config: Config,
-        in_channels: int,
-        out_channels: int,
-        input_size: int,
-        hidden_size: int,
-        convolution_2_in_channels: int,
-    ):
+    def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__()
         self.conv1 = nn.Conv2d(
-            in_channels, out_channels, kernel_size=3, stride=config.stage_stride, padding=1, bias=False
+            input_size, hidden_size, kernel_size=3, stride=config.stage_stride, padding=1, bias=False
         )
-        self.bn1 = nn.BatchNorm2d(out_channels)
+        self.bn1 = nn.BatchNorm2d(hidden_size)
         self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
-        self.conv2 = nn.Conv2d(
-            convolution_2_in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False
-        )
-        self.bn2 = nn.BatchNorm2d(out_channels)
+        self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.convolution_1(x))
@@ -124,7 +114,7 @@ class Stage(nn.ModuleList):
     """layer1: a stage: layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(Layer(in_channels=64, out_channels=64) for _ in range(config.layers))
+        super().__init__(Layer(in_channels=64) for _ in range(config.layers))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -135,26 +125,11 @@ class Stage(nn.ModuleList):
 class StageWithShortcut(nn.ModuleList):
     """layer2, layer3 and 1 more: a stage: layers in sequence."""
 
-    def __init__(
-        self,
-        config: Config,
-        in_channels: int,
-        out_channels: int,
-        input_size: int,
-        hidden_size: int,
-        layers_convolution_2_in_channels: int,
-    ):
+    def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__(
             [
-                LayerWithShortcut(
-                    config,
-                    in_channels=in_channels,
-                    out_channels=out_channels,
-                    input_size=input_size,
-                    hidden_size=hidden_size,
-                    convolution_2_in_channels=layers_convolution_2_in_channels,
-                ),
-                Layer(in_channels=layers_convolution_2_in_channels, out_channels=out_channels),
+                LayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
+                Layer(in_channels=hidden_size),
             ]
         )
 
@@ -179,30 +154,9 @@ class Model(nn.Module):
         )
         self.bn1 = nn.BatchNorm2d(config.embedding_size)
         self.layer1 = Stage(config)
-        self.layer2 = StageWithShortcut(
-            config,
-            in_channels=64,
-            out_channels=128,
-            input_size=64,
-            hidden_size=128,
-            layers_convolution_2_in_channels=128,
-        )
-        self.layer3 = StageWithShortcut(
-            config,
-            in_channels=128,
-            out_channels=256,
-            input_size=128,
-            hidden_size=256,
-            layers_convolution_2_in_channels=256,
-        )
-        self.layer4 = StageWithShortcut(
-            config,
-            in_channels=256,
-            out_channels=512,
-            input_size=256,
-            hidden_size=512,
-            layers_convolution_2_in_channels=512,
-        )
+        self.layer2 = StageWithShortcut(config, input_size=64, hidden_size=128)
+        self.layer3 = StageWithShortcut(config, input_size=128, hidden_size=256)
+        self.layer4 = StageWithShortcut(config, input_size=256, hidden_size=512)
         self.fc = nn.Linear(config.pooled_size, config.labels)
 
     def forward(self, pixel_values: Tensor) -> Output:
@@ -245,4 +199,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6b8e508fce1d8ef3
+# sha256 of all above: c39896af7b6cf05b

@@ -563,7 +563,7 @@ class BackboneLayerWithShortcut(nn.Module):
         return F.relu(self.shortcut(x) + self.layer[2](y))
 
 
-class BackboneLayer(nn.Module):
+class BackboneLayerWithShortcutAndPooled(nn.Module):
     """model.backbone.model.encoder.stages.*.layers.0: a bottleneck of three convolutions with a projected
     shortcut (ResNet).
     """
@@ -585,7 +585,7 @@ class BackboneLayer(nn.Module):
         return F.relu(self.shortcut["1"](x) + self.layer[2](y))
 
 
-class BackboneLayer2(nn.Module):
+class BackboneLayer(nn.Module):
     """model.backbone.model.encoder.stages.*.layers.*: a bottleneck of three convolutions with a residual
     (ResNet).
     """
@@ -645,7 +645,7 @@ class Stage(nn.Module):
         self.layers = nn.ModuleList(
             [
                 BackboneLayerWithShortcut(),
-                *(BackboneLayer2(hidden_size=256, reduced_size=64) for _ in range(2)),
+                *(BackboneLayer(hidden_size=256, reduced_size=64) for _ in range(2)),
             ]
         )
 
@@ -662,9 +662,11 @@ class StageWithPooled(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(
             [
-                BackboneLayer(input_size=input_size, reduced_size=reduced_size, hidden_size=hidden_size),
+                BackboneLayerWithShortcutAndPooled(
+                    input_size=input_size, reduced_size=reduced_size, hidden_size=hidden_size
+                ),
                 *(
-                    BackboneLayer2(hidden_size=hidden_size, reduced_size=reduced_size)
+                    BackboneLayer(hidden_size=hidden_size, reduced_size=reduced_size)
                     for _ in range(layers - 1)
                 ),
             ]
@@ -854,4 +856,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "num_feature_levels": 3,
 # "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 73bd6cf2771140e2
+# sha256 of all above: dea5b1877fee45db

@@ -357,7 +357,7 @@ class DecoderLayer(nn.Module):
         return x, image
 
 
-class DecoderLayer2(nn.Module):
+class DecoderLayerWithPositioned(nn.Module):
     """mask_decoder.transformer.layers.1: post-norm; tokens with self-attention and cross-attention to an
     image, and the image with cross-attention to the tokens (SAM).
     """
@@ -483,7 +483,7 @@ class Model(nn.Module):
                 "mask_tokens": nn.Embedding(config.masks, config.decoder_hidden_size),
                 "transformer": nn.ModuleDict(
                     {
-                        "layers": nn.ModuleList([DecoderLayer(config), DecoderLayer2(config)]),
+                        "layers": nn.ModuleList([DecoderLayer(config), DecoderLayerWithPositioned(config)]),
                         "final_attn_token_to_image": DecoderAttention(config, head_dim=16),
                         "layer_norm_final_attn": nn.LayerNorm(config.decoder_hidden_size),
                     }
@@ -590,4 +590,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 84afce63241ec3cc
+# sha256 of all above: 458b2fb903942d0b

@@ -127,12 +127,12 @@ class BackboneLayer(nn.Module):
     two convolutions with a residual (ResNet).
     """
 
-    def __init__(self, in_channels: int, out_channels: int):
+    def __init__(self, in_channels: int):
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False)
-        self.bn1 = FrozenBatchNorm(out_channels)
-        self.conv2 = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False)
-        self.bn2 = FrozenBatchNorm(out_channels)
+        self.conv1 = nn.Conv2d(in_channels, in_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn1 = FrozenBatchNorm(in_channels)
+        self.conv2 = nn.Conv2d(in_channels, in_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn2 = FrozenBatchNorm(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.convolution_1(x))
@@ -295,25 +295,15 @@ class BackboneLayerWithShortcut(nn.Module):
     two convolutions with a projected shortcut (ResNet).
     """
 
-    def __init__(
-        self,
-        config: Config,
-        in_channels: int,
-        out_channels: int,
-        input_size: int,
-        hidden_size: int,
-        convolution_2_in_channels: int,
-    ):
+    def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__()
         self.conv1 = nn.Conv2d(
-            in_channels, out_channels, kernel_size=3, stride=config.stage_stride, padding=1, bias=False
+            input_size, hidden_size, kernel_size=3, stride=config.stage_stride, padding=1, bias=False
         )
-        self.bn1 = FrozenBatchNorm(out_channels)
+        self.bn1 = FrozenBatchNorm(hidden_size)
         self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
-        self.conv2 = nn.Conv2d(
-            convolution_2_in_channels, out_channels, kernel_size=3, stride=1, padding=1, bias=False
-        )
-        self.bn2 = FrozenBatchNorm(out_channels)
+        self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, stride=1, padding=1, bias=False)
+        self.bn2 = FrozenBatchNorm(hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.convolution_1(x))
@@ -349,9 +339,7 @@ class Stage(nn.ModuleList):
     """model.backbone.conv_encoder.model.layer1: a stage: layers in sequence."""
 
     def __init__(self, config: Config):
-        super().__init__(
-            BackboneLayer(in_channels=64, out_channels=64) for _ in range(config.backbone_layers)
-        )
+        super().__init__(BackboneLayer(in_channels=64) for _ in range(config.backbone_layers))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -411,26 +399,11 @@ class StageWithShortcut(nn.ModuleList):
     stage: layers in sequence.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        in_channels: int,
-        out_channels: int,
-        input_size: int,
-        hidden_size: int,
-        layers_convolution_2_in_channels: int,
-    ):
+    def __init__(self, config: Config, input_size: int, hidden_size: int):
         super().__init__(
             [
-                BackboneLayerWithShortcut(
-                    config,
-                    in_channels=in_channels,
-                    out_channels=out_channels,
-                    input_size=input_size,
-                    hidden_size=hidden_size,
-                    convolution_2_in_channels=layers_convolution_2_in_channels,
-                ),
-                BackboneLayer(in_channels=layers_convolution_2_in_channels, out_channels=out_channels),
+                BackboneLayerWithShortcut(config, input_size=input_size, hidden_size=hidden_size),
+                BackboneLayer(in_channels=hidden_size),
             ]
         )
 
@@ -455,30 +428,9 @@ class StagedEncoder(nn.Module):
         )
         self.bn1 = FrozenBatchNorm(config.embedding_size)
         self.layer1 = Stage(config)
-        self.layer2 = StageWithShortcut(
-            config,
-            in_channels=64,
-            out_channels=128,
-            input_size=64,
-            hidden_size=128,
-            layers_convolution_2_in_channels=128,
-        )
-        self.layer3 = StageWithShortcut(
-            config,
-            in_channels=128,
-            out_channels=256,
-            input_size=128,
-            hidden_size=256,
-            layers_convolution_2_in_channels=256,
-        )
-        self.layer4 = StageWithShortcut(
-            config,
-            in_channels=256,
-            out_channels=512,
-            input_size=256,
-            hidden_size=512,
-            layers_convolution_2_in_channels=512,
-        )
+        self.layer2 = StageWithShortcut(config, input_size=64, hidden_size=128)
+        self.layer3 = StageWithShortcut(config, input_size=128, hidden_size=256)
+        self.layer4 = StageWithShortcut(config, input_size=256, hidden_size=512)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = self.embeddings(pixel_values)
@@ -561,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 9159a06ef01fd9df
+# sha256 of all above: 744980bbfde53cf4

@@ -133,11 +133,6 @@ def resolve(draft_list: list[Draft], field_of: Any) -> ClassText:
     return finished
 
 
-def has_fact(arguments: list[Argument]) -> bool:
-    """Whether a parameter's values are those of a fact, and it is called after it."""
-    return _fact(arguments) is not None
-
-
 def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any) -> str:
     first = arguments[0]
     if len({argument.key() for argument in arguments}) > 1:
@@ -173,10 +168,10 @@ def symbol_is_literal(text: str) -> bool:
 def _parameter(finished: ClassText, name: str, arguments: list[Argument]) -> str:
     """The parameter that gives these values: one for equal values of one fact, called after the fact if it can be."""
     values = [argument.value for argument in arguments]
-    fact = _fact(arguments)
+    fact = fact_of(arguments)
     if fact is not None:
         for other, held in finished.parameters.items():
-            known = _fact(held)
+            known = fact_of(held)
             if known is not None and known.name == fact.name and [a.value for a in held] == values:
                 return other
         short = symbol_name(fact.name)
@@ -187,5 +182,6 @@ def _parameter(finished: ClassText, name: str, arguments: list[Argument]) -> str
     return name
 
 
-def _fact(arguments: list[Argument]) -> Fact | None:
+def fact_of(arguments: list[Argument]) -> Fact | None:
+    """The fact whose values a parameter has, and after which it is called."""
     return next(iter(arguments[0].symbols.values()), None)

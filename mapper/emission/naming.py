@@ -92,17 +92,21 @@ def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]
     peers = [other for other in group if other.drafts[0].folder.tower == folder.tower]
     if tower and len(peers) == 1:
         return [base if tower == base else tower + base]  # the encoder, not the encoder's encoder
-    return [_told_apart(tower + base, peers)[id(done)], tower + base]
+    return [_told_apart(tower + base, peers)[id(done)]]
 
 
 def _told_apart(plain: str, peers: list[ClassText]) -> dict[int, str]:
-    """A name for each class: by what it has and others have not, roles or steps, its own or those of the blocks below."""
+    """A name for each class: by the roles, steps or flags that others have not, its own or those of the blocks below."""
     best: dict[int, str] = {}
-    kinds = (_own_roles, _inner_roles, _own_steps, _inner_steps)
+    kinds = (_own_roles, _inner_roles, _own_steps, _inner_steps, _own_flags, _inner_flags)
     for count, kind in product((1, 2), kinds):
         names = _named_by(kind, count, plain, peers)
         if len(set(names.values())) > len(set(best.values())):
             best = names
+    alike = [[done for done in peers if best[id(done)] == name] for name in dict.fromkeys(best.values())]
+    for group in alike if len(alike) > 1 else []:
+        if len(group) > 1:
+            best |= _told_apart(best[id(group[0])], group)
     return best
 
 
@@ -120,7 +124,8 @@ def _named_by(
         others = set().union(*(extras[id(other)] for other in peers if other is not done))
         told = sorted(own, key=lambda word: (word in others, len(word), word))[:count]
         words = "".join(camel(_SAID.get(word, word)) for word in told)
-        names[id(done)] = plain if done is usual or not own else f"{plain}With{words}"
+        more = "And" if "With" in plain else "With"
+        names[id(done)] = plain if done is usual or not own else f"{plain}{more}{words}"
     return names
 
 
@@ -140,6 +145,25 @@ def _own_steps(done: ClassText) -> set[str]:
 def _inner_steps(done: ClassText) -> set[str]:
     blocks = blocks_of(done.drafts[0].folder)
     return {step for block in blocks for inner in block.blocks() for step in _steps(inner)}
+
+
+def _own_flags(done: ClassText) -> set[str]:
+    return {flag for block in blocks_of(done.drafts[0].folder) for flag in _flags(block)}
+
+
+def _inner_flags(done: ClassText) -> set[str]:
+    blocks = blocks_of(done.drafts[0].folder)
+    return {flag for block in blocks for inner in block.blocks() for flag in _flags(inner)}
+
+
+def _flags(block: Block) -> list[str]:
+    """What is so of a block and may not be of others: `layer.residual`, a stride of more than 1."""
+    words = {name: name.rpartition(".")[2] for name in block.facts}
+    return [
+        words[name]
+        for name, fact in block.facts.items()
+        if fact.value is True or (words[name] == "stride" and fact.value not in (None, 1))
+    ]
 
 
 def _steps(block: Block) -> list[str]:

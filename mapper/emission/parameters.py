@@ -5,15 +5,26 @@ from __future__ import annotations
 import re
 from itertools import dropwhile, takewhile
 
-from mapper.emission.drafts import Argument, ClassText, has_fact
+from mapper.emission.drafts import Argument, ClassText, fact_of
 from mapper.emission.identifiers import is_attribute
 
 _APART = frozenset({"config", "index"})  # names that a constructor has for something else
 
 
+_WIDTHS = (
+    "channels",
+    "features",
+    "input_size",
+    "inner_size",
+    "hidden_size",
+    "output_size",
+)  # how such names end
+
+
 def tidy(done: ClassText) -> None:
     """Joins, derives and shortens the parameters of a finished class in place."""
     _join(done)
+    _join_widths(done)
     _derive_padding(done)
     _shorten(done)
 
@@ -25,15 +36,40 @@ def _join(done: ClassText) -> None:
         name = _common(group)
         if name and (name in group or name not in done.parameters):
             joined |= dict.fromkeys(group, name)
-    done.parameters = {joined.get(name, name): values for name, values in done.parameters.items()}
-    done.resolved = [joined.get(text, text) for text in done.resolved]
+    _rename(done, joined)
+
+
+def _join_widths(done: ClassText) -> None:
+    """A width that goes from one part to the next has one name: that of the fact, or the shortest."""
+    groups: dict[str, list[str]] = {}
+    for name, arguments in done.parameters.items():
+        if name.endswith(_WIDTHS):
+            groups.setdefault(repr(_values(arguments)), []).append(name)
+    joined: dict[str, str] = {}
+    for group in groups.values():
+        best = min(group, key=lambda name: (fact_of(done.parameters[name]) is None, len(name)))
+        joined |= dict.fromkeys(group, best)
+    _rename(done, joined)
+
+
+def _rename(done: ClassText, names: dict[str, str]) -> None:
+    """Parameters under other names, several under one: the values of that which has it already, if one does."""
+    if not names:
+        return
+    kept: dict[str, list[Argument]] = {}
+    for name, values in done.parameters.items():
+        new = names.get(name, name)
+        kept.setdefault(new, done.parameters.get(new, values))
+    done.parameters = kept
+    whole = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b(?!=)")
+    done.resolved = [whole.sub(lambda found: names[found[1]], text) for text in done.resolved]
 
 
 def _alike(done: ClassText) -> list[list[str]]:
     """Parameters that no fact names, of which the last words and all values are the same."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, arguments in done.parameters.items():
-        if not has_fact(arguments):
+        if fact_of(arguments) is None:
             groups.setdefault((name.rpartition("_")[2], repr(_values(arguments))), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
 
@@ -72,15 +108,13 @@ def _is_half(done: ClassText, padding: str, kernel: str) -> bool:
 def _shorten(done: ClassText) -> None:
     """`patches_stride` is `stride` in a class whose parameters are all for its `patches`."""
     names = list(done.parameters)
-    if len(names) < 2 or all(has_fact(arguments) for arguments in done.parameters.values()):
+    if len(names) < 2 or all(fact_of(arguments) for arguments in done.parameters.values()):
         return
     first = _shared([name.split("_") for name in names], min(name.count("_") for name in names))
     short = {name: name.removeprefix("_".join([*first, ""])) for name in names}
     if not first or not all(is_attribute(word) and word not in _APART for word in short.values()):
         return
-    done.parameters = {short[name]: values for name, values in done.parameters.items()}
-    whole = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b")
-    done.resolved = [whole.sub(lambda found: short[found[1]], text) for text in done.resolved]
+    _rename(done, short)
     done.is_short = True
 
 

