@@ -191,6 +191,8 @@ def is_flat(kind: type, name: str) -> bool:
 
 # --- rotary positions
 
+OF_FEW = ("llama_4_scaling_beta", "mrope_section")  # what some classes read there, and most do not
+
 
 def rope_of(kind: type) -> dict[str, Any]:
     """What stands in `rope_parameters` where a file says nothing of them, and what is added to what it says."""
@@ -210,6 +212,7 @@ def rope_of(kind: type) -> dict[str, Any]:
         and flat is not None
         and not any(THETA in leaves(flat.get(key)) for key in layers),
         "no_fraction": not any("partial_rotary_factor" in text for text in modeling(kind)),
+        "unread": [name for name in OF_FEW if not any(name in text for text in modeling(kind))] or None,
     }
     return {key: value for key, value in made.items() if value not in (None, False)}
 

@@ -131,7 +131,7 @@ def _read_of(stated: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, An
     seen = {
         key: _read_of(value, {**rope, "no_flat": False}) if isinstance(value, Mapping) else value
         for key, value in stated.items()
-        if isinstance(value, Mapping) or not rope.get("no_flat")
+        if key not in rope.get("unread", ()) and (isinstance(value, Mapping) or not rope.get("no_flat"))
     }
     kind = seen.get("rope_type", seen.get("type", "default"))
     if rope.get("no_fraction") and kind == "default":

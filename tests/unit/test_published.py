@@ -92,6 +92,8 @@ def test_the_fields_of_a_part_may_stand_at_the_top_as_older_files_have_them() ->
         ("mixtral", {"rope_parameters": {"rope_type": "default"}}, "rope_theta", 1000000.0),
         ("mixtral", {"rope_parameters": {"rope_theta": 5.0, "partial_rotary_factor": 0.5}}, "partial_rotary_factor", None),
         ("phi", {"rope_parameters": {"rope_theta": 5.0, "partial_rotary_factor": 0.25}}, "partial_rotary_factor", 0.25),
+        ("llama", {"rope_parameters": {"rope_theta": 5.0, "llama_4_scaling_beta": 0.5}}, "llama_4_scaling_beta", None),
+        ("ministral3", {"rope_parameters": {"rope_theta": 5.0, "llama_4_scaling_beta": 0.5}}, "llama_4_scaling_beta", 0.5),
     ],
 )  # fmt: skip
 def test_rotary_positions_are_those_of_the_class(
