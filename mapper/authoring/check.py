@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ from mapper.rulebook.family_file import read_family
 from mapper.rulebook.flows import continued
 from mapper.rulebook.libraries import LIBRARY, library_documents, read_library
 from mapper.rulebook.namings import KIND, NAMING, naming_documents, read_naming
-from mapper.rulebook.pages import page_of
+from mapper.rulebook.pages import Page, page_of
 from mapper.rulebook.settings import SETTINGS, read_settings, wrong_examples
 from mapper.rulebook.strict import Document, load_yaml
 from mapper.rulebook.trees import TREE, read_tree
@@ -178,6 +177,7 @@ class Checker:
     ):
         self.rulebook, self.alone, self.run, self.examples = rulebook, alone, run, examples
         self.passed = passed
+        self._spines: dict[tuple[str, str], int | MapperError] = {}
 
     def file(self, kind: str, document: Document) -> FileCheck:
         data = document.data if isinstance(document.data, dict) else {}
@@ -227,8 +227,20 @@ class Checker:
                     if text not in ("...", "_"):  # extents left open
                         parse_rule(text, rule.file, rule.line)
             check_length(rule)
-        for rule in (*flows, *chain.from_iterable(map(pairs, spines))):
+        for rule in flows:
             found.combinations += check_flow(rule, self.known_names)
+        for spine in spines:
+            found.combinations += self.spine(spine)
+
+    def spine(self, page: Page) -> int:
+        """How many combinations the flows of a spine have. Raises MapperError. It is checked once for all pages that fill it."""
+        key = (page.topic, page.base.file if page.base else "")
+        if key not in self._spines:
+            self._spines[key] = _tried(page, self.known_names)
+        found = self._spines[key]
+        if isinstance(found, MapperError):
+            raise found
+        return found
 
     def family(self, document: Document, found: FileCheck) -> None:
         read_family(document)
@@ -300,6 +312,16 @@ class Checker:
                 yield f"{example.file}:{example.line}: example {example.name!r}: {match}"
             elif match == family.name:
                 yield f"{family.file}:{family.line}: steals example {example.name!r} of {one.family.file}"
+
+
+def _tried(page: Page, known: set[str]) -> int | MapperError:
+    """How many combinations the flows of a spine have, or what is wrong with the first that is not in order."""
+    from mapper.flows.combinations import check_flow
+
+    try:
+        return sum(check_flow(rule, known) for rule in pairs(page))
+    except MapperError as error:
+        return error
 
 
 class _Header:

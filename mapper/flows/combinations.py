@@ -3,91 +3,31 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Iterable, Iterator
 from functools import lru_cache
-from itertools import product
-from typing import Any
+from math import prod
 
 from mapper.errors import FlowError
+from mapper.flows.answers import Answer, answers, guards_of
 from mapper.flows.flow import Flow, known_names, parse_flow
-from mapper.flows.guards import OPTION, ROLE, fact_name, parts, question
+from mapper.flows.groups import Found, found_in, groups_of
 from mapper.flows.language import below, dotted, targets
-from mapper.flows.remains import Remainder
 from mapper.flows.retired import not_callable
 from mapper.flows.walk import bindings, nodes
 from mapper.operations.registry import operation_names, operation_signature
 from mapper.rulebook.flows import FlowRule
 
 MAX_GUARDS = 6  # of a flow or of a step: 2 ** 6 combinations are still read by a person
-_OTHER = "\0other"  # a value that equals no literal
 
 
-@dataclass
-class Guards:
-    """What the guards of a flow ask: roles, options, and facts with the values they are compared with."""
-
-    roles: dict[str, None] = field(default_factory=dict)
-    options: dict[str, None] = field(default_factory=dict)
-    facts: dict[str, list[Any]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.roles) + len(self.options) + len(self.facts)
-
-
-def guards_of(flow: Flow) -> Guards:
-    """Every question that the flow's guards ask."""
-    found = Guards()
-    for statement in flow.statements:
-        _collect(_questions(statement), found)
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _questions(statement: ast.stmt) -> tuple[ast.expr, ...]:
-    """What the guards in a statement of a parsed body ask."""
-    guards = (node.test for node in below(statement) if isinstance(node, ast.If))
-    return tuple(node for guard in guards for node in parts(guard))
-
-
-def _collect(questions: Iterable[ast.expr], found: Guards) -> None:
-    for node in questions:
-        kind, name = question(node)
-        if kind == ROLE:
-            found.roles[name] = None
-        elif kind == OPTION:
-            found.options[name] = None
-        elif isinstance(node, ast.Compare):
-            other = node.comparators[0]
-            value = other.value if isinstance(other, ast.Constant) else 1
-            found.facts.setdefault(name, [_OTHER]).append(value)
-            if value == 1 and not isinstance(other, ast.Constant):
-                found.facts.setdefault(fact_name(other), [1])
-        else:
-            found.facts.setdefault(name, [False]).append(1)
-
-
-def combinations(flow: Flow) -> Iterator[tuple[dict[str, bool], dict[str, bool], dict[str, Any]]]:
+def combinations(flow: Flow) -> Iterator[Answer]:
     """Every answer to the guards: roles present, options chosen, values of facts."""
-    guards = guards_of(flow)
-    choices: list[list[Any]] = [[False, True]] * (len(guards.roles) + len(guards.options))
-    choices += [list(dict.fromkeys(values)) for values in guards.facts.values()]
-    for answer in product(*choices):
-        roles = dict(zip(guards.roles, answer, strict=False))
-        options = dict(zip(guards.options, answer[len(roles) :], strict=False))
-        facts = dict(zip(guards.facts, answer[len(roles) + len(options) :], strict=False))
-        if not _contradicts(roles):
-            yield roles, options, facts
-
-
-def _contradicts(roles: Mapping[str, bool]) -> bool:
-    """`has(a.b)` without `has(a)` cannot be."""
-    return any(there and roles.get(name.partition(".")[0]) is False for name, there in roles.items())
+    return answers(guards_of(flow.statements).choices())
 
 
 def check_length(rule: FlowRule) -> None:
     """Checks that a flow or a step has no more guards than a person reads. Raises FlowError."""
-    count = len(guards_of(parse_flow(rule, shared=True)))
+    count = len(guards_of(parse_flow(rule, shared=True).statements))
     if count > MAX_GUARDS:
         raise FlowError(
             f"{rule.file}:{rule.line}: {rule.name} has {count} guards; at most {MAX_GUARDS}, make it two"
@@ -104,41 +44,42 @@ def check_flow(rule: FlowRule, known: Container[str] | None = None) -> int:
         _check_context(flow, known)
     _check_calls(flow)
     _check_declared(rule)
-    used: set[str] = set()
-    remainder = Remainder(flow)
-    count = 0
-    for roles, options, facts in combinations(flow):
-        remains = remainder.under(roles, options, facts)
-        _check_end(rule, remains.end)
-        _check_roles(rule, remains.names, roles)
-        used |= remains.names
-        count += 1
+    found = [found_in(group) for group in groups_of(flow)]
+    _check_end(rule, [end for one in found for end in one.ends])
+    _check_roles(rule, found)
+    used = frozenset().union(*(one.ever for one in found))
     spared = {*rule.reads_elsewhere, *rule.ignored}
     unused = [role for role in rule.roles if role not in used and role not in spared]
     if unused:
         raise FlowError(f"{rule.file}:{rule.line}: {rule.name} names role {unused[0]!r} and never uses it")
-    return count
+    return prod(one.count for one in found)
 
 
-def _check_end(rule: FlowRule, end: ast.expr | None) -> None:
-    if end is None:
+def _check_end(rule: FlowRule, ends: Collection[ast.expr | None]) -> None:
+    if None in ends or not ends:
         raise FlowError(
             f"{rule.file}:{rule.line}: {rule.name} does not end in return under every combination of its guards"
         )
-    is_output = isinstance(end, ast.Call) and dotted(end.func) == "output" and "output" not in rule.roles
-    if (rule.topic == "root") != is_output:
+    is_root = rule.topic == "root"
+    if any(is_root != (_is_output(end) and "output" not in rule.roles) for end in ends):
         raise FlowError(f"{rule.file}:{rule.line}: a root ends in output(...), and nothing else does")
 
 
-def _check_roles(rule: FlowRule, names: frozenset[str], roles: Mapping[str, bool]) -> None:
+def _is_output(end: ast.expr | None) -> bool:
+    return isinstance(end, ast.Call) and dotted(end.func) == "output"
+
+
+def _check_roles(rule: FlowRule, found: Collection[Found]) -> None:
     """Every needed role is used always; an optional one is only used behind has(role)."""
+    always = frozenset().union(*(one.always for one in found))
     for role in rule.needs:
-        if role not in names:
+        if role not in always:
             raise FlowError(
                 f"{rule.file}:{rule.line}: {rule.name} needs role {role!r} but does not use it under every combination"
             )
+    loose = frozenset().union(*(one.loose for one in found))
     for role in rule.options:
-        if role in names and roles.get(role) is not True:
+        if role in loose:
             raise FlowError(
                 f"{rule.file}:{rule.line}: {rule.name} uses the option {role!r} without has({role})"
             )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from mapper.flows.flow import Flow
+from mapper.flows.answers import Answer
 from mapper.flows.guards import Answers, holds
 from mapper.flows.language import below, dotted, every, targets
 
@@ -22,8 +21,8 @@ class Remains:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A statement, or a loop with what is reached in it."""
+class Part:
+    """What a line names."""
 
     names: frozenset[str]
     reads: frozenset[str]
@@ -31,55 +30,57 @@ class _Part:
     bound: tuple[str, ...]  # the names that it gives to a path of roles, where it does nothing else
     is_loop: bool
 
+    def calls(self, roles: frozenset[str]) -> bool:
+        """Whether it calls a block, which may read any name before it."""
+        return self.is_loop or not self.heads.isdisjoint(roles)
 
-_Line = tuple[ast.AST, ...]  # a statement, or a loop with what is reached in it
+
+Line = tuple[ast.AST, ...]  # a statement, or a loop with what is reached in it
+Row = (
+    ast.stmt | tuple[Line, ...]
+)  # a statement in which guards decide, or lines that always run, one after the other
+Ties = tuple[tuple[str, str], ...]  # a role, and the path of the weight that it reads where it has none
 
 
-class Remainder:
-    """Resolves one flow again and again, by names; `specialise` does it once, for the text."""
+def remains(
+    first: Sequence[Row], last: Sequence[Row], roles: frozenset[str], ties: Ties, answer: Answer
+) -> Remains:
+    """What one answer leaves of rows, the last of which are the end of a flow; a role that nobody asks about is there.
 
-    def __init__(self, flow: Flow):
-        self._flow = flow
-        self._rows = tuple(_rows(flow.statements))
-        self._roles, self._ties = flow.roles, tuple(flow.rule.ties.items())
-        self._known: dict[tuple[tuple[_Line, ...], frozenset[str]], Remains] = {}
+    Of the last rows a name for a path of roles goes where neither a block nor a line behind it can read it.
+    """
+    has, options, facts = answer
+    answers = Answers(
+        lambda role: has.get(role, True),
+        lambda name: facts.get(name, 1),
+        lambda name: options.get(name, False),
+    )
+    tied = tuple(tie for tie in ties if not answers.has(tie[0]) and answers.has(tie[1]))
+    lines = [(line, part_of(line, tied)) for line in _reached(last, answers)]
+    heard = _heard(lines, roles)
+    named = [part_of(line, tied).names for line in _reached(first, answers)]
+    return Remains(
+        frozenset().union(*named, *(part.names for _, part in heard)), _end([line for line, _ in heard])
+    )
 
-    def under(
-        self, roles: Mapping[str, bool], options: Mapping[str, bool], facts: Mapping[str, Any]
-    ) -> Remains:
-        """What is left with these roles, options and values of facts; a role that nobody asks about is there."""
-        answers = Answers(
-            lambda role: roles.get(role, True),
-            lambda name: facts.get(name, 1),
-            lambda name: options.get(name, False),
-        )
-        ties = self._flow.rule.ties
-        tied = frozenset(role for role in ties if not answers.has(role) and answers.has(ties[role]))
-        lines = tuple(_reached(self._rows, answers))
-        if (lines, tied) not in self._known:
-            their = tuple(tie for tie in self._ties if tie[0] in tied)
-            heard = self._heard([(line, _part(line, their)) for line in lines])
-            names = frozenset().union(*(part.names for _, part in heard))
-            self._known[lines, tied] = Remains(names, _end([line for line, _ in heard]))
-        return self._known[lines, tied]
 
-    def _heard(self, lines: list[tuple[_Line, _Part]]) -> list[tuple[_Line, _Part]]:
-        """The lines but those that name a path of roles, which neither a block nor a line behind them can read."""
-        kept: list[tuple[_Line, _Part]] = []
-        read: set[str] = set()
-        is_called = False
-        for item in reversed(lines):
-            part = item[1]
-            if not part.bound or is_called or not read.isdisjoint(part.bound):
-                kept.append(item)
-                if not is_called:
-                    read |= part.reads
-            is_called = is_called or part.is_loop or not part.heads.isdisjoint(self._roles)
-        return kept[::-1]
+def _heard(lines: Sequence[tuple[Line, Part]], roles: frozenset[str]) -> list[tuple[Line, Part]]:
+    """The lines but those that name a path of roles, which neither a block nor a line behind them can read."""
+    kept: list[tuple[Line, Part]] = []
+    read: set[str] = set()
+    is_called = False
+    for item in reversed(lines):
+        part = item[1]
+        if not part.bound or is_called or not read.isdisjoint(part.bound):
+            kept.append(item)
+            if not is_called:
+                read |= part.reads
+        is_called = is_called or part.calls(roles)
+    return kept[::-1]
 
 
 @lru_cache(maxsize=2**13)
-def _part(line: _Line, ties: tuple[tuple[str, str], ...]) -> _Part:
+def part_of(line: Line, ties: Ties) -> Part:
     """What a line names, where these roles read the weights of others."""
     inside = [child for node in line for own in _own(node) for child in below(own)]
     called = [(child.func, dotted(child.func) or "") for child in inside if isinstance(child, ast.Call)]
@@ -87,18 +88,18 @@ def _part(line: _Line, ties: tuple[tuple[str, str], ...]) -> _Part:
     silent = {id(name) for func, path in called if path in tied for name in every(func)}  # F.linear instead
     found = [child for child in inside if isinstance(child, ast.Name) and id(child) not in silent]
     weights = {tied[path].partition(".")[0] for _, path in called if path in tied}
-    return _Part(
+    return Part(
         frozenset(name.id for name in found) | weights,
         frozenset(name.id for name in found if isinstance(name.ctx, ast.Load)) | weights,
         frozenset(path.partition(".")[0] for _, path in called if path not in tied),
-        _path_names(line[0]),
+        path_names(line[0]),
         isinstance(line[0], ast.For),
     )
 
 
-def _rows(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt | tuple[_Line, ...]]:
+def rows(statements: Iterable[ast.stmt]) -> Iterator[Row]:
     """The statements, those in a row that no guard decides put together as they always run."""
-    together: list[_Line] = []
+    together: list[Line] = []
     for node in statements:
         line = _always(node)
         if line is not None:
@@ -115,14 +116,14 @@ def _rows(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt | tuple[_Line, ..
 
 
 @lru_cache(maxsize=2**13)
-def _always(node: ast.stmt) -> tuple[_Line, ...] | None:
+def _always(node: ast.stmt) -> tuple[Line, ...] | None:
     """What always runs of a statement; None where a guard decides."""
     if any(isinstance(child, ast.If) for child in below(node)):
         return None
     return tuple(_reached([node], Answers(lambda _: False, lambda _: None, lambda _: None)))
 
 
-def _reached(statements: Iterable[ast.stmt | tuple[_Line, ...]], answers: Answers) -> Iterator[_Line]:
+def _reached(statements: Iterable[Row], answers: Answers) -> Iterator[Line]:
     """The statements that run, guards resolved; a loop with nothing in it does not."""
     for node in statements:
         if isinstance(node, tuple):
@@ -149,13 +150,14 @@ def _own(node: ast.AST) -> tuple[ast.AST, ...]:
     return (node.target, node.iter) if isinstance(node, ast.For) else (node,)
 
 
-def _path_names(node: ast.AST) -> tuple[str, ...]:
+@lru_cache(maxsize=2**13)
+def path_names(node: ast.AST) -> tuple[str, ...]:
     """The names that a statement gives to a path of roles and does nothing else."""
     is_path = isinstance(node, ast.Assign) and dotted(node.value)
     return tuple(targets(node.targets[0])) if is_path else ()  # type: ignore[attr-defined]
 
 
-def _end(lines: list[_Line]) -> ast.expr | None:
+def _end(lines: Sequence[Line]) -> ast.expr | None:
     """What the last line returns; `x = f(y)` and then `return x` is `return f(y)`."""
     last = lines[-1][0] if lines else None
     if not isinstance(last, ast.Return):

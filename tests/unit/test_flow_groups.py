@@ -1,0 +1,94 @@
+"""Flows are checked group by group: what is found must be what the product of all answers to all guards shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from mapper.authoring.pairs import pairs
+from mapper.flows.answers import guards_of
+from mapper.flows.flow import parse_flow
+from mapper.flows.groups import Found, Group, found_in, groups_of
+from mapper.flows.remains import rows
+from mapper.rulebook.flows import FlowRule
+from tests.flow_rules import flow_rule
+from tests.shipped import RULEBOOK
+
+ROOTS = ("root", "tower", "layer", "attention", "embedding")  # whose flows have most guards
+LINES = (
+    "x = up(x)",
+    "y = folder.weight",
+    "x = x + y",
+    "if has(norm):\n  x = norm(x)",
+    "if fact.kind == 'a':\n  x = down(x)\nelse:\n  y = x",
+    "if fact.kind == 'b':\n  y = folder.norm\nelse:\n  x = norm(x)",
+    "if option.keep:\n  y = folder.weight",
+    "if has(folder.norm):\n  x = folder.norm(x)",
+    "if fact.early:\n  return x",
+    "x = output(x=x)",
+    "for one in layers:\n  if has(norm):\n    x = one(x, y=y)",
+    "if has(up):\n  x = up(x)\nelse:\n  x = down(x)",
+)
+
+
+def product_of(rule: FlowRule) -> Found:
+    """What all answers to all guards leave, every row together with every other."""
+    flow = parse_flow(rule, shared=True)
+    choices = tuple((question, some, ()) for question, some in guards_of(flow.statements).choices())
+    return found_in(Group((), tuple(rows(flow.statements)), choices, flow.roles, tuple(rule.ties.items())))
+
+
+def together(rule: FlowRule) -> Found:
+    """What the groups leave."""
+    found = [found_in(group) for group in groups_of(parse_flow(rule, shared=True))]
+    count = 1
+    for one in found:
+        count *= one.count
+    names = [frozenset().union(*(getattr(one, of) for one in found)) for of in ("always", "ever", "loose")]
+    return Found(count, *names, tuple(end for one in found for end in one.ends))
+
+
+def told(found: Found) -> tuple[Any, ...]:
+    """All that a check asks: of what is returned only whether it is something, and a call of `output`."""
+    ends = {end and getattr(getattr(end, "func", None), "id", "") == "output" for end in found.ends}
+    return found.count, found.always, found.ever, found.loose, ends
+
+
+def composed(topic: str) -> list[FlowRule]:
+    """A few flows of each spine of a topic, by chance: always the same."""
+    every = [list(pairs(page)) for page in RULEBOOK.flows.pages(topic) if page.slots]
+    return [rule for rules in every for rule in Random(0).sample(rules, min(len(rules), 12))]
+
+
+@pytest.mark.parametrize("topic", ROOTS)
+def test_groups_show_of_shipped_flows_what_all_answers_show(topic: str) -> None:
+    found = {rule.name: (told(together(rule)), told(product_of(rule))) for rule in composed(topic)}
+    assert len(found) >= 10
+    assert [name for name, (by_groups, by_all) in found.items() if by_groups != by_all] == []
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_groups_show_of_any_lines_what_all_answers_show(seed: int) -> None:
+    chance = Random(seed)
+    lines = [
+        *chance.choices(LINES, k=chance.randrange(1, 7)),
+        chance.choice(("return x", "return output(x=x)", "")),
+    ]
+    ties = {"up": "folder.weight"} if chance.random() < 0.5 else {}
+    rule = flow_rule("\n".join(lines), needs=("up", "down"), options=("norm", "folder", "layers"), ties=ties)
+    assert told(together(rule)) == told(product_of(rule))
+
+
+def test_groups_are_smaller_than_the_flow() -> None:
+    guards = "".join(f"if fact.f{at}:\n  x = up(x)\n" for at in range(6))
+    flow = parse_flow(flow_rule(f"{guards}return up(x)", needs=("up",)))
+    assert [found_in(group).count for group in groups_of(flow)] == [2] * 6 + [1]
+
+
+def test_rows_that_share_a_guard_are_one_group() -> None:
+    rule = flow_rule("if fact.a:\n  x = up(x)\nif not fact.a:\n  x = up(-x)\nreturn x", needs=("up",))
+    assert "up" in together(rule).always
+    assert "up" not in together(replace(rule, body=rule.body.replace("not fact.a", "not fact.b"))).always
