@@ -66,13 +66,26 @@ def _by_several(
     """What processes find in the files with these numbers; nothing where one was ended from outside, or could not begin."""
     pool = ProcessPoolExecutor(min(processes, _MOST), get_context("spawn"), _begin, said)
     try:
-        order = sorted(rest, key=lambda at: _turn(documents[at][0]))
-        waiting = {at: pool.submit(_check, at, documents[at][1].label) for at in order}
-        return {at: one.result() for at, one in waiting.items()}
+        waiting = [pool.submit(_check, numbers, labels) for numbers, labels in _tasks(documents, rest)]
+        return dict(item for one in waiting for item in one.result())
     except BrokenProcessPool:
         return {}
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _tasks(
+    documents: Sequence[tuple[str, Document]], rest: Sequence[int]
+) -> Iterator[tuple[list[int], list[str]]]:
+    """The numbers and labels of files that one process is to check: pages of one block share the flows of its spine."""
+    tasks: dict[tuple[int, str], list[int]] = {}
+    for at in rest:
+        kind, document = documents[at]
+        is_page = kind == _FIRST[0] and isinstance(document.data, dict) and "block" in document.data
+        block = str(document.data["block"]) if is_page else document.label
+        tasks.setdefault((_turn(kind), block), []).append(at)
+    for _, numbers in sorted(tasks.items(), key=lambda item: (item[0][0], -len(item[1]))):
+        yield numbers, [documents[at][1].label for at in numbers]
 
 
 def _turn(kind: str) -> int:
@@ -94,9 +107,14 @@ def _begin(folders: Sequence[str], kinds: Sequence[str], run: bool, anew: bool) 
     keep_what_there_is()
 
 
-def _check(at: int, label: str) -> FileCheck:
+def _check(numbers: Sequence[int], labels: Sequence[str]) -> list[tuple[int, FileCheck]]:
     ((checker, documents),) = _held
-    kind, document = documents[at] if at < len(documents) else ("", None)
-    if document is None or document.label != label:
-        return FileCheck(label, kind, "", [f"{label}:1: files came or went while they were checked"])
-    return checker.file(kind, document)
+    found = []
+    for at, label in zip(numbers, labels, strict=True):
+        kind, document = documents[at] if at < len(documents) else ("", None)
+        if document is None or document.label != label:
+            problem = f"{label}:1: files came or went while they were checked"
+            found.append((at, FileCheck(label, kind, "", [problem])))
+        else:
+            found.append((at, checker.file(kind, document)))
+    return found

@@ -27,6 +27,7 @@ LINES = (
     "if fact.kind == 'b':\n  y = folder.norm\nelse:\n  x = norm(x)",
     "if option.keep:\n  y = folder.weight",
     "if has(folder.norm):\n  x = folder.norm(x)",
+    "if has(folder):\n  x = x + 1",
     "if fact.early:\n  return x",
     "x = output(x=x)",
     "for one in layers:\n  if has(norm):\n    x = one(x, y=y)",
