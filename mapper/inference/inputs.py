@@ -11,8 +11,10 @@ from mapper.errors import FlowError
 from mapper.flows import arithmetic
 from mapper.flows.language import dotted, every, is_has, targets
 from mapper.flows.program import Program, is_dispensable
+from mapper.flows.references import has_role
 from mapper.rulebook.facts import InputRule
 
+_WHERE = ("has", "when")  # of what is said of an input: where it holds
 Lookup = Callable[[Block, str], Any]  # a fact of a block; KeyError where nothing is known of it
 
 
@@ -79,12 +81,28 @@ def _giving(statements: Iterable[ast.stmt], name: str) -> Iterator[str]:
 
 def _of_flows(program: Program, lookup: Lookup) -> dict[str, dict[str, Any]]:
     """What flows say of inputs for themselves; of one that a flow reads under a guard alone, where the guard holds."""
-    return {
-        key: {**spec, **({"shape": _extents(spec["shape"], piece.block, lookup)} if "shape" in spec else {})}
-        for piece in program.pieces.values()
-        for key, spec in piece.flow.rule.inputs.items()
-        if UNREAD in spec or key in piece.context or key not in piece.flow.free_names
-    }
+    found: dict[str, dict[str, Any]] = {}
+    for piece in program.pieces.values():
+        for key, specs in piece.flow.rule.inputs.items():
+            spec = next((spec for spec in specs if _holds(spec, piece.block, lookup)), {})
+            if spec and (UNREAD in spec or key in piece.context or key not in piece.flow.free_names):
+                shape = {"shape": _extents(spec["shape"], piece.block, lookup)} if "shape" in spec else {}
+                found[key] = {**{name: said for name, said in spec.items() if name not in _WHERE}, **shape}
+    return found
+
+
+def _holds(spec: Mapping[str, Any], block: Block, lookup: Lookup) -> bool:
+    """Whether what is said of an input is said of this block's."""
+    return ("has" not in spec or has_role(block, spec["has"])) and all(
+        _has_one_of(block, name, values, lookup) for name, values in spec.get("when", {}).items()
+    )
+
+
+def _has_one_of(block: Block, name: str, values: Any, lookup: Lookup) -> bool:
+    try:
+        return lookup(block, name) in (values if isinstance(values, list) else [values])
+    except KeyError:
+        return False
 
 
 def _extents(shape: Iterable[Any], block: Block, lookup: Lookup) -> list[Any]:

@@ -50,8 +50,11 @@ class FlowRule:
     """Role paths that speak for a root where several tasks fit the heads and nobody says which."""
     by_name_only: bool = False
     """Whether its roles and shapes do not tell it from another flow: taken only where a family names it."""
-    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Public inputs that are otherwise here than vocabulary/inputs.yaml says: `shape`, `dtype` or `optional`."""
+    inputs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Public inputs that are otherwise here than vocabulary/inputs.yaml says: `shape`, `dtype` or `optional`.
+
+    Of several the first that holds: beside a role (`has`), or where facts have these values (`when`).
+    """
     beside: tuple[str, ...] = ()
     """Of a step: roles that must be there, which another step reads; `a | b` where one is enough."""
     is_unnamed: bool = False
@@ -122,7 +125,7 @@ def read_rule(fields: Fields, name: str, is_step: bool = False) -> FlowRule:
         without=fields.words("without"),
         ties={role: str(path) for role, path in fields.mapping("ties").items()},
         ignored={role: str(why) for role, why in fields.mapping("ignored").items()},
-        inputs={key: dict(value) for key, value in fields.mapping("inputs").items()},
+        inputs={key: _each(value) for key, value in fields.mapping("inputs").items()},
         reads_elsewhere=fields.words("reads_elsewhere"),
         extends=fields.any("extends"),
         by_name_only=fields.flag("by_name_only"),
@@ -172,6 +175,11 @@ def rule_of(said: Plain, file: str) -> FlowRule:
     for name, table in tables.items():
         held[name] = {key: tuple(values) for key, values in table.items()}
     return rule
+
+
+def _each(value: Any) -> list[dict[str, Any]]:
+    """What is said of an input, be it for all blocks or for some."""
+    return [dict(spec) for spec in (value if isinstance(value, list) else [value])]
 
 
 def read_shapes(fields: Fields) -> dict[str, tuple[str, ...]]:
