@@ -104,6 +104,7 @@ FACTS = {  # what a fact was called -> what it is called
     "layered.embedding_scale": "per_layer.embedding_scale",
     "layered.projection_scale": "per_layer.projection_scale",
     "layered.rows": "per_layer.rows",
+    "layout_stream": "feed_forward.other_width",
     "layered.scale": "per_layer.scale",
     "layered_size": "per_layer_size",
     "letters.block": "characters.block",
