@@ -32,6 +32,7 @@ _LEAF_FACTS = {
 }
 _REQUIRED = ("norm.eps",)
 _GROUPED = ("GroupNorm", "groups")  # which no shape shows; a convolution's are seen in its weight
+_FORMS = {False: "plain", True: "offset"}  # of a norm, by whether it scales by 1 + weight
 _PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
 
 
@@ -177,7 +178,7 @@ class Filler:
                     self.ask(inner, name, self.candidates(inner, name), is_complete=False)
                 elif known is None and (leaf.kind, argument) == _GROUPED:
                     self.ask(inner, name, _divisors(weight_shape(leaf)[0]))
-        if leaf.kind in SCALED and leaf.form == "plain":
+        if leaf.kind in SCALED and leaf.form in _FORMS.values():
             self.form(inner, leaf)
 
     def kind(self, scope: Scope, leaf: Leaf) -> None:
@@ -191,15 +192,22 @@ class Filler:
             self.ask(scope, KIND, values)
 
     def form(self, scope: Scope, leaf: Leaf) -> None:
-        """Whether a norm scales by 1 + weight, where no family says what its names mean."""
+        """Whether a norm scales by 1 + weight, where no family says what its names mean.
+
+        What goes with names or fields of any type comes before what a family says whose names alone fit.
+        """
         known, doubt = self.facts.get(scope, OFFSET), self.facts.doubt(scope, OFFSET)
+        if leaf.form == _FORMS[True]:
+            if known and self.facts.is_convention(known, OFFSET):
+                leaf.form = _FORMS[bool(self.settle(scope, OFFSET, known).value)]
+            return
         plain = known or Known(False, "default", "as stored")
         if known is None and doubt is not None:
             self.ask(scope, OFFSET, doubt.among)
         elif (
             not self.is_open(scope, OFFSET, plain, leaf) and known and self.settle(scope, OFFSET, known).value
         ):
-            leaf.form = "offset"
+            leaf.form = _FORMS[True]
 
     def findings(self) -> list[str]:
         """Fields of the config that speak of the same fact and disagree."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mapper.flows.references import has_role
+from mapper.inference.entries import mapped
 from mapper.inference.evidence import Known
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.lengths import is_as_long, is_square
@@ -37,14 +38,18 @@ def _tower_around(scope: Scope) -> Scope | None:
 
 
 def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
-    """How many rows or columns the weight of a role has in a block (of a leaf its own), else in the tower around it, or in the only one below."""
+    """How many rows or columns the weight of a role has in a block (of a leaf its own), else in the tower around it, or in the only one below.
+
+    What a rule makes of such a number stands in its map.
+    """
     path, what, at = (rule.rows, "rows", 0) if rule.rows else (rule.columns, "columns", 1)
     block = scope.parent if scope.parent and scope.is_leaf else scope
     places = [block, *([tower] if (tower := _tower_around(scope)) else [])]
     leaves = next((leaves for place in places if (leaves := leaves_at(place.block, path))), [])
     counts = {weight_shape(leaf)[at : at + 1] for leaf in leaves}
     if len(counts) == 1 and (count := counts.pop()):
-        yield Known(count[0], "shape", f"{what} of {leaves[0].place}", rule=rule.place, by=rule)
+        value = mapped(rule, count[0]) if rule.map else count[0]
+        yield Known(value, "shape", f"{what} of {leaves[0].place}", rule=rule.place, by=rule)
 
 
 def holds(scope: Scope, path: str, kind: str) -> bool:

@@ -24,6 +24,7 @@ from mapper.naming.leaf_groups import (
     with_role,
 )
 from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, lettered, loose_feed_forwards
+from mapper.naming.shown_projections import output_projections
 
 NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
 _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "moe": NORM_FEED_FORWARD}
@@ -364,6 +365,7 @@ _LOOKS = (
     _layer_norms,
     _words,
     _widths,
+    output_projections,
     _final_norms,
     _heads,
     _word_heads,
