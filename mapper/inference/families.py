@@ -155,10 +155,17 @@ class Families:
     def facts(self, scope: Scope, name: str) -> list[tuple[str | None, tuple[FactRule, ...]]]:
         """What each family says about a fact of a block, that of the whole first, with the type that it speaks of."""
         part = self.part(scope)
-        whole = self.match if self._whole_speaks(scope) else None
-        found = [(whole.model_type, whole.family.facts.get(name, ()))] if whole else []
+        found = [(self.match.model_type, self._of_whole(self.match, scope, name))] if self.match else []
         own = part.model_type if part and part.is_listed else None
         return [*found, *([(own, part.family.facts.get(name, ()))] if part else [])]
+
+    def _of_whole(self, match: FamilyMatch, scope: Scope, name: str) -> tuple[FactRule, ...]:
+        """What the family of the whole says of a fact; of a tower that another one reads, what it says of that by name."""
+        rules = match.family.facts.get(name, ())
+        if self._whole_speaks(scope):
+            return rules
+        joined = self._tower(scope) in match.family.towers
+        return tuple(rule for rule in rules if rule.at) if joined else ()
 
     def _whole_speaks(self, scope: Scope) -> bool:
         """Whether the family of the whole says anything of a block: where names alone show it, what it judges."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from mapper.architecture import Leaf
 from mapper.naming.leaf_groups import NORMS, BlockPath, Shown, is_outside, layer_of, sides_of, weight_of, with_role
+from mapper.naming.words import parts
 
 _ROLE = "output_projection"
 _BEHIND = "it reads the width of the layers, which is that of the words, and gives another"
@@ -34,8 +35,12 @@ def _behind_the_layers(leaves: Sequence[Leaf]) -> Shown:
 
 
 def _square_heads(leaves: Sequence[Leaf]) -> Shown:
-    """A head of words in a model that has no table of words: it gives as much as it reads, the width of the layers."""
+    """An output in a model that has no table of words: it gives as much as it reads, the width of the layers.
+
+    What is called a head may be one over letters, of which there may be as many.
+    """
     heads = [leaf for leaf in leaves if leaf.role == "lm_head" and leaf.kind == "Linear" and not leaf.block]
+    heads = [leaf for leaf in heads if "head" not in parts(str(leaf.place[-1]))]
     towers = {leaf.block[:1] for leaf in leaves if layer_of(leaf)}
     if len(heads) != 1 or len(towers) != 1 or any(leaf.role == "token" for leaf in leaves):
         return
