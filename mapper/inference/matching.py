@@ -74,10 +74,11 @@ def is_recognised(family: AnyFamily, names: Names) -> bool:
     return names.show(family.signs)
 
 
-def _strength(family: AnyFamily, model_type: str | None) -> tuple[bool, int, int]:
+def _strength(family: AnyFamily, model_type: str | None) -> tuple[bool, bool, int, int]:
+    """One that joins towers says more of a checkpoint than one of a tower in it, in whatever detail that is known."""
     patterns = family.recognise
     words = sum(len(pattern_words(pattern)) for pattern in patterns)
-    return model_type in family.model_types, len(patterns), words
+    return model_type in family.model_types, bool(family.towers), len(patterns), words
 
 
 def type_finding(
