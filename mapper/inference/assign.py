@@ -94,7 +94,8 @@ class Filler:
             else:
                 self.is_open(scope, name, known)
         families = self.facts.families
-        if chosen is None or (families.speak_for(scope) and not families.are_known_by_names):
+        speaks = families.speak_for(scope) and not families.is_in_stranger(scope)
+        if chosen is None or (speaks and not families.are_known_by_names):
             return
         for faults in rivals(scope, chosen, self.rulebook.flows, self.facts):
             doubts = [(fault.name, self.facts.doubt(scope, fault.name)) for fault in faults]
