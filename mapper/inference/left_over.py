@@ -1,42 +1,68 @@
-"""Modules that no word knows, by what the block around them lacks.
+"""Modules that no word knows, by what the block around them lacks, or could have.
 
-A block may have all that a flow reads but one map, and beside it one module whose name means nothing: where its shape
-is that of the map that is lacking, it is that map. Only of types that nobody lists: a listed one has its words.
+A block may have all that a flow reads but some maps, and beside it modules whose names mean nothing: where their shapes
+are those of the maps that are lacking, they are these maps. Only of types that nobody lists: a listed one has its words.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import permutations
+from collections.abc import Sequence
 
-from mapper.architecture import Block, Leaf, Place
-from mapper.errors import ArchitectureError
+from mapper.architecture import Leaf, Place
+from mapper.inference.case import Case
 from mapper.inference.chosen import Chosen
-from mapper.inference.facts import Facts
+from mapper.inference.completions import Way, decided, likeness, ways
 from mapper.inference.leaf_shapes import weight_shape
-from mapper.inference.misfits import LACKS, UNKNOWN
-from mapper.inference.nearest import Near, nears
 from mapper.inference.scopes import Scope
-from mapper.inference.sizes import Sizes
 from mapper.naming.leaf_groups import NORMS, BlockPath, Taken
-from mapper.rulebook.flows import FlowRule
+from mapper.rulebook.declared import FLOW
 
-_MOST = 2  # modules of a block that may be taken so: of more, shapes alone are no evidence
+_MOST = 3  # modules of a block that may be taken so: of more, shapes alone are no evidence
 
 
-def left_over(chosen: Chosen) -> dict[Place, Taken]:
-    """The modules without a role that are all that blocks without a flow lack, each with its role."""
+def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
+    """The modules without a role that a flow of their block has a use for, each with its role.
+
+    Where they could be one thing or another, or nothing but a row of numbers speaks for what a block does without, the
+    flow is asked for.
+    """
     found: dict[Place, Taken] = {}
-    for scope in chosen.lacking:
+    for scope, idle in _with_idle(chosen):
+        every = ways(case, scope, chosen.outline.facts, idle)
+        way = decided(every)
+        if way is not None and (scope in chosen.lacking or _is_sure(chosen, scope, way, idle)):
+            why = "all that the {} lacks" if scope in chosen.lacking else "what else the {} may have"
+            why = f"of its shape, and {why.format(scope.topic)}"
+            found |= {place: Taken(_path(scope), role, why) for place, role in way.roles.items()}
+        elif any(one.is_whole for one in every):
+            _ask(chosen, scope, every)
+    return found
+
+
+def _is_sure(chosen: Chosen, scope: Scope, way: Way, idle: Sequence[Leaf]) -> bool:
+    """Whether names speak for what modules are that a block does without, or maps fit into the flow that it has anyway."""
+    flow = chosen.flows.get(id(scope))
+    are_maps = all(len(weight_shape(leaf)) > 1 for leaf in idle)
+    return likeness(way) > 0 or (are_maps and flow is not None and flow.rule.name == way.flow.name)
+
+
+def _ask(chosen: Chosen, scope: Scope, found: Sequence[Way]) -> None:
+    """Ask which flow it is that reads the modules, unless that would leave open which of them is which."""
+    flows = list(dict.fromkeys(way.flow.name for way in found))
+    if all(decided([way for way in found if way.flow.name == flow]) for flow in flows):
+        chosen.outline.asked.add(scope, FLOW, flows)
+
+
+def _with_idle(chosen: Chosen) -> list[tuple[Scope, list[Leaf]]]:
+    """The blocks in which modules without a role stand, few enough to say what they are."""
+    idle = [leaf for leaf in chosen.outline.read if leaf.role is None]
+    found = []
+    for scope in chosen.outline.every() if idle else ():
         path = _path(scope)
-        idle = [leaf for leaf in chosen.outline.read if leaf.role is None and _is_of(leaf, scope, path)]
-        if not 0 < len(idle) <= _MOST or any(leaf.kind == "Buffer" for leaf in idle):
-            continue
-        if all(_is_as_wide(leaf, _widths(chosen, path)) for leaf in idle):
-            why = f"of its shape, and all that the {scope.topic} lacks"
-            found |= {place: Taken(path, role, why) for place, role in _only(scope, chosen, idle).items()}
+        own = [leaf for leaf in idle if scope.parent is not None and _is_of(leaf, scope, path)]
+        is_known = all(leaf.kind != "Buffer" and _is_as_wide(leaf, _widths(chosen, path)) for leaf in own)
+        if 0 < len(own) <= _MOST and is_known:
+            found.append((scope, own))
     return found
 
 
@@ -61,51 +87,6 @@ def _widths(chosen: Chosen, path: BlockPath) -> set[int]:
 
 
 def _is_as_wide(leaf: Leaf, widths: set[int]) -> bool:
-    """Whether a module reads or gives such states, as far as a width is known."""
-    return not widths or not widths.isdisjoint(weight_shape(leaf))
-
-
-def _only(scope: Scope, chosen: Chosen, idle: Sequence[Leaf]) -> dict[Place, str]:
-    """The roles of the modules where all flows that they would complete agree; {} where some flow does without them."""
-    near = nears(scope, chosen.choices[id(scope)].considered, chosen.outline.facts)
-    open_ones = [
-        one for one in near if one.faults and {fault.kind for fault in one.faults} <= {LACKS, UNKNOWN}
-    ]
-    if any(not one.of(LACKS) for one in open_ones):
-        return {}  # answers would make a model without them
-    ways = [way for one in open_ones for way in _ways(scope, one, chosen.outline.facts, idle)]
-    return ways[0] if ways and all(way == ways[0] for way in ways) else {}
-
-
-def _ways(scope: Scope, near: Near, facts: Facts, idle: Sequence[Leaf]) -> Iterator[dict[Place, str]]:
-    """How the modules can be what a flow lacks, by their kinds and shapes."""
-    lacking = [fault.name for fault in near.of(LACKS)]
-    if len(lacking) != len(idle):
-        return
-    for roles in permutations(lacking):
-        way = dict(zip(roles, idle, strict=True))
-        if all(_may_be(scope, near.rule, role, leaf) for role, leaf in way.items()) and _fits(
-            scope, near.rule, facts, way
-        ):
-            yield {leaf.place: role for role, leaf in way.items()}
-
-
-def _may_be(scope: Scope, rule: FlowRule, role: str, leaf: Leaf) -> bool:
-    """Whether a flow says of what shape a role is, and reads it as what the leaf is: a module, or a bare tensor.
-
-    Which of several norms of one kind one is, no shape tells.
-    """
-    known = (item for item in scope.block.roles.values() if isinstance(item, Leaf))
-    is_one_of_several = leaf.kind in NORMS and any(item.kind == leaf.kind for item in known)
-    is_module = re.search(rf"(?<![\w.]){re.escape(role)}(\(|\.weight)", rule.body) is not None
-    return role in rule.shapes and is_module is ("" not in leaf.tensors) and not is_one_of_several
-
-
-def _fits(scope: Scope, rule: FlowRule, facts: Facts, way: Mapping[str, Leaf]) -> bool:
-    block = scope.block
-    roles: dict[str, Leaf | Block | list[Leaf] | list[Block]] = {**block.roles, **way}
-    tried = Scope(replace(block, roles=roles), scope.parent, scope.words, scope.tower, scope.children)
-    try:
-        return Sizes(tried, rule, facts).are_possible()
-    except ArchitectureError:  # of another rank
-        return False
+    """Whether a map reads or gives such states, as far as a width is known; rows of numbers may be of anything."""
+    shape = weight_shape(leaf)
+    return not widths or len(shape) != 2 or leaf.kind == "Parameter" or not widths.isdisjoint(shape)

@@ -119,7 +119,7 @@ def _newly_taken(case: Case, chosen: Chosen) -> dict[Place, Taken]:
     """The modules that are all that blocks lack, of a type that nobody lists, without those that are taken already."""
     if case.families.are_vouched_for or case.chain:
         return {}
-    return {place: there for place, there in left_over(chosen).items() if place not in case.taken}
+    return {place: there for place, there in left_over(case, chosen).items() if place not in case.taken}
 
 
 def solve_sizes(outline: Outline, chosen: Chosen, doubts: Doubts, is_fatal: bool) -> dict[int, Sizes]:
