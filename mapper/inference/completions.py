@@ -36,7 +36,7 @@ class Way:
 
 def ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf]) -> list[Way]:
     """Every way in which a flow reads the block with all of its modules."""
-    found = []
+    found: list[Way] = []
     for taken in islice(_assignments(case.rulebook.flows, scope, facts, idle), _TRIES):
         way = dict(zip(taken, idle, strict=True))
         tried = with_roles(scope, way)
@@ -45,13 +45,14 @@ def ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf]) -> list[W
             for flow, is_whole in _flows(case, tried, facts)
             if not way.keys() - {*flow.roles} and is_possible(tried, flow, facts)
         ]
-    return found
+    return [way for way in found if are_in_order(way)]
 
 
 def with_roles(scope: Scope, way: Mapping[str, Leaf]) -> Scope:
     """A block as it is where these leaves have these roles, too."""
     roles: dict[str, Leaf | Block | list[Leaf] | list[Block]] = {**scope.block.roles, **way}
-    return Scope(replace(scope.block, roles=roles), scope.parent, scope.words, scope.tower, scope.children)
+    block, solved = replace(scope.block, roles=roles), dict(scope.solved)
+    return Scope(block, scope.parent, scope.words, scope.tower, scope.children, solved)
 
 
 def is_possible(scope: Scope, rule: FlowRule, facts: Facts) -> bool:
@@ -128,13 +129,14 @@ def _flows(case: Case, scope: Scope, facts: Facts) -> Iterator[tuple[FlowRule, b
 
 
 def decided(found: Sequence[Way]) -> Way | None:
-    """The way where all have the same roles; where one flow reads all, the one that names speak for."""
-    ways_by_roles = {tuple(sorted(way.roles.items(), key=str)): way for way in found}
-    if len(ways_by_roles) < 2:
-        return next(iter(ways_by_roles.values()), None)
+    """The way where all have the same roles, or one that names spell out; where one flow reads all, that names speak for."""
+    by_roles = {tuple(sorted(way.roles.items(), key=str)): way for way in found}
+    spelt = [way for way in by_roles.values() if all(_spells(*named) for named in way.roles.items())]
+    if len(spelt) == 1 or len(by_roles) < 2:
+        return next(iter(spelt or by_roles.values()), None)
     if len({frozenset(way.roles.values()) for way in found}) > 1:
         return None
-    first, second, *_ = sorted(ways_by_roles.values(), key=likeness, reverse=True)
+    first, second, *_ = sorted(by_roles.values(), key=likeness, reverse=True)
     return first if likeness(first) > likeness(second) else None
 
 
@@ -143,10 +145,43 @@ def likeness(way: Way) -> int:
     return sum(_shared(place, role) for place, role in way.roles.items())
 
 
-def _shared(place: Place, role: str) -> int:
+def are_in_order(way: Way) -> bool:
+    """Whether modules whose names differ in a number alone have roles of one kind, in the order in which they are read."""
+    stems: dict[Place, list[tuple[str, str]]] = {}
+    for place, role in way.roles.items():
+        stem = re.sub(r"\d+", "#", str(place[-1]))
+        if isinstance(place[-1], str) and "#" in stem:
+            stems.setdefault(Place((*place[:-1], stem)), []).append((str(place[-1]), role))
+    return all(_is_row(sorted(named), way.flow) for named in stems.values() if len(named) > 1)
+
+
+def _is_row(named: Sequence[tuple[str, str]], flow: FlowRule) -> bool:
+    """`ls1` and `ls2` are scales of attention and of what comes after it, not a scale and something else."""
+    roles = [role for _, role in named]
+    read = [re.search(rf"(?<![\w.]){re.escape(role)}\b", flow.body) for role in roles]
+    at = [found.start() for found in read if found]
+    return len({role.partition("_")[0] for role in roles}) == 1 and at == sorted(at)
+
+
+def _words(place: Place) -> list[str]:
     word = next((part for part in reversed(place) if isinstance(part, str)), "")
-    pieces = [piece for piece in normal(word).split("_") if piece]
+    return [piece for piece in normal(word).split("_") if piece]
+
+
+def _shared(place: Place, role: str) -> int:
+    pieces = _words(place)
     return sum(any(_is_short_for(piece, part) for piece in pieces) for part in role.split("_"))
+
+
+def _spells(place: Place, role: str) -> bool:
+    """Whether a name is the role's, each word as it is or cut short, in any order: `norm_k` for `key_norm`."""
+    pieces, rest = _words(place), role.split("_")
+    for piece in pieces:
+        said = next((part for part in rest if _is_short_for(piece, part)), None)
+        if said is None:
+            return False
+        rest.remove(said)
+    return not rest
 
 
 def _is_short_for(piece: str, word: str) -> bool:

@@ -13,6 +13,7 @@ from mapper.inference.case import Case
 from mapper.inference.chosen import Chosen
 from mapper.inference.completions import Way, decided, likeness, ways
 from mapper.inference.leaf_shapes import weight_shape
+from mapper.inference.roots import TASK, task_of_config
 from mapper.inference.scopes import Scope
 from mapper.naming.leaf_groups import NORMS, BlockPath, Taken
 from mapper.rulebook.declared import FLOW
@@ -27,16 +28,28 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
     flow is asked for.
     """
     found: dict[Place, Taken] = {}
-    for scope, idle in _with_idle(chosen):
+    claimed: set[Place] = set()  # by blocks that lack something: what is theirs is not what others may have
+    for scope, idle in sorted(_with_idle(chosen), key=lambda one: not _lacks(chosen, one[0])):
+        if any(leaf.place in claimed for leaf in idle):
+            continue
+        is_lacking = _lacks(chosen, scope)
+        claimed |= {leaf.place for leaf in idle if is_lacking}
         every = ways(case, scope, chosen.outline.facts, idle)
         way = decided(every)
-        if way is not None and (scope in chosen.lacking or _is_sure(chosen, scope, way, idle)):
-            why = "all that the {} lacks" if scope in chosen.lacking else "what else the {} may have"
+        if way is not None and (is_lacking or _is_sure(chosen, scope, way, idle)):
+            why = "all that the {} lacks" if is_lacking else "what else the {} may have"
             why = f"of its shape, and {why.format(scope.topic)}"
             found |= {place: Taken(_path(scope), role, why) for place, role in way.roles.items()}
         elif any(one.is_whole for one in every):
             _ask(chosen, scope, every)
     return found
+
+
+def _lacks(chosen: Chosen, scope: Scope) -> bool:
+    """Whether a block needs more than it has: a model, too, whose class is for a task for which it has no head."""
+    flow, task = chosen.flows.get(id(scope)), task_of_config(chosen.outline.facts.config)
+    is_headless = flow is not None and task is not None and task.value not in flow.rule.when.get(TASK, (task.value,))
+    return scope in chosen.lacking or (scope.parent is None and is_headless)
 
 
 def _is_sure(chosen: Chosen, scope: Scope, way: Way, idle: Sequence[Leaf]) -> bool:
@@ -59,7 +72,7 @@ def _with_idle(chosen: Chosen) -> list[tuple[Scope, list[Leaf]]]:
     found = []
     for scope in chosen.outline.every() if idle else ():
         path = _path(scope)
-        own = [leaf for leaf in idle if scope.parent is not None and _is_of(leaf, scope, path)]
+        own = [leaf for leaf in idle if _is_of(leaf, scope, path)]
         is_known = all(leaf.kind != "Buffer" and _is_as_wide(leaf, _widths(chosen, path)) for leaf in own)
         if 0 < len(own) <= _MOST and is_known:
             found.append((scope, own))
@@ -72,12 +85,19 @@ def _path(scope: Scope) -> BlockPath:
 
 
 def _is_of(leaf: Leaf, scope: Scope, path: BlockPath) -> bool:
-    """Whether a leaf is a block's: said so, or in the folder that is the block's alone."""
+    """Whether a leaf is a block's: said so, or in the folder that is the block's alone; at the top it may be the root's."""
     home, around = scope.block.home, scope.parent.block.home if scope.parent else ()
     if leaf.block == path:
         return True
+    if scope.parent is None:
+        return len(leaf.block) == 1 and _is_at_top(leaf)
     has_folder = len(home) > len(around) and leaf.block == path[:-1]
     return has_folder and leaf.place.within(home) and len(leaf.place) == len(home) + 1
+
+
+def _is_at_top(leaf: Leaf) -> bool:
+    """Whether a module stands in no folder, or in one with a name that is no tower's: as heads do."""
+    return len(leaf.place) <= 2 and all(isinstance(word, str) for word in leaf.place)
 
 
 def _widths(chosen: Chosen, path: BlockPath) -> set[int]:

@@ -173,6 +173,13 @@ def split(found: Found, vocabulary: Vocabulary) -> Iterable[Found]:
     yield found
 
 
+def _is_alone(found: Found) -> bool:
+    """Whether a module is all that a folder with a name holds: `q_proj.linear` is what `q_proj` is called."""
+    place = found.spot.place
+    has_folder = len(place) > 1 and all(isinstance(word, str) for word in place[-2:])
+    return found.is_module and has_folder and len(found.spot.nodes[-1].children) == 1
+
+
 class _Reader:
     """Reads leaves one by one; what folders mean is remembered."""
 
@@ -184,6 +191,15 @@ class _Reader:
         spot = found.spot
         for length in range(len(spot.place)):
             self.chain(spot, length)  # from the top, so that no name is too deep for the stack
+        read = self.matched(found, spot)
+        if read is None and _is_alone(found):
+            read = self.matched(found, spot.folder(len(spot.place) - 1))
+        return read or Reading(
+            found, self.chain(spot, len(spot.place) - (not found.is_module)), None, None
+        )
+
+    def matched(self, found: Found, spot: Spot) -> Reading | None:
+        """The reading of a leaf by a place: its own, or the folder that it stands alone in."""
         for match in self.vocabulary.matches("roles", spot, found.kind):
             *outer, role = match.entry.target.split(".")
             chain = self.chain(spot, len(spot.place) - max(match.length, 1))
@@ -191,7 +207,7 @@ class _Reader:
             if steps is not None:
                 scope = match.entry.scope
                 return Reading(found, steps, role, match, scope in ("root", "whole"), scope == "whole")
-        return Reading(found, self.chain(spot, len(spot.place) - (not found.is_module)), None, None)
+        return None
 
     def fit(
         self, chain: tuple[Step, ...], outer: list[str], match: Match, spot: Spot
