@@ -61,7 +61,7 @@ def _renamed(name: str, places: set[str]) -> str:
 
 def roles(architecture: Architecture) -> Roles:
     return {
-        key: (*(role for role, _ in leaf.block), leaf.role or "")
+        key: (*(role for role, _ in leaf.block), leaf.kind, leaf.role or "")
         for leaf in architecture.leaves
         for key in Leaf.keys(leaf)
     }
@@ -85,7 +85,7 @@ def fared(path: Path, rulebook: Rulebook, most: int) -> Iterator[tuple[str, str,
 def _judged(made: Architecture, truth: Roles, changed: set[str], word: str) -> tuple[str, str]:
     found = roles(made)
     pairs = {key: (truth[key.replace(NOTHING, word)], found.get(key, ("",))) for key in changed}
-    wrong = {f"{key}: {a[-1]} read as {b[-1]}" for key, (a, b) in pairs.items() if b[-1] and a[-1] != b[-1]}
+    wrong = {f"{key}: {a[-2:]} read as {b[-2:]}" for key, (a, b) in pairs.items() if b[-1] and a[-2:] != b[-2:]}
     asked = f"{len(made.questions)} asked"
     if wrong:
         return ("open" if made.reading == "skeleton" else "wrong"), f"{asked}; {min(wrong)}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice, product
 
 from mapper._dataclass import dataclass
-from mapper.architecture import Block, Leaf, Place
+from mapper.architecture import Leaf, Place
 from mapper.errors import ArchitectureError
 from mapper.inference.case import Case
 from mapper.inference.facts import Facts
@@ -18,6 +19,7 @@ from mapper.inference.nearest import nears
 from mapper.inference.scopes import Scope, is_part
 from mapper.inference.select import choose
 from mapper.inference.sizes import Sizes
+from mapper.inference.tables import TABLE, is_table
 from mapper.naming.words import normal
 from mapper.rulebook.flows import FlowRule, aligned
 from mapper.rulebook.index import FlowTable
@@ -29,30 +31,58 @@ _TRIES = 32  # of all ways in which several modules could have roles
 class Way:
     """One way to read a block: the roles of its modules, and the flow that reads it then."""
 
-    roles: Mapping[Place, str]
+    leaves: Mapping[str, Leaf]  # by role, with the kind that they have in it
     flow: FlowRule
     is_whole: bool  # whether nothing more must be known for it
+
+    @property
+    def roles(self) -> dict[Place, str]:
+        return {leaf.place: role for role, leaf in self.leaves.items()}
 
 
 def ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf]) -> list[Way]:
     """Every way in which a flow reads the block with all of its modules."""
     found: list[Way] = []
     for taken in islice(_assignments(case.rulebook.flows, scope, facts, idle), _TRIES):
-        way = dict(zip(taken, idle, strict=True))
-        tried = with_roles(scope, way)
-        found += [
-            Way({leaf.place: role for role, leaf in way.items()}, flow, is_whole)
-            for flow, is_whole in _flows(case, tried, facts)
-            if not way.keys() - {*flow.roles} and is_possible(tried, flow, facts)
-        ]
+        way = {role: _as(case, scope, role, leaf) for role, leaf in zip(taken, idle, strict=True)}
+        with _having(scope, way, facts):
+            found += [
+                Way(way, flow, is_whole)
+                for flow, is_whole in _flows(case, scope, facts)
+                if not way.keys() - {*flow.roles} and is_possible(scope, flow, facts)
+            ]
     return [way for way in found if are_in_order(way)]
 
 
-def with_roles(scope: Scope, way: Mapping[str, Leaf]) -> Scope:
-    """A block as it is where these leaves have these roles, too."""
-    roles: dict[str, Leaf | Block | list[Leaf] | list[Block]] = {**scope.block.roles, **way}
-    block, solved = replace(scope.block, roles=roles), dict(scope.solved)
-    return Scope(block, scope.parent, scope.words, scope.tower, scope.children, solved)
+def _as(case: Case, scope: Scope, role: str, leaf: Leaf) -> Leaf:
+    """The leaf as what it is in a role: a table looks like a map, and maps are stored as those beside them."""
+    known = [item for item in scope.block.roles.values() if isinstance(item, Leaf) and item.kind == leaf.kind]
+    if leaf.kind != "Linear":
+        return leaf
+    if leaf.tensors.keys() == {"weight"} and is_table(case.rulebook, scope.block.role, role):
+        return replace(leaf, kind=TABLE)
+    is_turned = bool(known) and all(item.is_transposed for item in known)
+    return replace(leaf, form=known[0].form) if is_turned else leaf
+
+
+@contextmanager
+def _having(scope: Scope, way: Mapping[str, Leaf], facts: Facts) -> Iterator[None]:
+    """As long as this lasts, these leaves have these roles in the block: facts of others may rest on that."""
+    roles = scope.block.roles
+    before = dict(roles)
+    roles.update(way)
+    try:
+        with facts.supposing(scope, {}):
+            yield
+    finally:
+        roles.clear()
+        roles.update(before)
+
+
+def _alone(scope: Scope, role: str, leaf: Leaf) -> Scope:
+    """A block in which one leaf has this role, too."""
+    block = replace(scope.block, roles={**scope.block.roles, role: leaf})
+    return Scope(block, scope.parent, scope.words, scope.tower, scope.children, dict(scope.solved))
 
 
 def is_possible(scope: Scope, rule: FlowRule, facts: Facts) -> bool:
@@ -107,7 +137,7 @@ def _may_be(scope: Scope, rules: Sequence[FlowRule], facts: Facts, leaf: Leaf) -
                 continue
             if len(aligned(extents, rank)) == rank:
                 only = replace(rule, shapes={role: extents})
-                if is_possible(with_roles(scope, {role: leaf}), only, facts):
+                if is_possible(_alone(scope, role, leaf), only, facts):
                     yield role
 
 

@@ -135,11 +135,11 @@ class Facts:
         self.forget(scope)
 
     @contextmanager
-    def supposing(self, scope: Scope, name: str, known: Known) -> Iterator[None]:
+    def supposing(self, scope: Scope, said: Mapping[str, Known]) -> Iterator[None]:
         """What is asked inside is answered as if this were known; outside nothing of it is remembered."""
         kept = dict(scope.solved), self.used, self._memory, self._shared
         self.used, self._memory, self._shared = dict(self.used), Memory(), {}
-        scope.solved[name] = known
+        scope.solved.update(said)
         try:
             yield
         finally:

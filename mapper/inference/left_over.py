@@ -15,7 +15,7 @@ from mapper.inference.completions import Way, decided, likeness, ways
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.roots import TASK, task_of_config
 from mapper.inference.scopes import Scope
-from mapper.naming.leaf_groups import NORMS, BlockPath, Taken
+from mapper.naming.leaf_groups import BlockPath, Taken
 from mapper.rulebook.declared import FLOW
 
 _MOST = 3  # modules of a block that may be taken so: of more, shapes alone are no evidence
@@ -39,7 +39,8 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
         if way is not None and (is_lacking or _is_sure(chosen, scope, way, idle)):
             why = "all that the {} lacks" if is_lacking else "what else the {} may have"
             why = f"of its shape, and {why.format(scope.topic)}"
-            found |= {place: Taken(_path(scope), role, why) for place, role in way.roles.items()}
+            for role, leaf in way.leaves.items():
+                found[leaf.place] = Taken(_path(scope), role, why, leaf.kind, leaf.form)
         elif any(one.is_whole for one in every):
             _ask(chosen, scope, every)
     return found
@@ -73,8 +74,7 @@ def _with_idle(chosen: Chosen) -> list[tuple[Scope, list[Leaf]]]:
     for scope in chosen.outline.every() if idle else ():
         path = _path(scope)
         own = [leaf for leaf in idle if _is_of(leaf, scope, path)]
-        is_known = all(leaf.kind != "Buffer" and _is_as_wide(leaf, _widths(chosen, path)) for leaf in own)
-        if 0 < len(own) <= _MOST and is_known:
+        if 0 < len(own) <= _MOST and all(leaf.kind != "Buffer" for leaf in own):
             found.append((scope, own))
     return found
 
@@ -90,7 +90,8 @@ def _is_of(leaf: Leaf, scope: Scope, path: BlockPath) -> bool:
     if leaf.block == path:
         return True
     if scope.parent is None:
-        return len(leaf.block) == 1 and _is_at_top(leaf)
+        inner = (child.block.home for child in scope.children if child.block.home)
+        return len(leaf.block) == 1 and _is_at_top(leaf) and not any(map(leaf.place.within, inner))
     has_folder = len(home) > len(around) and leaf.block == path[:-1]
     return has_folder and leaf.place.within(home) and len(leaf.place) == len(home) + 1
 
@@ -98,15 +99,3 @@ def _is_of(leaf: Leaf, scope: Scope, path: BlockPath) -> bool:
 def _is_at_top(leaf: Leaf) -> bool:
     """Whether a module stands in no folder, or in one with a name that is no tower's: as heads do."""
     return len(leaf.place) <= 2 and all(isinstance(word, str) for word in leaf.place)
-
-
-def _widths(chosen: Chosen, path: BlockPath) -> set[int]:
-    """The lengths of the norms around a block: of the states that it reads and gives."""
-    around = (leaf for leaf in chosen.outline.read if leaf.block[: len(path) - 1] == path[:-1])
-    return {extent for leaf in around if leaf.kind in NORMS for extent in weight_shape(leaf)[:1]}
-
-
-def _is_as_wide(leaf: Leaf, widths: set[int]) -> bool:
-    """Whether a map reads or gives such states, as far as a width is known; rows of numbers may be of anything."""
-    shape = weight_shape(leaf)
-    return not widths or len(shape) != 2 or leaf.kind == "Parameter" or not widths.isdisjoint(shape)

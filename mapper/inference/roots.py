@@ -152,7 +152,7 @@ def _supposed(root: Scope, flows: FlowTable, facts: Facts) -> dict[str, Composed
     """The roots that steps make where each task is taken for known, and facts that follow from it with it."""
     found: dict[str, Composed] = {}
     for task in _tasks_of_steps(flows):
-        with facts.supposing(root, TASK, Known(task, "name", "supposed")):
+        with facts.supposing(root, {TASK: Known(task, "name", "supposed")}):
             found |= _made([compose(root, flows.pages(ROOT), flows, facts)])
     return found
 

@@ -30,16 +30,21 @@ class Taken:
     block: BlockPath
     role: str
     why: str
+    kind: str = ""  # where it is another than its shape says
+    form: str = ""
 
 
 def with_taken_roles(leaves: Iterable[Leaf], taken: Mapping[Place, Taken]) -> list[Leaf]:
     """The leaves; those that are taken for something have its role, and say why."""
     return [
-        with_role(leaf, there.block, there.role, f"{leaf.why}; {there.why}")
-        if leaf.role is None and (there := taken.get(leaf.place))
-        else leaf
+        _taken(leaf, there) if leaf.role is None and (there := taken.get(leaf.place)) else leaf
         for leaf in leaves
     ]
+
+
+def _taken(leaf: Leaf, there: Taken) -> Leaf:
+    made = with_role(leaf, there.block, there.role, f"{leaf.why}; {there.why}")
+    return replace(made, kind=there.kind or leaf.kind, form=there.form or leaf.form)
 
 
 def grouped(leaves: Iterable[Leaf], key: Callable[[Leaf], BlockPath]) -> Iterator[list[Leaf]]:

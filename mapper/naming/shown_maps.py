@@ -35,11 +35,12 @@ def feed_forwards(leaves: Sequence[Leaf]) -> Shown:
 
 
 def loose_feed_forwards(leaves: Sequence[Leaf]) -> Shown:
-    """Two maps of a layer in no common folder, to a wider side and back, are its feed-forward network."""
+    """Two maps of a layer, to a wider side and back, are its feed-forward network: in one folder, or one in a network's."""
     for group in grouped(leaves, layer_of):
         layer = layer_of(group[0])
         alone = list(_alone(group, layer))
-        if len(alone) == 2 and len({leaf.place[:-1] for leaf in alone}) == 1:
+        are_near = len({leaf.place[:-1] for leaf in alone}) == 1 or any(leaf.block != layer for leaf in alone)
+        if len(alone) == 2 and are_near:
             made = dict(zip(map(id, alone), _up_and_down(alone), strict=False))
             for leaf in alone if made else ():
                 yield leaf, with_role(leaf, (*layer, _FEED_FORWARD), made[id(leaf)], _WIDER)

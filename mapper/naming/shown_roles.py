@@ -23,11 +23,14 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
+from mapper.naming.words import parts
 from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, lettered, loose_feed_forwards
 from mapper.naming.shown_projections import output_projections
 
 NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
 _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "moe": NORM_FEED_FORWARD}
+_FIRST, _LATER = {"input", "pre", "before"}, {"post", "after", "final", "output", "sub", "inner"}  # of norms
+_FIRST_OF_TWO = ("ln_1", "ln1", "norm1", "norm_1", "layer_norm1", "layer_norm_1", "layernorm1")
 _EMBEDDINGS = ("embeddings", None)
 _SENSES = ("vision", "audio")
 _PROJECTOR: BlockPath = (("projector", None),)
@@ -61,6 +64,7 @@ def _layer_norms(leaves: Sequence[Leaf]) -> Shown:
             yield from _placed(left, lacking, layer)
             yield from _numbered(left, lacking, layer)
             yield from _beside_placed(left, group, layer)
+            yield from _last_left(left, group, layer, lacking)
 
 
 def _placed(left: list[Leaf], lacking: set[str], layer: BlockPath) -> Shown:
@@ -105,6 +109,19 @@ def _beside_placed(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath) ->
         return
     if known.place.within(Place(folder)) and not left[0].place.within(Place(folder)):
         yield left[0], with_role(left[0], layer, NORM_FEED_FORWARD, "the only norm left in the layer")
+
+
+def _last_left(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath, lacking: set[str]) -> Shown:
+    """One norm is left beside one that a word calls the first, or that of the feed-forward network."""
+    known = next((leaf for leaf in group if leaf.block == layer and leaf.kind in NORMS and leaf.role), None)
+    if known is None or len(left) != 1 or left[0].block != layer or left[0].tensors.keys() != known.tensors.keys():
+        return
+    said = parts(str(known.place[-1]))
+    is_first = bool(said & _FIRST) or known.place[-1] in _FIRST_OF_TWO
+    if said.isdisjoint(_LATER) and (known.role == NORM_FEED_FORWARD or is_first):
+        yield left[0], with_role(left[0], layer, lacking.pop(), "the only norm left in the layer")
+        if known.kind != left[0].kind and "bias" not in known.tensors:  # a word took it for a layer's only norm
+            yield known, replace(known, kind=left[0].kind)
 
 
 def _words(leaves: Sequence[Leaf]) -> Shown:
