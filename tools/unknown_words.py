@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from renamed import UNHEARD  # noqa: E402
+from renamed import SCALED, UNHEARD  # noqa: E402
 
 from mapper.architecture import Architecture, Leaf  # noqa: E402
 from mapper.checkpoint import Checkpoint  # noqa: E402
@@ -85,13 +85,22 @@ def fared(path: Path, rulebook: Rulebook, most: int) -> Iterator[tuple[str, str,
 def _judged(made: Architecture, truth: Roles, changed: set[str], word: str) -> tuple[str, str]:
     found = roles(made)
     pairs = {key: (truth[key.replace(NOTHING, word)], found.get(key, ("",))) for key in changed}
-    wrong = {f"{key}: {a[-2:]} read as {b[-2:]}" for key, (a, b) in pairs.items() if b[-1] and a[-2:] != b[-2:]}
+    wrong = {
+        f"{key}: {a[-2:]} read as {b[-2:]}"
+        for key, (a, b) in pairs.items()
+        if b[-1] and _plain(a) != _plain(b)
+    }
     asked = f"{len(made.questions)} asked"
     if wrong:
         return ("open" if made.reading == "skeleton" else "wrong"), f"{asked}; {min(wrong)}"
     if all(b[-1] for _, b in pairs.values()):
         return "right", asked
     return "open" if made.reading == "skeleton" else "wrong", f"{asked}; {next(iter(made.missing), '')}"
+
+
+def _plain(role: tuple[str, ...]) -> tuple[str, str]:
+    """Kind and role; which of two kinds of norms one is, is asked for."""
+    return "Norm" if role[-2] in SCALED else role[-2], role[-1]
 
 
 def main() -> int:

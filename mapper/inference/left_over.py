@@ -49,7 +49,9 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
 def _lacks(chosen: Chosen, scope: Scope) -> bool:
     """Whether a block needs more than it has: a model, too, whose class is for a task for which it has no head."""
     flow, task = chosen.flows.get(id(scope)), task_of_config(chosen.outline.facts.config)
-    is_headless = flow is not None and task is not None and task.value not in flow.rule.when.get(TASK, (task.value,))
+    is_headless = (
+        flow is not None and task is not None and task.value not in flow.rule.when.get(TASK, (task.value,))
+    )
     return scope in chosen.lacking or (scope.parent is None and is_headless)
 
 

@@ -194,9 +194,7 @@ class _Reader:
         read = self.matched(found, spot)
         if read is None and _is_alone(found):
             read = self.matched(found, spot.folder(len(spot.place) - 1))
-        return read or Reading(
-            found, self.chain(spot, len(spot.place) - (not found.is_module)), None, None
-        )
+        return read or Reading(found, self.chain(spot, len(spot.place) - (not found.is_module)), None, None)
 
     def matched(self, found: Found, spot: Spot) -> Reading | None:
         """The reading of a leaf by a place: its own, or the folder that it stands alone in."""

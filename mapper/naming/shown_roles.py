@@ -114,13 +114,20 @@ def _beside_placed(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath) ->
 def _last_left(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath, lacking: set[str]) -> Shown:
     """One norm is left beside one that a word calls the first, or that of the feed-forward network."""
     known = next((leaf for leaf in group if leaf.block == layer and leaf.kind in NORMS and leaf.role), None)
-    if known is None or len(left) != 1 or left[0].block != layer or left[0].tensors.keys() != known.tensors.keys():
+    if (
+        known is None
+        or len(left) != 1
+        or left[0].block != layer
+        or left[0].tensors.keys() != known.tensors.keys()
+    ):
         return
     said = parts(str(known.place[-1]))
     is_first = bool(said & _FIRST) or known.place[-1] in _FIRST_OF_TWO
     if said.isdisjoint(_LATER) and (known.role == NORM_FEED_FORWARD or is_first):
         yield left[0], with_role(left[0], layer, lacking.pop(), "the only norm left in the layer")
-        if known.kind != left[0].kind and "bias" not in known.tensors:  # a word took it for a layer's only norm
+        if (
+            known.kind != left[0].kind and "bias" not in known.tensors
+        ):  # a word took it for a layer's only norm
             yield known, replace(known, kind=left[0].kind)
 
 
