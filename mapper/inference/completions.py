@@ -43,13 +43,13 @@ class Way:
 def ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf]) -> list[Way]:
     """Every way in which a flow reads the block with all of its modules."""
     found: list[Way] = []
-    for taken in islice(_assignments(case.rulebook.flows, scope, facts, idle), _TRIES):
+    for taken in islice(_assignments(case, scope, facts, idle), _TRIES):
         way = {role: _as(case, scope, role, leaf) for role, leaf in zip(taken, idle, strict=True)}
         with _having(scope, way, facts):
             found += [
                 Way(way, flow, is_whole)
                 for flow, is_whole in _flows(case, scope, facts)
-                if not way.keys() - {*flow.roles} and is_possible(scope, flow, facts)
+                if not way.keys() - {*flow.roles} and is_possible(scope, flow, facts, [*way.values()])
             ]
     return [way for way in found if are_in_order(way)]
 
@@ -79,27 +79,25 @@ def _having(scope: Scope, way: Mapping[str, Leaf], facts: Facts) -> Iterator[Non
         roles.update(before)
 
 
-def _alone(scope: Scope, role: str, leaf: Leaf) -> Scope:
+def _with(scope: Scope, role: str, leaf: Leaf) -> Scope:
     """A block in which one leaf has this role, too."""
     block = replace(scope.block, roles={**scope.block.roles, role: leaf})
     return Scope(block, scope.parent, scope.words, scope.tower, scope.children, dict(scope.solved))
 
 
-def is_possible(scope: Scope, rule: FlowRule, facts: Facts) -> bool:
-    """Whether the shapes of a block can be those of a flow."""
+def is_possible(scope: Scope, rule: FlowRule, facts: Facts, new: Sequence[Leaf]) -> bool:
+    """Whether the shapes of a block can be those of a flow, some leaves being new in it."""
     try:
-        return Sizes(scope, rule, facts).are_possible()
+        return Sizes(scope, rule, facts).are_possible(new)
     except ArchitectureError:  # of another rank
         return False
 
 
-def _assignments(
-    flows: FlowTable, scope: Scope, facts: Facts, idle: Sequence[Leaf]
-) -> Iterator[tuple[str, ...]]:
+def _assignments(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf]) -> Iterator[tuple[str, ...]]:
     """A role for each module: of the topic's flows and steps those count that lack nothing which no module could be."""
-    rules = list(_known(flows, scope))
+    rules = list(_known(case.rulebook.flows, scope))
     while True:
-        roles = [list(dict.fromkeys(_may_be(scope, rules, facts, leaf))) for leaf in idle]
+        roles = [list(dict.fromkeys(_may_be(case, scope, rules, facts, leaf))) for leaf in idle]
         could_be = {role for each in roles for role in each}
         kept = [rule for rule in rules if _is_reached(scope, rule, could_be, len(idle))]
         if len(kept) == len(rules):
@@ -127,7 +125,7 @@ def _is_reached(scope: Scope, rule: FlowRule, could_be: set[str], count: int) ->
     return len(lacking) <= count and could_be.issuperset(lacking)
 
 
-def _may_be(scope: Scope, rules: Sequence[FlowRule], facts: Facts, leaf: Leaf) -> Iterator[str]:
+def _may_be(case: Case, scope: Scope, rules: Sequence[FlowRule], facts: Facts, leaf: Leaf) -> Iterator[str]:
     """The roles that a block lacks and that a leaf of this kind and shape may have."""
     rank = len(weight_shape(leaf))
     for rule in rules:
@@ -136,15 +134,21 @@ def _may_be(scope: Scope, rules: Sequence[FlowRule], facts: Facts, leaf: Leaf) -
             if role in scope.block.roles or extents is None or not is_read_as(rule, role, leaf):
                 continue
             if len(aligned(extents, rank)) == rank:
-                only = replace(rule, shapes={role: extents})
-                if is_possible(_alone(scope, role, leaf), only, facts):
+                own = {name: rule.shapes[name] for name in rule.shapes if name in scope.block.roles}
+                only = replace(rule, shapes={**own, role: extents})
+                made = _as(case, scope, role, leaf)
+                if is_possible(_with(scope, role, made), only, facts, [made]):
                     yield role
 
 
 def is_read_as(rule: FlowRule, role: str, leaf: Leaf) -> bool:
-    """Whether a flow reads a role as what the leaf is: a module that is called, or a bare tensor."""
+    """Whether a flow reads a role as what the leaf is: a module that is called, or a bare tensor.
+
+    What is passed on whole, to an operation, may be either.
+    """
     is_module = re.search(rf"(?<![\w.]){re.escape(role)}(\(|\.weight)", rule.body) is not None
-    return is_module is ("" not in leaf.tensors)
+    is_norm = leaf.kind.endswith("Norm") and "norm" in role.split("_")
+    return is_module is ("" not in leaf.tensors) or is_norm
 
 
 def _flows(case: Case, scope: Scope, facts: Facts) -> Iterator[tuple[FlowRule, bool]]:

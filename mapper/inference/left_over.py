@@ -15,9 +15,11 @@ from mapper.inference.completions import Way, decided, likeness, ways
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.roots import TASK, task_of_config
 from mapper.inference.scopes import Scope
-from mapper.naming.leaf_groups import BlockPath, Taken
+from mapper.inference.tables import TABLE
+from mapper.naming.leaf_groups import BlockPath, Taken, is_outside
 from mapper.rulebook.declared import FLOW
 
+_EMBEDDINGS = ("embeddings", None)
 _MOST = 3  # modules of a block that may be taken so: of more, shapes alone are no evidence
 
 
@@ -27,8 +29,8 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
     Where they could be one thing or another, or nothing but a row of numbers speaks for what a block does without, the
     flow is asked for.
     """
-    found: dict[Place, Taken] = {}
-    claimed: set[Place] = set()  # by blocks that lack something: what is theirs is not what others may have
+    found = _words(chosen)
+    claimed = {*found}  # by blocks that lack something: what is theirs is not what others may have
     for scope, idle in sorted(_with_idle(chosen), key=lambda one: not _lacks(chosen, one[0])):
         if any(leaf.place in claimed for leaf in idle):
             continue
@@ -46,6 +48,22 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
     return found
 
 
+def _words(chosen: Chosen) -> dict[Place, Taken]:
+    """The one table outside of the layers that has a row for each word of the config, where no other has words."""
+    outline = chosen.outline
+    rows = outline.facts.get(outline.root, "vocab_size")
+    if rows is None or rows.evidence != "config" or any(leaf.role == "token" for leaf in outline.read):
+        return {}
+    tables = [leaf for leaf in outline.read if leaf.role is None and leaf.tensors.keys() == {"weight"}]
+    tables = [leaf for leaf in tables if is_outside(leaf) and weight_shape(leaf)[:1] == (rows.value,)]
+    if len(tables) != 1 or len(weight_shape(tables[0])) != 2 or len(tables[0].block) > 2:
+        return {}
+    (table,) = tables
+    inner = () if table.block[-1:] == (_EMBEDDINGS,) else (_EMBEDDINGS,)
+    why = "it has a row for each word of the config"
+    return {table.place: Taken((*table.block, *inner), "token", why, TABLE)}
+
+
 def _lacks(chosen: Chosen, scope: Scope) -> bool:
     """Whether a block needs more than it has: a model, too, whose class is for a task for which it has no head."""
     flow, task = chosen.flows.get(id(scope)), task_of_config(chosen.outline.facts.config)
@@ -59,6 +77,8 @@ def _is_sure(chosen: Chosen, scope: Scope, way: Way, idle: Sequence[Leaf]) -> bo
     """Whether names speak for what modules are that a block does without, or maps fit into the flow that it has anyway."""
     flow = chosen.flows.get(id(scope))
     are_maps = all(len(weight_shape(leaf)) > 1 for leaf in idle)
+    if chosen.outline.facts.stated(scope, FLOW):
+        return True
     return likeness(way) > 0 or (are_maps and flow is not None and flow.rule.name == way.flow.name)
 
 
@@ -75,7 +95,7 @@ def _with_idle(chosen: Chosen) -> list[tuple[Scope, list[Leaf]]]:
     found = []
     for scope in chosen.outline.every() if idle else ():
         path = _path(scope)
-        own = [leaf for leaf in idle if _is_of(leaf, scope, path)]
+        own = [leaf for leaf in idle if _is_of(leaf, scope, path, scope in chosen.lacking)]
         if 0 < len(own) <= _MOST and all(leaf.kind != "Buffer" for leaf in own):
             found.append((scope, own))
     return found
@@ -86,16 +106,19 @@ def _path(scope: Scope) -> BlockPath:
     return tuple(reversed(steps))
 
 
-def _is_of(leaf: Leaf, scope: Scope, path: BlockPath) -> bool:
-    """Whether a leaf is a block's: said so, or in the folder that is the block's alone; at the top it may be the root's."""
+def _is_of(leaf: Leaf, scope: Scope, path: BlockPath, is_lacking: bool) -> bool:
+    """Whether a leaf is a block's: said so, or in its folder, which is its alone unless the block lacks something.
+
+    At the top it may be the root's.
+    """
     home, around = scope.block.home, scope.parent.block.home if scope.parent else ()
     if leaf.block == path:
         return True
     if scope.parent is None:
         inner = (child.block.home for child in scope.children if child.block.home)
         return len(leaf.block) == 1 and _is_at_top(leaf) and not any(map(leaf.place.within, inner))
-    has_folder = len(home) > len(around) and leaf.block == path[:-1]
-    return has_folder and leaf.place.within(home) and len(leaf.place) == len(home) + 1
+    is_near = leaf.block == path[:-1] and leaf.place.within(home) and len(leaf.place) == len(home) + 1
+    return is_near and (len(home) > len(around) or is_lacking)
 
 
 def _is_at_top(leaf: Leaf) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from mapper._dataclass import dataclass
@@ -87,14 +87,21 @@ class Sizes:
             self.scope.solved.update(solved)
         return True
 
-    def are_possible(self) -> bool:
-        """Whether the shapes go with each other and with what the config says of all but the width; nothing is settled."""
+    def are_possible(self, new: Collection[Leaf] = ()) -> bool:
+        """Whether the shapes go with each other and with what the config says of all but the width; nothing is settled.
+
+        Of `new` leaves among others: what the others show goes before the config.
+        """
         extents: dict[str, int] = {}
         if any(extents.setdefault(item.text, item.extent) != item.extent for item in self.equations):
             return False
         told = {name: self.facts.get(self.scope, full) for name, full in self.names.items() if full != WIDTH}
         values = {name: known.value for name, known in told.items() if known and known.evidence == "config"}
-        return self._hold(values)
+        if new:
+            shown: dict[str, object] = {}
+            self._hold(shown, [item for item in self.equations if item.leaf not in new])
+            values |= shown
+        return self._hold(values, self.equations)
 
     def unknown(self) -> dict[str, list[int]]:
         """Symbols to ask for, by full name, with the values that the shapes allow; what would follow from these is left out."""
@@ -219,14 +226,14 @@ class Sizes:
     def _can_be(self, name: str, value: int) -> bool:
         """Whether what follows from a value, shape by shape, is whole and contradicts nothing."""
         others = {other: known.value for other, known in self.known.items() if known.evidence != "given"}
-        return self._hold({**others, name: value})
+        return self._hold({**others, name: value}, self.equations)
 
-    def _hold(self, values: dict[str, object]) -> bool:
+    def _hold(self, values: dict[str, object], equations: Sequence[Equation]) -> bool:
         """Whether every shape can be made with these values and what follows from them."""
         fresh = True
         while fresh:
             fresh = False
-            for equation in self.equations:
+            for equation in equations:
                 try:
                     solution = arithmetic.solve(equation.node, equation.extent, values)
                     lacking = set(arithmetic.names(equation.node)) - values.keys()
