@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -42,13 +42,13 @@ class Flow:
         return frozenset(self.rule.roles)
 
     @cached_property
-    def leaf_facts(self) -> frozenset[str]:
-        """Facts in `leaves:` alone."""
-        found: set[str] = set()
-        for arguments in self.rule.leaves.values():
+    def leaf_facts(self) -> Mapping[str, frozenset[str]]:
+        """Role -> facts in its `leaves:`."""
+        found: dict[str, set[str]] = {role: set() for role in self.rule.leaves}
+        for role, arguments in self.rule.leaves.items():
             for text in arguments.values():
-                found.update(facts_in(parse_expression(str(text), self.rule.file, self.rule.line)))
-        return frozenset(found)
+                found[role].update(facts_in(parse_expression(str(text), self.rule.file, self.rule.line)))
+        return {role: frozenset(facts) for role, facts in found.items()}
 
     @cached_property
     def reached(self) -> frozenset[str]:

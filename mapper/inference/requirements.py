@@ -26,7 +26,8 @@ class Needs:
             set()
         )  # names that stand alone, not before a dot: what is called or passed on whole
         self._block(flow.statements)
-        self.facts.update(dict.fromkeys(sorted(flow.leaf_facts)))
+        built = [facts for role, facts in flow.leaf_facts.items() if has(role)]
+        self.facts.update(dict.fromkeys(sorted(frozenset().union(*built))))
         needed = flow.rule.needs
         if any(has(other) and (has(role) or role in needed) for role, other in flow.rule.ties.items()):
             self.facts["head.tied"] = None
