@@ -136,10 +136,13 @@ class Names:
         return (node for words, node in self._by_last.get(wanted[-1], ()) if ends(words, wanted))
 
     def fit(self, has: Iterable[str], lacks: Iterable[str], within: Place = EVERYWHERE) -> bool:
-        """Whether all of the first and none of the second occur, below a folder."""
-        return all(self.has(pattern, None, within) for pattern in has) and not any(
-            self.has(pattern, None, within) for pattern in lacks
+        """Whether all of the first and none of the second occur, below a folder; `/name`: anywhere."""
+        return all(self._fits(pattern, within) for pattern in has) and not any(
+            self._fits(pattern, within) for pattern in lacks
         )
+
+    def _fits(self, pattern: str, within: Place) -> bool:
+        return self.has(pattern.removeprefix("/"), None, EVERYWHERE if pattern.startswith("/") else within)
 
 
 def words_in(names: Iterable[str]) -> set[str]:
