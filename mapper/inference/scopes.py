@@ -116,7 +116,8 @@ def is_tower(block: Block) -> bool:
 
 
 def _is_list(role: str) -> bool:
-    return role.rstrip("_0123456789") in TOWER_LISTS  # a second list of a tower is its layers_2
+    """A second list of a tower is its layers_2; stages that a map goes down and up have roles of their own."""
+    return role.rstrip("_0123456789") in TOWER_LISTS or role.startswith("stages_")
 
 
 def leaf_scope(scope: Scope, leaf: Leaf) -> Scope:

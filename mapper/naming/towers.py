@@ -77,7 +77,9 @@ class Towers:
     def step(self, step: Step) -> tuple[str, tuple[int, ...] | None]:
         if not step.is_layers:
             return step.role, step.indices
-        role = "stages" if step.place in self.stages else step.role
+        role = "stages" if step.place in self.stages and step.role == "layers" else step.role
+        if step.place[:-1] in self.stages and step.place not in self.stages:
+            role = "layers"  # of a list of stages that has a role of its own
         number = self.numbers.get(step.place, 1)
         return (f"{role}_{number}" if number > 1 else role), step.indices
 
