@@ -157,7 +157,8 @@ def test_settings_may_stand_beside_tensors_without_a_table_of_their_own(tmp_path
 
 def test_a_recipe_is_read_by_its_model(tmp_path: Path) -> None:
     text = "model:\n  _component_: torchtune.models.llama3.llama3\n  num_heads: 2\noptimizer: {lr: 1.0}\n"
-    assert opened(tmp_path, **{"torchtune_config.yaml": text}).config == {"num_heads": 2}
+    said = {"_component_": "torchtune.models.llama3.llama3", "num_heads": 2}
+    assert opened(tmp_path, **{"torchtune_config.yaml": text}).config == said
 
 
 def test_what_the_metadata_tells_of_an_adapter_is_a_note(tmp_path: Path) -> None:
