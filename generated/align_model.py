@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules 6fc59a18d381.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -129,7 +129,6 @@ class Depthwise(nn.Module):
             out_channels,
             out_channels,
             kernel_size=kernel_size,
-            stride=1,
             padding=pad_size,
             groups=out_channels,
             bias=False,
@@ -141,17 +140,18 @@ class Depthwise(nn.Module):
 
 
 class SqueezeExcitation(nn.Module):
-    """vision_model.encoder.blocks.*.squeeze_excite: squeeze-and-excitation: channels gated by two layers
-    over their means.
+    """vision_model.encoder.blocks.*.squeeze_excite: squeeze-and-excitation: channels gated by what their
+    means say with two layers.
     """
 
-    def __init__(self, squeeze_excitation_channels: int, squeeze_excitation_reduced_size: int):
+    def __init__(self, channels: int, reduced_size: int):
         super().__init__()
-        self.reduce = nn.Conv2d(squeeze_excitation_channels, squeeze_excitation_reduced_size, kernel_size=1)
-        self.expand = nn.Conv2d(squeeze_excitation_reduced_size, squeeze_excitation_channels, kernel_size=1)
+        self.reduce = nn.Conv2d(channels, reduced_size, kernel_size=1)
+        self.expand = nn.Conv2d(reduced_size, channels, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.expand(F.silu(self.reduce(x.mean(dim=(-2, -1), keepdim=True))))
+        y = x.mean(dim=(-2, -1), keepdim=True)
+        y = self.expand(F.silu(self.reduce(y)))
         return x * torch.sigmoid(y)
 
 
@@ -160,9 +160,7 @@ class Contraction(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.project_conv = nn.Conv2d(
-            in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False
-        )
+        self.project_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
         self.project_bn = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -174,9 +172,7 @@ class Expansion(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.expand_conv = nn.Conv2d(
-            in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False
-        )
+        self.expand_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
         self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -190,13 +186,7 @@ class DepthwiseWithStride(nn.Module):
         super().__init__()
         self.kernel_size = kernel_size
         self.depthwise_conv = nn.Conv2d(
-            out_channels,
-            out_channels,
-            kernel_size=kernel_size,
-            stride=2,
-            padding=0,
-            groups=out_channels,
-            bias=False,
+            out_channels, out_channels, kernel_size=kernel_size, stride=2, groups=out_channels, bias=False
         )
         self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.vision_norm_eps)
 
@@ -253,8 +243,7 @@ class VisionLayerWithExpansionAndStride(nn.Module):
         self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
         self.depthwise_conv = DepthwiseWithStride(config, out_channels=inner_size, kernel_size=kernel_size)
         self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=inner_size,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -285,8 +274,7 @@ class VisionLayerWithExpansionAndResidual(nn.Module):
             config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
         )
         self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=inner_size,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=input_size)
 
@@ -318,8 +306,7 @@ class VisionLayerWithExpansion(nn.Module):
             config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
         )
         self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=inner_size,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -337,9 +324,7 @@ class VisionLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.depthwise_conv = Depthwise(config, out_channels=64, pad_size=1, kernel_size=3)
-        self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=64, squeeze_excitation_reduced_size=16
-        )
+        self.squeeze_excite = SqueezeExcitation(channels=64, reduced_size=16)
         self.projection = Contraction(config, in_channels=64, out_channels=32)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -355,9 +340,7 @@ class VisionLayerWithResidual(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.depthwise_conv = Depthwise(config, out_channels=32, pad_size=1, kernel_size=3)
-        self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=32, squeeze_excitation_reduced_size=8
-        )
+        self.squeeze_excite = SqueezeExcitation(channels=32, reduced_size=8)
         self.projection = Contraction(config, in_channels=32, out_channels=32)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -398,7 +381,7 @@ class Encoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
-        # unused: reads the first position beside what the model takes
+        # unused: the pooled vector is that of the first position
         self.pooler = nn.ModuleDict({"dense": nn.Linear(768, 768)})
 
     def forward(
@@ -558,7 +541,7 @@ class VisionEmbeddingsWithLayers(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: cosine similarity of text and image embeddings, divided by a learned temperature (ALIGN)."""
+    """The model: cosine similarity of text and image embeddings (CLIP) with a learned temperature (ALIGN)."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -618,4 +601,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 8de44f896cef8741
+# sha256 of all above: 33bed1d6de3ad328

@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 6fc59a18d381.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -201,10 +201,7 @@ class VisionAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.vision_head_dim
-        self.qkv = nn.Linear(
-            config.vision_hidden_size,
-            (config.vision_heads + 2 * config.vision_heads) * config.vision_head_dim,
-        )
+        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.vision_heads * config.vision_head_dim)
         self.projection = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -549,4 +546,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 6642ce86c7960172
+# sha256 of all above: 017ae836f7f52e04

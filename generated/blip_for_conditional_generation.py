@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 6fc59a18d381.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -173,7 +173,7 @@ class VisionAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.qkv = nn.Linear(config.hidden_size, (config.heads + 2 * config.heads) * config.head_dim)
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim)
         self.projection = nn.Linear(config.heads * config.head_dim, config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -419,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: 556546483bb31553
+# sha256 of all above: a06294d7ea6fbc97

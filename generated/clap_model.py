@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 6fc59a18d381.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -282,13 +282,13 @@ class Fusion(nn.Module):
 
 class Downsampling(nn.Module):
     """audio_model.audio_encoder.layers.*.downsample: patch merging: each 2 x 2 patches concatenated,
-    normalised and projected to twice the channels.
+    normalised and projected to half of these channels.
     """
 
-    def __init__(self, hidden_size: int):
+    def __init__(self, out_channels: int):
         super().__init__()
-        self.norm = nn.LayerNorm(4 * hidden_size)
-        self.reduction = nn.Linear(4 * hidden_size, 2 * hidden_size, bias=False)
+        self.norm = nn.LayerNorm(2 * out_channels)
+        self.reduction = nn.Linear(2 * out_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.reduction(self.norm(merge_patches(x)))
@@ -439,18 +439,26 @@ class Encoder(nn.Module):
 
 
 class StageWithDownsampling(nn.Module):
-    """audio_model.audio_encoder.layers.*: a stage: layers with shifted windows in every second, then
-    downsampling where there is any (Swin).
+    """audio_model.audio_encoder.layers.*: a stage: layers with shifted windows in every second, then what
+    follows them (Swin) with downsampling.
     """
 
-    def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int, layers: int):
+    def __init__(
+        self,
+        config: Config,
+        hidden_size: int,
+        heads: int,
+        intermediate_size: int,
+        layers: int,
+        out_channels: int,
+    ):
         super().__init__()
         self.window_size = config.window_size
         self.blocks = nn.ModuleList(
             AudioLayer(config, hidden_size=hidden_size, heads=heads, intermediate_size=intermediate_size)
             for _ in range(layers)
         )
-        self.downsample = Downsampling(hidden_size=hidden_size)
+        self.downsample = Downsampling(out_channels=out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
@@ -462,8 +470,8 @@ class StageWithDownsampling(nn.Module):
 
 
 class Stage(nn.Module):
-    """audio_model.audio_encoder.layers.3: a stage: layers with shifted windows in every second, then
-    downsampling where there is any (Swin).
+    """audio_model.audio_encoder.layers.3: a stage: layers with shifted windows in every second, then what
+    follows them (Swin).
     """
 
     def __init__(self, config: Config):
@@ -521,9 +529,15 @@ class StagedSpectrogram(nn.Module):
         )
         self.layers = nn.ModuleList(
             [
-                StageWithDownsampling(config, hidden_size=96, heads=4, intermediate_size=384, layers=2),
-                StageWithDownsampling(config, hidden_size=192, heads=8, intermediate_size=768, layers=2),
-                StageWithDownsampling(config, hidden_size=384, heads=16, intermediate_size=1536, layers=6),
+                StageWithDownsampling(
+                    config, hidden_size=96, heads=4, intermediate_size=384, layers=2, out_channels=192
+                ),
+                StageWithDownsampling(
+                    config, hidden_size=192, heads=8, intermediate_size=768, layers=2, out_channels=384
+                ),
+                StageWithDownsampling(
+                    config, hidden_size=384, heads=16, intermediate_size=1536, layers=6, out_channels=768
+                ),
                 Stage(config),
             ]
         )
@@ -550,7 +564,7 @@ class StagedSpectrogram(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: cosine similarity of text and audio embeddings (CLAP)."""
+    """The model: similarity of text embeddings and those of sounds."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -573,7 +587,7 @@ class Model(nn.Module):
         """input_ids (batch, length), input_features (batch, 4, frames, 64), is_longer (batch, 1),
         attention_mask (batch, length), token_type_ids (batch, length), position_ids (batch, length)
         """
-        _, sounds = self.audio_model.audio_encoder(input_features, is_longer)
+        x, sounds = self.audio_model.audio_encoder(input_features, is_longer)
         _, words = self.text_model(input_ids, token_type_ids, position_ids, attention_mask)
         sounds = F.normalize(self.audio_projection(sounds), dim=-1)
         words = F.normalize(self.text_projection(words), dim=-1)
@@ -609,4 +623,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: e0fdd2f4d85079dc
+# sha256 of all above: 850e5a2748f29c77

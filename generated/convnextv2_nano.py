@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 6fc59a18d381.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -130,7 +130,8 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
         y = self.mlp(y.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        return x + y.permute(0, 3, 1, 2)
+        y = y.permute(0, 3, 1, 2)
+        return x + y
 
 
 class StageWithDownsampling(nn.Module):
@@ -227,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f3a17e4db39043d8
+# sha256 of all above: 955b1e90c9af758f

@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 6fc59a18d381.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,8 +32,6 @@ class Config:
     heads: int = 8  # shape: model.decoder.layers.{0..2}.encoder_attn.sampling_offsets.weight [192, 256]
     # config: model.decoder.layers.{0..2}.self_attn.q_proj.weight [256, 256] = heads * head_dim
     head_dim: int = 32
-    # rule: families/pp_ocrv5_rec.yaml (only a stage's first convolution makes steps)
-    backbone_stride: int = 1
     entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     points: int = 12  # shape: model.decoder.layers.{0..2}.encoder_attn.num_points_scale [12]
     offset_scale: float = 0.5  # config: decoder_offset_scale
@@ -44,7 +42,6 @@ class Config:
     # shape: model.encoder.downsample_convs.{0..1}.conv1.conv.weight [256, 256, 1, 1]
     encoder_out_channels: int = 256
     entry_maps_out_channels: int = 256  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
-    entry_maps_stride: int = 1  # rule: families/rt_detr.yaml (maps of the same size)
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
     intermediate_size: int = 1024  # shape: model.decoder.layers.{0..2}.fc1.weight [1024, 256]
     backbone_layers: int = 3  # name: model.backbone.model.encoder.stages.0.blocks.0.layers.*
@@ -321,15 +318,10 @@ class BackboneLayerWithNorm(nn.Module):
     with a residual where the shapes allow.
     """
 
-    def __init__(self, config: Config, convolution_in_channels: int, out_channels: int):
+    def __init__(self, convolution_in_channels: int, out_channels: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            convolution_in_channels,
-            out_channels,
-            kernel_size=3,
-            stride=config.backbone_stride,
-            padding=1,
-            bias=False,
+            convolution_in_channels, out_channels, kernel_size=3, padding=1, bias=False
         )
         self.normalization = FrozenBatchNorm(out_channels)
         self.lab: Any = nn.ParameterDict(
@@ -354,7 +346,6 @@ class Convolution(nn.Module):
             convolution_in_channels,
             out_channels,
             kernel_size=config.entry_maps_kernel_size,
-            stride=config.backbone_stride,
             padding=config.entry_maps_kernel_size // 2,
             bias=False,
         )
@@ -372,16 +363,10 @@ class ConvolutionWithScaled(nn.Module):
     then a scale and a shift for all channels (learnable affine block).
     """
 
-    def __init__(self, config: Config, out_channels: int):
+    def __init__(self, out_channels: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            out_channels,
-            out_channels,
-            kernel_size=5,
-            stride=config.backbone_stride,
-            padding=2,
-            groups=out_channels,
-            bias=False,
+            out_channels, out_channels, kernel_size=5, padding=2, groups=out_channels, bias=False
         )
         self.normalization = FrozenBatchNorm(out_channels)
         self.lab: Any = nn.ParameterDict(
@@ -427,8 +412,8 @@ class CrossAttention(nn.Module):
 
 
 class Downsampling(nn.Module):
-    """model.backbone.model.encoder.stages.*.downsample: depthwise convolution with its own stride by
-    height and width, and norm.
+    """model.backbone.model.encoder.stages.*.downsample: convolution of any kernel, stride and groups, and
+    norm.
     """
 
     def __init__(self, config: Config, out_channels: int):
@@ -457,7 +442,6 @@ class ConvolutionWithPostNorm(nn.Module):
             in_channels,
             out_channels,
             kernel_size=config.entry_maps_kernel_size,
-            stride=config.backbone_stride,
             padding=config.entry_maps_kernel_size // 2,
             bias=False,
         )
@@ -476,7 +460,6 @@ class LateralMaps(nn.Module):
             config.encoder_in_channels,
             config.encoder_out_channels,
             kernel_size=config.entry_maps_kernel_size,
-            stride=1,
             padding=config.entry_maps_kernel_size // 2,
             bias=False,
         )
@@ -559,7 +542,6 @@ class EntryMaps(nn.ModuleList):
                     in_channels,
                     config.entry_maps_out_channels,
                     kernel_size=config.entry_maps_kernel_size,
-                    stride=config.entry_maps_stride,
                     padding=config.entry_maps_kernel_size // 2,
                     bias=False,
                 ),
@@ -710,7 +692,7 @@ class StageWithConvolution(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(
-            BackboneLayerWithNorm(config, convolution_in_channels=16, out_channels=16)
+            BackboneLayerWithNorm(convolution_in_channels=16, out_channels=16)
             for _ in range(config.backbone_layers)
         )
         self.aggregation = nn.ModuleList(
@@ -737,7 +719,7 @@ class StageWithConvolution2(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.layers = nn.ModuleList(
-            BackboneLayerWithNorm(config, convolution_in_channels=convolution_in_channels, out_channels=32)
+            BackboneLayerWithNorm(convolution_in_channels=convolution_in_channels, out_channels=32)
             for convolution_in_channels in (64, 32, 32)
         )
         self.aggregation = nn.ModuleList(
@@ -764,7 +746,7 @@ class BackboneLayer(nn.Module):
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
         self.conv1 = ConvolutionWithPostNorm(config, in_channels=in_channels, out_channels=out_channels)
-        self.conv2 = ConvolutionWithScaled(config, out_channels=out_channels)
+        self.conv2 = ConvolutionWithScaled(out_channels=out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv2(self.conv1(x))
@@ -845,12 +827,14 @@ class FinerBlocks(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         first, second = F.silu(self.conv1.norm(self.conv1.conv(x))).chunk(2, dim=1)
-        y = F.silu(self.conv2.norm(self.conv2.conv(self.csp_rep1(second))))
-        z = F.silu(self.conv3.norm(self.conv3.conv(self.csp_rep2(y))))
+        y = self.csp_rep1(second)
+        y = F.silu(self.conv2.norm(self.conv2.conv(y)))
+        z = self.csp_rep2(y)
+        z = F.silu(self.conv3.norm(self.conv3.conv(z)))
         return F.silu(self.conv4.norm(self.conv4.conv(torch.cat((first, second, y, z), dim=1))))
 
 
-class StageWithAggregatedAndDownsampling(nn.Module):
+class StageWithAggregatedAnyKernel(nn.Module):
     """model.backbone.model.encoder.stages.1: a stage: groups of layers, then downsampling where there is
     any.
     """
@@ -911,7 +895,7 @@ class Stage(nn.Module):
         return self.aggregation[1](self.aggregation[0](torch.cat(states, dim=1)))
 
 
-class StageWithLight(nn.Module):
+class StageWithLightPostNorm(nn.Module):
     """model.backbone.model.encoder.stages.2.blocks.1: a stage: layers in sequence, then aggregation of all
     their outputs by two convolutions (HGNet).
     """
@@ -938,7 +922,7 @@ class StageWithLight(nn.Module):
         return x + y
 
 
-class StageWithAggregated(nn.Module):
+class StageWithAggregatedConvolution(nn.Module):
     """model.backbone.model.encoder.stages.0: a stage: groups of layers, then downsampling where there is
     any.
     """
@@ -1003,7 +987,7 @@ class HybridEncoder(nn.Module):
         return fused
 
 
-class StageWithLightAndResidual(nn.Module):
+class StageWithLightPostNormAndResidual(nn.Module):
     """model.backbone.model.encoder.stages.2: a stage: groups of layers, then downsampling where there is
     any.
     """
@@ -1022,7 +1006,7 @@ class StageWithLightAndResidual(nn.Module):
                     convolution_in_channels_2=256,
                     convolution_2_out_channels=512,
                 ),
-                StageWithLight(config),
+                StageWithLightPostNorm(config),
             ]
         )
 
@@ -1033,7 +1017,7 @@ class StageWithLightAndResidual(nn.Module):
         return x
 
 
-class StageWithLightAndStride(nn.Module):
+class StageWithLightPostNormAndStride(nn.Module):
     """model.backbone.model.encoder.stages.3: a stage: groups of layers, then downsampling where there is
     any.
     """
@@ -1074,10 +1058,10 @@ class StagedEncoder(nn.Module):
             {
                 "stages": nn.ModuleList(
                     [
-                        StageWithAggregated(config),
-                        StageWithAggregatedAndDownsampling(config),
-                        StageWithLightAndResidual(config),
-                        StageWithLightAndStride(config),
+                        StageWithAggregatedConvolution(config),
+                        StageWithAggregatedAnyKernel(config),
+                        StageWithLightPostNormAndResidual(config),
+                        StageWithLightPostNormAndStride(config),
                     ]
                 )
             }
@@ -1189,4 +1173,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 89f054ba309f4378
+# sha256 of all above: ad5686c1963ad448

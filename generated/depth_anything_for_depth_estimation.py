@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 6fc59a18d381.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -204,8 +204,8 @@ class NeckLayerWithEnlarged(nn.Module):
         return self.resize(self.projection(x))
 
 
-class NeckLayerWithReduced(nn.Module):
-    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels, and downsampling."""
+class NeckLayerWithMappedAndResize(nn.Module):
+    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with downsampling."""
 
     def __init__(self):
         super().__init__()
@@ -336,7 +336,7 @@ class FusedMaps(nn.Module):
                         NeckLayerWithEnlarged(channels=48, resize_stride=4, resize_kernel_size=4),
                         NeckLayerWithEnlarged(channels=96, resize_stride=2, resize_kernel_size=2),
                         NeckLayerWithMapped(),
-                        NeckLayerWithReduced(),
+                        NeckLayerWithMappedAndResize(),
                     ]
                 )
             }
@@ -410,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 9f92086e75ee5658
+# sha256 of all above: c3d1598230b3ce52

@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 6fc59a18d381.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -72,7 +72,6 @@ class Depthwise(nn.Module):
             out_channels,
             out_channels,
             kernel_size=kernel_size,
-            stride=1,
             padding=pad_size,
             groups=out_channels,
             bias=False,
@@ -84,17 +83,18 @@ class Depthwise(nn.Module):
 
 
 class SqueezeExcitation(nn.Module):
-    """efficientnet.encoder.blocks.*.squeeze_excite: squeeze-and-excitation: channels gated by two layers
-    over their means.
+    """efficientnet.encoder.blocks.*.squeeze_excite: squeeze-and-excitation: channels gated by what their
+    means say with two layers.
     """
 
-    def __init__(self, squeeze_excitation_channels: int, squeeze_excitation_reduced_size: int):
+    def __init__(self, channels: int, reduced_size: int):
         super().__init__()
-        self.reduce = nn.Conv2d(squeeze_excitation_channels, squeeze_excitation_reduced_size, kernel_size=1)
-        self.expand = nn.Conv2d(squeeze_excitation_reduced_size, squeeze_excitation_channels, kernel_size=1)
+        self.reduce = nn.Conv2d(channels, reduced_size, kernel_size=1)
+        self.expand = nn.Conv2d(reduced_size, channels, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.expand(F.silu(self.reduce(x.mean(dim=(-2, -1), keepdim=True))))
+        y = x.mean(dim=(-2, -1), keepdim=True)
+        y = self.expand(F.silu(self.reduce(y)))
         return x * torch.sigmoid(y)
 
 
@@ -103,9 +103,7 @@ class Contraction(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.project_conv = nn.Conv2d(
-            in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False
-        )
+        self.project_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
         self.project_bn = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -117,9 +115,7 @@ class Expansion(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.expand_conv = nn.Conv2d(
-            in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False
-        )
+        self.expand_conv = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
         self.expand_bn = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -133,13 +129,7 @@ class DepthwiseWithStride(nn.Module):
         super().__init__()
         self.kernel_size = kernel_size
         self.depthwise_conv = nn.Conv2d(
-            out_channels,
-            out_channels,
-            kernel_size=kernel_size,
-            stride=2,
-            padding=0,
-            groups=out_channels,
-            bias=False,
+            out_channels, out_channels, kernel_size=kernel_size, stride=2, groups=out_channels, bias=False
         )
         self.depthwise_norm = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
 
@@ -168,8 +158,7 @@ class LayerWithExpansionAndStride(nn.Module):
         self.expansion = Expansion(config, in_channels=input_size, out_channels=inner_size)
         self.depthwise_conv = DepthwiseWithStride(config, out_channels=inner_size, kernel_size=kernel_size)
         self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=inner_size,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -200,8 +189,7 @@ class LayerWithExpansionAndResidual(nn.Module):
             config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
         )
         self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=inner_size,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=input_size)
 
@@ -233,8 +221,7 @@ class LayerWithExpansion(nn.Module):
             config, out_channels=inner_size, pad_size=pad_size, kernel_size=kernel_size
         )
         self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=inner_size,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+            channels=inner_size, reduced_size=squeeze_excitation_reduced_size
         )
         self.projection = Contraction(config, in_channels=inner_size, out_channels=output_size)
 
@@ -252,9 +239,7 @@ class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.depthwise_conv = Depthwise(config, out_channels=64, pad_size=1, kernel_size=3)
-        self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=64, squeeze_excitation_reduced_size=16
-        )
+        self.squeeze_excite = SqueezeExcitation(channels=64, reduced_size=16)
         self.projection = Contraction(config, in_channels=64, out_channels=32)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -270,9 +255,7 @@ class LayerWithResidual(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.depthwise_conv = Depthwise(config, out_channels=32, pad_size=1, kernel_size=3)
-        self.squeeze_excite = SqueezeExcitation(
-            squeeze_excitation_channels=32, squeeze_excitation_reduced_size=8
-        )
+        self.squeeze_excite = SqueezeExcitation(channels=32, reduced_size=8)
         self.projection = Contraction(config, in_channels=32, out_channels=32)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -407,7 +390,7 @@ class FinalConvolution(nn.Module):
                 ),
             ]
         )
-        self.top_conv = nn.Conv2d(640, 2560, kernel_size=1, stride=1, padding=0, bias=False)
+        self.top_conv = nn.Conv2d(640, 2560, kernel_size=1, padding=0, bias=False)
         self.top_bn = nn.BatchNorm2d(2560, eps=config.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -472,4 +455,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 9b9381460968220b
+# sha256 of all above: 3f7b88130f118572

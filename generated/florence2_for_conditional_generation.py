@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 6fc59a18d381.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -256,10 +256,10 @@ class PatchesWithNormed(nn.Module):
 class Patches(nn.Module):
     """model.vision_tower.convs.*: a layer norm, then patch embedding, channels last."""
 
-    def __init__(self, patches_in_channels: int, patches_out_channels: int):
+    def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.norm = nn.LayerNorm(patches_in_channels)
-        self.conv = nn.Conv2d(patches_in_channels, patches_out_channels, kernel_size=3, stride=2, padding=1)
+        self.norm = nn.LayerNorm(in_channels)
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size=3, stride=2, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
@@ -542,9 +542,9 @@ class Pixels(nn.Module):
         self.convs = nn.ModuleList(
             [
                 PatchesWithNormed(),
-                Patches(patches_in_channels=128, patches_out_channels=256),
-                Patches(patches_in_channels=256, patches_out_channels=512),
-                Patches(patches_in_channels=512, patches_out_channels=1024),
+                Patches(in_channels=128, out_channels=256),
+                Patches(in_channels=256, out_channels=512),
+                Patches(in_channels=512, out_channels=1024),
             ]
         )
         self.blocks = nn.ModuleList(
@@ -648,4 +648,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b214220e56364153
+# sha256 of all above: 8716956a66f9143f

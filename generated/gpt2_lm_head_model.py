@@ -1,4 +1,4 @@
-"""distilbert/distilgpt2: written by mapper 0.1.0, rules 6fc59a18d381.
+"""distilbert/distilgpt2: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family gpt2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -82,9 +82,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.c_attn = LinearTransposed(
-            config.hidden_size, (config.heads + 2 * config.heads) * config.head_dim
-        )
+        self.c_attn = LinearTransposed(config.hidden_size, 3 * config.heads * config.head_dim)
         self.c_proj = LinearTransposed(config.heads * config.head_dim, config.hidden_size)
         # unused: a constant of the mask, computed by the forward itself
         self.register_buffer("bias", torch.zeros(1, 1, 1024, 1024))
@@ -190,4 +188,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 1024, "vocab_size":
 # 50257}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 7619df1100853721
+# sha256 of all above: 70384094072b71a3

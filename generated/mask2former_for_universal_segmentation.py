@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 6fc59a18d381.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -40,8 +40,8 @@ class Config:
     embedding_size: int = 96
     # shape: model.pixel_level_module.encoder.embeddings.patch_embeddings.projection.weight [96, 3, 4, 4]
     patch_size: int = 4
-    out_channels: int = 256  # shape: model.pixel_level_module.decoder.adapter_1.0.weight [256, 96, 1, 1]
-    stride: int = 1  # rule: families/mask2former.yaml (maps of the same size)
+    # shape: model.pixel_level_module.decoder.adapter_1.0.weight [256, 96, 1, 1]
+    pixel_decoder_out_channels: int = 256
     # shape: model.transformer_module.decoder.mask_predictor.mask_embedder.0.0.weight [256, 256]
     inner_size: int = 256
     # shape: model.transformer_module.decoder.layers.{0..8}.fc1.weight [2048, 256]
@@ -414,13 +414,13 @@ class Embeddings(nn.Module):
 
 class Downsampling(nn.Module):
     """model.pixel_level_module.encoder.encoder.layers.*.downsample: patch merging: each 2 x 2 patches
-    concatenated, normalised and projected to twice the channels.
+    concatenated, normalised and projected to half of these channels.
     """
 
-    def __init__(self, hidden_size: int):
+    def __init__(self, out_channels: int):
         super().__init__()
-        self.norm = nn.LayerNorm(4 * hidden_size)
-        self.reduction = nn.Linear(4 * hidden_size, 2 * hidden_size, bias=False)
+        self.norm = nn.LayerNorm(2 * out_channels)
+        self.reduction = nn.Linear(2 * out_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.reduction(self.norm(merge_patches(x)))
@@ -432,8 +432,8 @@ class LevelMaps(nn.ModuleList):
     def __init__(self, config: Config, in_channels: int):
         super().__init__(
             [
-                nn.Conv2d(in_channels, config.out_channels, kernel_size=1, stride=config.stride, padding=0),
-                nn.GroupNorm(32, config.out_channels),
+                nn.Conv2d(in_channels, config.pixel_decoder_out_channels, kernel_size=1, padding=0),
+                nn.GroupNorm(32, config.pixel_decoder_out_channels),
             ]
         )
 
@@ -447,10 +447,8 @@ class LateralMap(nn.ModuleList):
     def __init__(self, config: Config):
         super().__init__(
             [
-                nn.Conv2d(
-                    96, config.out_channels, kernel_size=1, stride=config.stride, padding=0, bias=False
-                ),
-                nn.GroupNorm(32, config.out_channels),
+                nn.Conv2d(96, config.pixel_decoder_out_channels, kernel_size=1, padding=0, bias=False),
+                nn.GroupNorm(32, config.pixel_decoder_out_channels),
             ]
         )
 
@@ -464,10 +462,8 @@ class OutputMap(nn.ModuleList):
     def __init__(self, config: Config):
         super().__init__(
             [
-                nn.Conv2d(
-                    256, config.out_channels, kernel_size=3, stride=config.stride, padding=1, bias=False
-                ),
-                nn.GroupNorm(32, config.out_channels),
+                nn.Conv2d(256, config.pixel_decoder_out_channels, kernel_size=3, padding=1, bias=False),
+                nn.GroupNorm(32, config.pixel_decoder_out_channels),
             ]
         )
 
@@ -677,14 +673,22 @@ class StageWithDownsampling(nn.Module):
     second, whose map is kept, and downsampling where there is any.
     """
 
-    def __init__(self, config: Config, hidden_size: int, heads: int, intermediate_size: int, layers: int):
+    def __init__(
+        self,
+        config: Config,
+        hidden_size: int,
+        heads: int,
+        intermediate_size: int,
+        layers: int,
+        out_channels: int,
+    ):
         super().__init__()
         self.window_size = config.window_size
         self.blocks = nn.ModuleList(
             BackboneLayer(config, hidden_size=hidden_size, heads=heads, intermediate_size=intermediate_size)
             for _ in range(layers)
         )
-        self.downsample = Downsampling(hidden_size=hidden_size)
+        self.downsample = Downsampling(out_channels=out_channels)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         for index, layer in enumerate(self.blocks):
@@ -729,10 +733,15 @@ class StagedEncoder(nn.Module):
                 "layers": nn.ModuleList(
                     [
                         StageWithDownsampling(
-                            config, hidden_size=96, heads=3, intermediate_size=384, layers=2
+                            config, hidden_size=96, heads=3, intermediate_size=384, layers=2, out_channels=192
                         ),
                         StageWithDownsampling(
-                            config, hidden_size=192, heads=6, intermediate_size=768, layers=2
+                            config,
+                            hidden_size=192,
+                            heads=6,
+                            intermediate_size=768,
+                            layers=2,
+                            out_channels=384,
                         ),
                         StageWithDownsampling(
                             config,
@@ -740,6 +749,7 @@ class StagedEncoder(nn.Module):
                             heads=12,
                             intermediate_size=1536,
                             layers=config.pixel_decoder_layers,
+                            out_channels=768,
                         ),
                         Stage(config),
                     ]
@@ -849,4 +859,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 9b845aac5c467ca1
+# sha256 of all above: 0ad7d3c779971a78

@@ -1,4 +1,4 @@
-"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules 6fc59a18d381.
+"""meta-llama/Llama-3.2-11B-Vision-Instruct: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family mllama).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -235,8 +235,7 @@ class CrossAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.head_dim)
         k = split_heads(self.k_proj(encoder_hidden_states), self.head_dim)
         v = split_heads(self.v_proj(encoder_hidden_states), self.head_dim)
-        q = self.q_norm(q)
-        k = self.k_norm(k)
+        q, k = self.q_norm(q), self.k_norm(k)
         y = attend(q, k, v, cross_attention_mask)
         return self.o_proj(merge_heads(y))
 
@@ -668,4 +667,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mllama_vision_model", "norm_eps": 1e-05, "num_channels": 3, "num_global_layers": 8,
 # "num_hidden_layers": 32, "patch_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c6fc216574b80ba7
+# sha256 of all above: 78c38d48f7017f48

@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 6fc59a18d381.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,6 @@ class Config:
     embedding_size: int = 32  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
     kernel_size: int = 3  # shape: mobilenet_v2.conv_stem.first_conv.convolution.weight [32, 3, 3, 3]
     norm_eps: float = 0.001  # config: layer_norm_eps
-    pad_size: int = 0  # rule: vocabulary/config_images.yaml (the border is added before)
     layers: int = 16  # name: mobilenet_v2.layer.*
     pooled_size: int = 1280  # shape: classifier.weight [1001, 1280]
     labels: int = 1001  # shape: classifier.weight [1001, 1280]
@@ -76,13 +75,7 @@ class Depthwise(nn.Module):
         self.kernel_size = 3
         self.stride = stride
         self.convolution = nn.Conv2d(
-            out_channels,
-            out_channels,
-            kernel_size=3,
-            stride=stride,
-            padding=config.pad_size,
-            groups=out_channels,
-            bias=False,
+            out_channels, out_channels, kernel_size=3, stride=stride, groups=out_channels, bias=False
         )
         self.normalization = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
 
@@ -96,9 +89,7 @@ class Contraction(nn.Module):
 
     def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__()
-        self.convolution = nn.Conv2d(
-            in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False
-        )
+        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
         self.normalization = nn.BatchNorm2d(out_channels, eps=config.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -237,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: ab6874253baf70ba
+# sha256 of all above: 371f78c447a6b431

@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 6fc59a18d381.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -49,11 +49,11 @@ class LayerWithDepthwiseExpansionAndStride(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv_pw = nn.Conv2d(16, 72, kernel_size=1, stride=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(16, 72, kernel_size=1, padding=0, bias=False)
         self.bn1 = nn.BatchNorm2d(72)
         self.conv_dw = nn.Conv2d(72, 72, kernel_size=3, stride=2, padding=1, groups=72, bias=False)
         self.bn2 = nn.BatchNorm2d(72)
-        self.conv_pwl = nn.Conv2d(72, 24, kernel_size=1, stride=1, padding=0, bias=False)
+        self.conv_pwl = nn.Conv2d(72, 24, kernel_size=1, padding=0, bias=False)
         self.bn3 = nn.BatchNorm2d(24)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -77,11 +77,11 @@ class LayerWithDepthwiseExpansionAndResidual(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv_pw = nn.Conv2d(24, 88, kernel_size=1, stride=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(24, 88, kernel_size=1, padding=0, bias=False)
         self.bn1 = nn.BatchNorm2d(88)
-        self.conv_dw = nn.Conv2d(88, 88, kernel_size=3, stride=1, padding=1, groups=88, bias=False)
+        self.conv_dw = nn.Conv2d(88, 88, kernel_size=3, padding=1, groups=88, bias=False)
         self.bn2 = nn.BatchNorm2d(88)
-        self.conv_pwl = nn.Conv2d(88, 24, kernel_size=1, stride=1, padding=0, bias=False)
+        self.conv_pwl = nn.Conv2d(88, 24, kernel_size=1, padding=0, bias=False)
         self.bn3 = nn.BatchNorm2d(24)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,19 +100,16 @@ class LayerWithDepthwiseExpansionAndResidual(nn.Module):
 
 
 class SqueezeExcitation(nn.Module):
-    """blocks.*.*.se: squeeze-and-excitation: channels gated by two layers over their means."""
+    """blocks.*.*.se: squeeze-and-excitation: channels gated by what their means say with two layers."""
 
-    def __init__(self, squeeze_excitation_channels: int, squeeze_excitation_reduced_size: int):
+    def __init__(self, channels: int, reduced_size: int):
         super().__init__()
-        self.conv_reduce = nn.Conv2d(
-            squeeze_excitation_channels, squeeze_excitation_reduced_size, kernel_size=1
-        )
-        self.conv_expand = nn.Conv2d(
-            squeeze_excitation_reduced_size, squeeze_excitation_channels, kernel_size=1
-        )
+        self.conv_reduce = nn.Conv2d(channels, reduced_size, kernel_size=1)
+        self.conv_expand = nn.Conv2d(reduced_size, channels, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.conv_expand(F.relu(self.conv_reduce(x.mean(dim=(-2, -1), keepdim=True))))
+        y = x.mean(dim=(-2, -1), keepdim=True)
+        y = self.conv_expand(F.relu(self.conv_reduce(y)))
         return x * F.hardsigmoid(y)
 
 
@@ -121,7 +118,7 @@ class LayerWithConvolution(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv = nn.Conv2d(96, 576, kernel_size=1, stride=1, padding=0, bias=False)
+        self.conv = nn.Conv2d(96, 576, kernel_size=1, padding=0, bias=False)
         self.bn1 = nn.BatchNorm2d(576)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -145,7 +142,7 @@ class LayerWithDepthwiseExpansion(nn.Module):
         contraction_out_channels: int,
     ):
         super().__init__()
-        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
             out_channels,
@@ -157,12 +154,9 @@ class LayerWithDepthwiseExpansion(nn.Module):
             bias=False,
         )
         self.bn2 = nn.BatchNorm2d(out_channels)
-        self.se = SqueezeExcitation(
-            squeeze_excitation_channels=out_channels,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-        )
+        self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
         self.conv_pwl = nn.Conv2d(
-            out_channels, contraction_out_channels, kernel_size=1, stride=1, padding=0, bias=False
+            out_channels, contraction_out_channels, kernel_size=1, padding=0, bias=False
         )
         self.bn3 = nn.BatchNorm2d(contraction_out_channels)
 
@@ -188,17 +182,14 @@ class Layer(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, squeeze_excitation_reduced_size: int):
         super().__init__()
-        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False)
+        self.conv_pw = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
         self.conv_dw = nn.Conv2d(
-            out_channels, out_channels, kernel_size=5, stride=1, padding=2, groups=out_channels, bias=False
+            out_channels, out_channels, kernel_size=5, padding=2, groups=out_channels, bias=False
         )
         self.bn2 = nn.BatchNorm2d(out_channels)
-        self.se = SqueezeExcitation(
-            squeeze_excitation_channels=out_channels,
-            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
-        )
-        self.conv_pwl = nn.Conv2d(out_channels, in_channels, kernel_size=1, stride=1, padding=0, bias=False)
+        self.se = SqueezeExcitation(channels=out_channels, reduced_size=squeeze_excitation_reduced_size)
+        self.conv_pwl = nn.Conv2d(out_channels, in_channels, kernel_size=1, padding=0, bias=False)
         self.bn3 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -225,8 +216,8 @@ class LayerWithDepthwiseProjected(nn.Module):
         super().__init__()
         self.conv_dw = nn.Conv2d(16, 16, kernel_size=3, stride=2, padding=1, groups=16, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
-        self.se = SqueezeExcitation(squeeze_excitation_channels=16, squeeze_excitation_reduced_size=8)
-        self.conv_pw = nn.Conv2d(16, 16, kernel_size=1, stride=1, padding=0, bias=False)
+        self.se = SqueezeExcitation(channels=16, reduced_size=8)
+        self.conv_pw = nn.Conv2d(16, 16, kernel_size=1, padding=0, bias=False)
         self.bn2 = nn.BatchNorm2d(16)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -414,4 +405,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b45de4c8003c471c
+# sha256 of all above: a90f31c427355fbc

@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 6fc59a18d381.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -70,9 +70,7 @@ class Expansion(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.convolution = nn.Conv2d(
-            in_channels, out_channels, kernel_size=1, stride=1, padding=0, bias=False
-        )
+        self.convolution = nn.Conv2d(in_channels, out_channels, kernel_size=1, padding=0, bias=False)
         self.normalization = nn.BatchNorm2d(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -110,7 +108,6 @@ class Convolution(nn.Module):
             out_channels,
             out_channels,
             kernel_size=3,
-            stride=1,
             padding=config.pad_size,
             groups=out_channels,
             bias=False,
@@ -378,4 +375,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: e7f5ba13661b909b
+# sha256 of all above: b703fe7b87624b67

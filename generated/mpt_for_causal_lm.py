@@ -1,4 +1,4 @@
-"""mosaicml/mpt-7b: written by mapper 0.1.0, rules 6fc59a18d381.
+"""mosaicml/mpt-7b: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family mpt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -111,9 +111,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.Wqkv = nn.Linear(
-            config.hidden_size, (config.heads + 2 * config.heads) * config.head_dim, bias=False
-        )
+        self.Wqkv = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim, bias=False)
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
@@ -216,4 +214,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "mpt", "n_heads": 32, "n_layers": 32, "vocab_size": 50432}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 334a70548e934d1c
+# sha256 of all above: ab44648fc7b29c81

@@ -1,4 +1,4 @@
-"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules 6fc59a18d381.
+"""nomic-ai/nomic-embed-text-v1.5: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family nomic_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -107,9 +107,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.head_dim
-        self.Wqkv = nn.Linear(
-            config.hidden_size, (config.heads + 2 * config.heads) * config.head_dim, bias=False
-        )
+        self.Wqkv = nn.Linear(config.hidden_size, 3 * config.heads * config.head_dim, bias=False)
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
@@ -216,4 +214,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": false, "type_vocab_size": 2, "vocab_size": 30528},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 61bb6ecb0f8e5ec7
+# sha256 of all above: 7f58a6ea79e14185

@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 6fc59a18d381.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -191,8 +191,8 @@ class Expert(nn.Module):
 
 
 class MixtureOfExperts(nn.Module):
-    """model.layers.*.block_sparse_moe: mixture of two experts by a sparse mixer, each of which shares its
-    weight with those that come near it.
+    """model.layers.*.block_sparse_moe: mixture of experts with two experts by a sparse mixer, each of
+    which shares its weight with those that come near it.
     """
 
     def __init__(self, config: Config):
@@ -202,7 +202,8 @@ class MixtureOfExperts(nn.Module):
         self.experts = nn.ModuleList(Expert(config) for _ in range(config.experts))
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, chosen = mix_sparsely(self.gate(x), self.sharing_distance)
+        logits = self.gate(x)
+        weights, chosen = mix_sparsely(logits, self.sharing_distance)
         return mix_experts(x, weights, chosen, self.experts)
 
 
@@ -292,4 +293,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 246861466a6dc668
+# sha256 of all above: e0aeffab9383ad90

@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 6fc59a18d381.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 class Config:
     """Sizes, each with what it is known from."""
 
-    patches_padding: int = 0  # rule: families/pvt.yaml (patches do not overlap)
     norm_eps: float = 1e-6  # config: layer_norm_eps
     # config: pvt.encoder.block.0.{0..1}.attention.self.query.weight [64, 64] = heads * head_dim
     head_dim: int = 64
@@ -70,7 +69,7 @@ class PatchesWithClassToken(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.projection = nn.Conv2d(320, 512, kernel_size=2, stride=2, padding=config.patches_padding)
+        self.projection = nn.Conv2d(320, 512, kernel_size=2, stride=2)
         self.layer_norm = nn.LayerNorm(512, eps=config.norm_eps)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, 512))
         self.position_embeddings = nn.Parameter(torch.zeros(1, 50, 512))
@@ -96,11 +95,7 @@ class Patches(nn.Module):
     ):
         super().__init__()
         self.projection = nn.Conv2d(
-            patches_in_channels,
-            patches_out_channels,
-            kernel_size=patches_kernel_size,
-            stride=patches_stride,
-            padding=config.patches_padding,
+            patches_in_channels, patches_out_channels, kernel_size=patches_kernel_size, stride=patches_stride
         )
         self.layer_norm = nn.LayerNorm(patches_out_channels, eps=config.norm_eps)
         self.position_embeddings = nn.Parameter(
@@ -388,4 +383,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: cb6b24f5218635af
+# sha256 of all above: 369727ef95b64afb

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 6fc59a18d381.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -342,9 +342,7 @@ class VisionAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.vision_head_dim
-        self.qkv = nn.Linear(
-            config.vision_hidden_size, (config.heads + 2 * config.heads) * config.vision_head_dim
-        )
+        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.heads * config.vision_head_dim)
         self.proj = nn.Linear(config.heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
@@ -595,4 +593,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 829b7e10f790cfdc
+# sha256 of all above: 017ae6065151af98

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules 6fc59a18d381.
+"""Qwen/Qwen3.5-0.8B: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family qwen3_5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -473,10 +473,7 @@ class VisionAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.vision_head_dim
-        self.qkv = nn.Linear(
-            config.vision_hidden_size,
-            (config.vision_heads + 2 * config.vision_heads) * config.vision_head_dim,
-        )
+        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.vision_heads * config.vision_head_dim)
         self.proj = nn.Linear(config.vision_heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
@@ -746,4 +743,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: without the layers that guess further words (mtp.*), which nothing here
 # reads"]}
-# sha256 of all above: f383622326b2e55a
+# sha256 of all above: 23b6ae97e17db73c

@@ -1,4 +1,4 @@
-"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules 6fc59a18d381.
+"""Qwen/Qwen3-VL-2B-Instruct: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family qwen3_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -354,9 +354,7 @@ class VisionAttention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.head_dim = config.vision_head_dim
-        self.qkv = nn.Linear(
-            config.vision_hidden_size, (config.heads + 2 * config.heads) * config.vision_head_dim
-        )
+        self.qkv = nn.Linear(config.vision_hidden_size, 3 * config.heads * config.vision_head_dim)
         self.proj = nn.Linear(config.heads * config.vision_head_dim, config.vision_hidden_size)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
@@ -604,4 +602,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "qwen3_vl", "num_heads": 16, "out_hidden_size": 2048, "patch_size": 16, "spatial_merge_size":
 # 2, "temporal_patch_size": 2}}, "notes": ["header from the bundled catalogue (reconstructed with transformers
 # 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f3fa619de7828e59
+# sha256 of all above: 7503e59cdc979722

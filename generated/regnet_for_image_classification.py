@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules 6fc59a18d381.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -102,20 +102,21 @@ class ConvolutionWithGroupedAlike(nn.Module):
 
 
 class SqueezeExcitation(nn.ModuleDict):
-    """regnet.encoder.stages.*.layers.*.layer.2.attention: squeeze-and-excitation: channels gated by two
-    layers over their means.
+    """regnet.encoder.stages.*.layers.*.layer.2.attention: squeeze-and-excitation: channels gated by what
+    their means say with two layers.
     """
 
-    def __init__(self, squeeze_excitation_channels: int, squeeze_excitation_reduced_size: int):
+    def __init__(self, channels: int, reduced_size: int):
         super().__init__(
             {
-                "0": nn.Conv2d(squeeze_excitation_channels, squeeze_excitation_reduced_size, kernel_size=1),
-                "2": nn.Conv2d(squeeze_excitation_reduced_size, squeeze_excitation_channels, kernel_size=1),
+                "0": nn.Conv2d(channels, reduced_size, kernel_size=1),
+                "2": nn.Conv2d(reduced_size, channels, kernel_size=1),
             }
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self["2"](F.relu(self["0"](x.mean(dim=(-2, -1), keepdim=True))))
+        y = x.mean(dim=(-2, -1), keepdim=True)
+        y = self["2"](F.relu(self["0"](y)))
         return x * torch.sigmoid(y)
 
 
@@ -137,8 +138,7 @@ class LayerWithShortcut(nn.Module):
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
-                            squeeze_excitation_channels=hidden_size,
-                            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+                            channels=hidden_size, reduced_size=squeeze_excitation_reduced_size
                         )
                     }
                 ),
@@ -170,8 +170,7 @@ class Layer(nn.Module):
                 nn.ModuleDict(
                     {
                         "attention": SqueezeExcitation(
-                            squeeze_excitation_channels=in_channels,
-                            squeeze_excitation_reduced_size=squeeze_excitation_reduced_size,
+                            channels=in_channels, reduced_size=squeeze_excitation_reduced_size
                         )
                     }
                 ),
@@ -350,4 +349,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: f6410dcbac4cc97b
+# sha256 of all above: b36dea9dec0db0d9

@@ -1,4 +1,4 @@
-"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules 6fc59a18d381.
+"""timm/resnet18.a1_in1k: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family timm_resnet).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -48,9 +48,9 @@ class Layer(nn.Module):
 
     def __init__(self, in_channels: int):
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, in_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(in_channels, in_channels, kernel_size=3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(in_channels)
-        self.conv2 = nn.Conv2d(in_channels, in_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(in_channels, in_channels, kernel_size=3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class LayerWithShortcut(nn.Module):
         )
         self.bn1 = nn.BatchNorm2d(hidden_size)
         self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
-        self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, stride=1, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -199,4 +199,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "resnet18", "num_classes": 1000}, "notes": ["header from the bundled catalogue
 # (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c39896af7b6cf05b
+# sha256 of all above: 8ac74de0b161c0dd

@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 6fc59a18d381.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -37,14 +37,12 @@ class Config:
     # shape: model.encoder.downsample_convs.{0..1}.conv.weight [256, 256, 3, 3]
     encoder_out_channels: int = 256
     entry_maps_out_channels: int = 256  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
-    entry_maps_stride: int = 1  # rule: families/rt_detr.yaml (maps of the same size)
     entry_maps_kernel_size: int = 1  # shape: model.encoder_input_proj.0.0.weight [256, 512, 1, 1]
     channels: int = 3  # shape: model.backbone.model.embedder.embedder.0.convolution.weight [32, 3, 3, 3]
     # shape: model.backbone.model.embedder.embedder.2.convolution.weight [64, 32, 3, 3]
     embedding_size: int = 64
     level_maps_in_channels: int = 256  # shape: model.decoder_input_proj.{0..2}.0.weight [256, 256, 1, 1]
     level_maps_out_channels: int = 256  # shape: model.decoder_input_proj.{0..2}.0.weight [256, 256, 1, 1]
-    level_maps_stride: int = 1  # rule: families/rt_detr.yaml: ceil(convolution.kernel_size / 2)
     level_maps_kernel_size: int = 1  # shape: model.decoder_input_proj.{0..2}.0.weight [256, 256, 1, 1]
     proposal_boxes_inner_size: int = 256  # shape: model.enc_bbox_head.layers.0.weight [256, 256]
     intermediate_size: int = 1024  # shape: model.decoder.layers.{0..5}.fc1.weight [1024, 256]
@@ -343,7 +341,6 @@ class EntryMaps(nn.ModuleList):
                     in_channels,
                     config.entry_maps_out_channels,
                     kernel_size=config.entry_maps_kernel_size,
-                    stride=config.entry_maps_stride,
                     padding=config.entry_maps_kernel_size // 2,
                     bias=False,
                 ),
@@ -410,7 +407,6 @@ class LevelMaps(nn.ModuleList):
                     config.level_maps_in_channels,
                     config.level_maps_out_channels,
                     kernel_size=config.level_maps_kernel_size,
-                    stride=config.level_maps_stride,
                     padding=config.level_maps_kernel_size // 2,
                     bias=False,
                 ),
@@ -856,4 +852,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "num_feature_levels": 3,
 # "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: dea5b1877fee45db
+# sha256 of all above: 0e442f862c91328c

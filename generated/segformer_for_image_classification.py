@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules 6fc59a18d381.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -82,22 +82,12 @@ class FeedForward(nn.Module):
 class Patches(nn.Module):
     """segformer.encoder.patch_embeddings.*: patch embedding with layer norm, channels last."""
 
-    def __init__(
-        self,
-        patches_in_channels: int,
-        patches_out_channels: int,
-        patches_stride: int,
-        patches_kernel_size: int,
-    ):
+    def __init__(self, in_channels: int, out_channels: int, stride: int, kernel_size: int):
         super().__init__()
         self.proj = nn.Conv2d(
-            patches_in_channels,
-            patches_out_channels,
-            kernel_size=patches_kernel_size,
-            stride=patches_stride,
-            padding=patches_kernel_size // 2,
+            in_channels, out_channels, kernel_size=kernel_size, stride=stride, padding=kernel_size // 2
         )
-        self.layer_norm = nn.LayerNorm(patches_out_channels)
+        self.layer_norm = nn.LayerNorm(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layer_norm(self.proj(x).permute(0, 2, 3, 1))
@@ -245,12 +235,9 @@ class Pixels(nn.Module):
         super().__init__()
         self.patch_embeddings = nn.ModuleList(
             Patches(
-                patches_in_channels=patches_in_channels,
-                patches_out_channels=patches_out_channels,
-                patches_stride=patches_stride,
-                patches_kernel_size=patches_kernel_size,
+                in_channels=in_channels, out_channels=out_channels, stride=stride, kernel_size=kernel_size
             )
-            for patches_in_channels, patches_out_channels, patches_stride, patches_kernel_size in zip(
+            for in_channels, out_channels, stride, kernel_size in zip(
                 (3, 32, 64, 160), (32, 64, 160, 256), (4, 2, 2, 2), (7, 3, 3, 3), strict=True
             )
         )
@@ -320,4 +307,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 9ad2379dedad24e8
+# sha256 of all above: bb352ca130ca5852

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 6fc59a18d381.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -129,9 +129,9 @@ class BackboneLayer(nn.Module):
 
     def __init__(self, in_channels: int):
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, in_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(in_channels, in_channels, kernel_size=3, padding=1, bias=False)
         self.bn1 = FrozenBatchNorm(in_channels)
-        self.conv2 = nn.Conv2d(in_channels, in_channels, kernel_size=3, stride=1, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(in_channels, in_channels, kernel_size=3, padding=1, bias=False)
         self.bn2 = FrozenBatchNorm(in_channels)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -302,7 +302,7 @@ class BackboneLayerWithShortcut(nn.Module):
         )
         self.bn1 = FrozenBatchNorm(hidden_size)
         self.downsample = Shortcut(config, in_channels=input_size, out_channels=hidden_size)
-        self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, stride=1, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(hidden_size, hidden_size, kernel_size=3, padding=1, bias=False)
         self.bn2 = FrozenBatchNorm(hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -513,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: 744980bbfde53cf4
+# sha256 of all above: 0b50cd6db875794a

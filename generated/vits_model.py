@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 6fc59a18d381.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -305,8 +305,8 @@ class Dilated(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """text_encoder.encoder.layers.*.feed_forward: feed-forward of two convolutions over the words, without
-    padding.
+    """text_encoder.encoder.layers.*.feed_forward: feed-forward network with convolutions over the words,
+    without padding.
     """
 
     def __init__(self, config: Config):
@@ -317,9 +317,11 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         before, after = (self.kernel_size - 1) // 2, self.kernel_size // 2
-        y = self.conv_1(F.pad(zero_padding(x, attention_mask).mT, (before, after)))
-        y = zero_padding(F.relu(y).mT, attention_mask)
-        return zero_padding(self.conv_2(F.pad(y.mT, (before, after))).mT, attention_mask)
+        y = F.relu(self.conv_1(F.pad(zero_padding(x, attention_mask).mT, (before, after))))
+        y = zero_padding(y.mT, attention_mask).mT
+        return zero_padding(
+            self.conv_2(F.pad(y, ((self.kernel_size - 1) // 2, self.kernel_size // 2))).mT, attention_mask
+        )
 
 
 class Wavenet(nn.Module):
@@ -613,4 +615,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 76431777c3cf5797
+# sha256 of all above: 172426b2f8b8b733

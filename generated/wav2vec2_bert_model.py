@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 6fc59a18d381.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -143,8 +143,8 @@ class Attention(nn.Module):
 
 
 class Convolution(nn.Module):
-    """encoder.layers.*.conv_module: the conformer's convolution module with a causal depthwise
-    convolution.
+    """encoder.layers.*.conv_module: the conformer's convolution module: channels with a gate, a depthwise
+    convolution over frames and a norm with a causal depthwise convolution.
     """
 
     def __init__(self, config: Config):
@@ -168,8 +168,10 @@ class Convolution(nn.Module):
         x = self.layer_norm(x)
         x = F.glu(self.pointwise_conv1(x.transpose(1, 2)), dim=1)
         x = zero_padding(x.transpose(1, 2), frames).transpose(1, 2)
-        x = F.silu(self.depthwise_layer_norm(self.depthwise_conv(F.pad(x, (self.kernel_size - 1, 0)))))
-        return self.pointwise_conv2(x).transpose(1, 2)
+        x = F.pad(x, (self.kernel_size - 1, 0))
+        x = F.silu(self.depthwise_layer_norm(self.depthwise_conv(x)))
+        x = self.pointwise_conv2(x)
+        return x.transpose(1, 2)
 
 
 class FeedForward(nn.Module):
@@ -262,4 +264,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: d39dcb62f0f67baf
+# sha256 of all above: cb775ec245b843ab

@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules 6fc59a18d381.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules c15d366d5d13.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,6 @@ class Config:
     hidden_size: int = 768  # shape: encoder.layer_norm.weight [768]
     heads: int = 12  # shape: encoder.layers.0.attention.rel_attn_embed.weight [320, 12]
     head_dim: int = 64  # shape: encoder.layers.0.attention.gru_rel_pos_linear.weight [8, 64]
-    buckets: int = 320  # shape: encoder.layers.0.attention.rel_attn_embed.weight [320, 12]
     out_channels: int = 512  # shape: feature_extractor.conv_layers.0.conv.weight [512, 1, 10]
     # shape: encoder.layers.0.feed_forward.intermediate_dense.weight [3072, 768]
     intermediate_size: int = 3072
@@ -39,6 +38,7 @@ class Config:
     layers: int = 12  # name: encoder.layers.*
     frames_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)  # config: conv_kernel
     frames_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)  # config: conv_stride
+    buckets: int = 320  # config: num_buckets
     max_distance: int = 800  # config: max_bucket_distance
 
 
@@ -189,7 +189,7 @@ class Attention(nn.Module):
         self.gru_rel_pos_const = nn.Parameter(torch.zeros(1, config.heads, 1, 1))
         self.out_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size)
         if has_rel_attn_embed:
-            self.rel_attn_embed = nn.Embedding(config.buckets, config.heads)
+            self.rel_attn_embed = nn.Embedding(320, config.heads)
 
     def forward(self, x: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
         q = split_heads(self.q_proj(x), self.head_dim)
@@ -201,8 +201,9 @@ class Attention(nn.Module):
             .sum(dim=-1)
         )
         first, second = gates.sigmoid().chunk(2, dim=-1)
-        gated = bias * (first * (second * self.gru_rel_pos_const - 1) + 2)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=masked_bias(gated, mask))
+        bias = bias * (first * (second * self.gru_rel_pos_const - 1) + 2)
+        bias = masked_bias(bias, mask)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         return self.out_proj(merge_heads(y))
 
 
@@ -363,4 +364,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 856f81ed898fad69
+# sha256 of all above: 73d85dd3359700e1

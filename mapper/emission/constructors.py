@@ -215,7 +215,15 @@ class Constructor:
         symbolic = not isinstance(node, ast.Tuple) and "kernel" not in names and bool(names)
         if value == default and not symbolic:
             return None
-        return f"{name}={self.value(name, value, node if symbolic else None)}"
+        symbol = self.value(name, value, node if symbolic else None)
+        if self.goes_without_saying(names):
+            self.draft.arguments[-1].default = default
+        return f"{name}={symbol}"
+
+    def goes_without_saying(self, names: list[str]) -> bool:
+        """Whether no file says what these facts are: what torch does anyway, nobody wants to change there."""
+        facts = [(self.where.facts or {}).get(name) for name in names]
+        return all(fact is not None and fact.evidence in ("default", "rule") for fact in facts)
 
     def kernel(self) -> Any:
         extents = self.weight()[2:]
@@ -412,7 +420,11 @@ class Constructor:
         )
 
     def grouped(self, shape: tuple[int, ...], hint: str, groups: int) -> str:
-        """The channels on the other side: the shape shows them divided by the groups."""
+        """The channels on the other side, as the flow declares them: the shape shows them divided by the groups."""
+        text = (self.where.arguments or {}).get(hint)
+        node = parse_expression(str(text), "leaves", 1) if text is not None else None
+        if node is not None and self.agrees(node, shape[1] * groups):
+            return self.value(hint, shape[1] * groups, node)
         if groups == 1:
             return self.extent(1, shape, hint)
         return self.grouping(groups) if shape[1] == 1 else self.value(hint, shape[1] * groups)

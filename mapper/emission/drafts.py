@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mapper.architecture import Fact, Place
@@ -11,8 +11,10 @@ from mapper.emission.config_class import symbol_name
 from mapper.emission.expressions import expression, literal
 from mapper.emission.identifiers import RESERVED
 from mapper.emission.module_tree import Folder
+from mapper.emission.simpler import without_ones, without_sums_of_one
 from mapper.flows.language import copied
 
+LEFT_OUT = "\x05"  # in place of a value: the argument is not written
 OPEN, CLOSE = "\x01", "\x02"  # around the number of an argument; no name that reaches the text holds them
 
 
@@ -24,6 +26,7 @@ class Argument:
     value: Any = None
     expression: ast.expr | None = None  # over symbols of the draft
     symbols: dict[str, Fact] = field(default_factory=dict)
+    default: Any = None  # torch's own: the argument is left out where no instance has another value
 
     def is_plain(self) -> bool:
         """Whether it is a number or a size as it is."""
@@ -134,6 +137,9 @@ def resolve(draft_list: list[Draft], field_of: Any) -> ClassText:
 
 
 def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any) -> str:
+    if all(argument.default is not None and argument.value == argument.default for argument in arguments):
+        return LEFT_OUT
+    arguments = [_without_ones(argument) for argument in arguments]
     first = arguments[0]
     if len({argument.key() for argument in arguments}) > 1:
         return _parameter(finished, first.hint, arguments)
@@ -157,7 +163,22 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
             names[symbol] = _parameter(finished, symbol, passed)
     if names and all(symbol_is_literal(text) for text in names.values()):
         return literal(first.value)
-    return expression(_Names(names).visit(copied(first.expression)))
+    return expression(without_sums_of_one(_Names(names).visit(copied(first.expression))))
+
+
+def _without_ones(argument: Argument) -> Argument:
+    """Without factors of 1 that no file says: that something is once there, as nearly everywhere, goes without saying."""
+    ones = {
+        symbol
+        for symbol, fact in argument.symbols.items()
+        if fact.value == 1 and fact.evidence in ("default", "rule")
+    }
+    if not ones or argument.expression is None or argument.is_plain():
+        return argument
+    shorter = without_ones(argument.expression, ones)
+    left = {node.id for node in ast.walk(shorter) if isinstance(node, ast.Name)}
+    symbols = {symbol: fact for symbol, fact in argument.symbols.items() if symbol in left}
+    return replace(argument, expression=shorter, symbols=symbols) if symbols else argument
 
 
 def symbol_is_literal(text: str) -> bool:

@@ -108,14 +108,21 @@ def _is_half(done: ClassText, padding: str, kernel: str) -> bool:
 def _shorten(done: ClassText) -> None:
     """`patches_stride` is `stride` in a class whose parameters are all for its `patches`."""
     names = list(done.parameters)
-    if len(names) < 2 or all(fact_of(arguments) for arguments in done.parameters.values()):
+    if len(names) < 2:
         return
-    first = _shared([name.split("_") for name in names], min(name.count("_") for name in names))
-    short = {name: name.removeprefix("_".join([*first, ""])) for name in names}
+    first = "_".join(_shared([name.split("_") for name in names], min(name.count("_") for name in names)))
+    if all(fact_of(arguments) for arguments in done.parameters.values()) and first not in _roles(done):
+        return
+    short = {name: name.removeprefix(f"{first}_") for name in names}
     if not first or not all(is_attribute(word) and word not in _APART for word in short.values()):
         return
     _rename(done, short)
     done.is_short = True
+
+
+def _roles(done: ClassText) -> set[str]:
+    """What the class stands for: `patches`."""
+    return {draft.folder.block.role for draft in done.drafts if draft.folder.block}
 
 
 def _values(arguments: list[Argument]) -> list[object]:

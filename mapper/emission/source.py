@@ -12,7 +12,7 @@ from mapper.emission.caching import NO_CACHE, annotation, cache_method, cached_t
 from mapper.emission.classes import Classes, blocks_of
 from mapper.emission.config_class import Sizes, collect_sizes
 from mapper.emission.constructors import TORCH_DTYPES
-from mapper.emission.drafts import CLOSE, OPEN, ClassText, Draft
+from mapper.emission.drafts import CLOSE, LEFT_OUT, OPEN, ClassText, Draft
 from mapper.emission.dropout_calls import deepening_rows, place_dropout, training_source, weighing_operations
 from mapper.emission.expressions import comment, literal, quoted
 from mapper.emission.identifiers import rename_table
@@ -29,6 +29,7 @@ from mapper.flows.flow import Flow
 from mapper.flows.program import Program, program_of, read_items
 from mapper.operations.registry import operation_names, operation_source, operations_needed
 
+_LEFT_OUT = re.compile(rf", \w+={LEFT_OUT}")
 _MARK = re.compile(f"{OPEN}(\\d+){CLOSE}")
 _CLASS = re.compile("\x03(\\d+)\x04")
 _ATTRIBUTE = re.compile(r"self\.(?:register_buffer\(\"|)(\w+)")
@@ -384,6 +385,7 @@ class _Writer:
 
     def fill(self, done: ClassText, row: str) -> str:
         row = _MARK.sub(lambda match: done.resolved[int(match[1])], row)
+        row = _LEFT_OUT.sub("", row)
         return _CLASS.sub(lambda match: self.file.classes[int(match[1])].name, row)
 
     def load(self) -> str:

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mapper.architecture import Leaf
-from mapper.naming.leaf_groups import NORMS, BlockPath, Shown, is_outside, layer_of, sides_of, weight_of, with_role
+from mapper.naming.leaf_groups import (
+    NORMS,
+    BlockPath,
+    Shown,
+    is_outside,
+    layer_of,
+    sides_of,
+    weight_of,
+    with_role,
+)
 from mapper.naming.words import parts
 
 _ROLE = "output_projection"
@@ -25,13 +34,15 @@ def output_projections(leaves: Sequence[Leaf]) -> Shown:
 
 def _behind_the_layers(leaves: Sequence[Leaf]) -> Shown:
     """A projection of embeddings whose table is as wide as the layers are, and which does not lead to that width."""
-    for table in (leaf for leaf in leaves if leaf.role == "token" and leaf.block and len(weight_of(leaf)) == 2):
+    for table in (
+        leaf for leaf in leaves if leaf.role == "token" and leaf.block and len(weight_of(leaf)) == 2
+    ):
         tower, width = table.block[:1], weight_of(table)[1]
         maps = [leaf for leaf in leaves if leaf.role == "projection" and leaf.block == table.block]
         sides = [sides_of(leaf) for leaf in maps if leaf.kind == "Linear" and len(sides_of(leaf)) == 2]
-        if len(maps) == len(sides) == 1 and _widths(leaves, tower) == {width} and is_outside(maps[0]):
-            if sides[0][1] == width != sides[0][0]:
-                yield maps[0], with_role(maps[0], tower, _ROLE, _BEHIND)
+        is_alone = len(maps) == len(sides) == 1 and _widths(leaves, tower) == {width} and is_outside(maps[0])
+        if is_alone and sides[0][1] == width != sides[0][0]:
+            yield maps[0], with_role(maps[0], tower, _ROLE, _BEHIND)
 
 
 def _square_heads(leaves: Sequence[Leaf]) -> Shown:

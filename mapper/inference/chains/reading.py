@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
 from mapper.inference.chains.answers import Answers
@@ -219,18 +220,18 @@ def _with_leaves(
     return main, roles, heads, with_links(chain.branches, list(left))
 
 
-def _inputs(first: Link, between: Between) -> dict[str, dict[str, object]]:
+def _inputs(first: Link, between: Between) -> dict[str, list[dict[str, Any]]]:
     """The shape of the public input, by the first layer that is no norm of it."""
     if first.element.group == EMBEDDING:
         return {}
     main = next((link for link in between.links if link.element.is_main), first)
     batch = ("batch", "frames") if between.has_frames else ("batch",)
     if main.after.form != MAPS:
-        return {INPUT: {"shape": [*batch, "length", main.element.inputs]}}
+        return {INPUT: [{"shape": [*batch, "length", main.element.inputs]}]}
     axes = ("length",) if main.after.axes == 1 else _AXES[-main.after.axes :]
     if between.is_sampled:
-        return {INPUT: {"shape": [*batch, "length"]}}
-    return {INPUT: {"shape": [*batch, main.element.inputs, *axes]}}
+        return {INPUT: [{"shape": [*batch, "length"]}]}
+    return {INPUT: [{"shape": [*batch, main.element.inputs, *axes]}]}
 
 
 def _with_flow(rulebook: Rulebook, rule: FlowRule) -> Rulebook:

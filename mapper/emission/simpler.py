@@ -1,0 +1,48 @@
+"""Sizes as a person would write them: without factors of one, and without sums of a size with itself."""
+
+from __future__ import annotations
+
+import ast
+
+from mapper.flows.language import copied
+
+
+def without_ones(node: ast.expr, ones: set[str]) -> ast.expr:
+    """`2 * n * size // n` with an n of 1 is `2 * size`; `ones` are the names that are 1."""
+    shorter: ast.expr = _Ones(ones).visit(copied(node))
+    return shorter
+
+
+def without_sums_of_one(node: ast.expr) -> ast.expr:
+    """`heads + 2 * heads`, where one field is what a flow knows as two, is `3 * heads`."""
+    shorter: ast.expr = _Sums().visit(node)
+    return shorter
+
+
+class _Ones(ast.NodeTransformer):
+    def __init__(self, ones: set[str]):
+        self.ones = ones
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, (ast.Mult, ast.FloorDiv)) and self.is_one(node.right):
+            return node.left
+        return node.right if isinstance(node.op, ast.Mult) and self.is_one(node.left) else node
+
+    def is_one(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.ones
+
+
+class _Sums(ast.NodeTransformer):
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        count = _times(node.right, node.left) if isinstance(node.op, ast.Add) else None
+        return node if count is None else ast.BinOp(ast.Constant(count + 1), ast.Mult(), node.left)
+
+
+def _times(node: ast.expr, size: ast.expr) -> int | None:
+    """The number by which a size is multiplied; None if it is something else."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return None
+    factor = node.left.value if isinstance(node.left, ast.Constant) else None
+    return factor if isinstance(factor, int) and ast.dump(node.right) == ast.dump(size) else None

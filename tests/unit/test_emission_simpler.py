@@ -1,0 +1,68 @@
+"""Sizes as a person would write them."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from mapper.architecture import Fact
+from mapper.emission.drafts import LEFT_OUT, Argument, Draft, resolve
+from mapper.emission.module_tree import Folder
+from mapper.emission.simpler import without_ones, without_sums_of_one
+
+
+def size(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+@pytest.mark.parametrize(
+    ("text", "shorter"),
+    [
+        ("2 * n * size // n", "2 * size"),
+        ("size // n", "size"),
+        ("size + n", "size + n"),
+        ("n // size", "n // size"),
+        ("size * m", "size * m"),
+    ],
+)
+def test_factors_of_one_are_left_out(text, shorter):
+    assert ast.unparse(without_ones(size(text), {"n"})) == shorter
+
+
+@pytest.mark.parametrize(
+    ("text", "shorter"),
+    [
+        ("(heads + 2 * heads) * head_dim", "3 * heads * head_dim"),
+        ("(heads + 2 * kv_heads) * head_dim", "(heads + 2 * kv_heads) * head_dim"),
+        ("a - 2 * a", "a - 2 * a"),
+        ("config.heads + 2 * config.heads", "3 * config.heads"),
+    ],
+)
+def test_a_size_beside_itself_is_counted(text, shorter):
+    assert ast.unparse(without_sums_of_one(size(text))) == shorter
+
+
+def drafts(*values: int, evidence: str = "rule") -> list[Draft]:
+    """Classes of one convolution with a stride, which a rule or a file says."""
+    made = []
+    for value in values:
+        fact = Fact("convolution.stride", value, "", evidence, "")
+        draft = Draft(Folder(()))
+        mark = draft.size("stride", value, ast.Name("stride"), {"stride": fact}, "")
+        draft.arguments[-1].default = 1
+        draft.lines.append(f"self.conv = nn.Conv2d(3, 8, stride={mark})")
+        made.append(draft)
+    return made
+
+
+def test_an_argument_is_left_out_where_no_instance_has_another_value_than_torchs():
+    assert resolve(drafts(1, 1), lambda *_: "stride").resolved == [LEFT_OUT]
+    assert resolve(drafts(1, 2), lambda *_: None).resolved == ["stride"]
+
+
+def test_factors_that_a_file_says_stay():
+    facts = {name: Fact(name, 1, "", "config", "") for name in ("n", "size")}
+    draft = Draft(Folder(()))
+    draft.arguments.append(Argument("width", 1, size("n * size"), facts))
+    assert resolve([draft], lambda fact, _: fact.name).resolved == ["config.n * config.size"]
