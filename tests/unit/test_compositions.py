@@ -15,13 +15,13 @@ PIECES = {
         "F.sigmoid(shared_gate(x)) * shared",
         "y + shared",
     ],
-    "moe/sigmoid+by_token+stacked_rows+sum_bias+mixed": [
+    "moe/sigmoid+top_k+stacked_rows+mixed": [
         "F.linear(x, router, router_bias)",
         "F.embedding(input_ids, word_experts)",
         "y + bias",
     ],
     "feed_forward/norm_before+gated+inner_norm+down": ["inner_norm(y)", "down(y) * factor"],
-    "feed_forward/up_pointwise+response_norm+down_pointwise+post_norm": ["response_weight", "norm(x + y)"],
+    "feed_forward/up_pointwise+inner_norm+down_pointwise+post_norm": ["response_weight", "norm(x + y)"],
     "projector/pixel_shuffle+norm+gated": ["shuffle_patches", "activation(gate(x)) * up(x)"],
     "classifier/normed+two_layers": ["norm(x)", "output(activation(dense(x)))"],
     "root/packed+text+base": ["grid_positions", "last_hidden_state=x"],
