@@ -32,7 +32,7 @@ from mapper.inference.names import words_of as words_of_place
 from mapper.inference.scopes import is_part
 from mapper.inference.select import choose
 from mapper.naming.resolve import resolve
-from mapper.naming.vocabulary import pattern_words
+from mapper.naming.vocabulary import in_region, pattern_words
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.families import field_of
 
@@ -187,8 +187,8 @@ class Twins:
         if not {"bias", "beta"}.isdisjoint(leaf.tensors):
             return []
         twins = self.of(scope)
-        own = _said(self.facts.families.everything, leaf, "kinds")
-        theirs = [_said(twin.facts.families.everything, leaf, "kinds") for twin in twins]
+        own = _said(self.facts.families, leaf, "kinds")
+        theirs = [_said(twin.facts.families, leaf, "kinds") for twin in twins]
         if all(kind == own for kind in theirs):
             return []
         found = [kind or self._plain_kinds.get(leaf.place, leaf.kind) for kind in theirs]
@@ -417,17 +417,18 @@ def _value(twin: Twin, scope: Scope, name: str, leaf: Leaf | None, without_defau
     said = (twin.said if without_defaults else twin.facts).get(scope, name)
     if name != OFFSET or leaf is None:
         return said
-    if _said(twin.facts.families.everything, leaf, "forms") == "offset":
+    if _said(twin.facts.families, leaf, "forms") == "offset":
         return Known(True, "rule", twin.family.file)
     return said or Known(False, "default", "as stored")
 
 
-def _said(families: Iterable[Family], leaf: Leaf, table: str) -> str:
-    """What families say of a leaf by its name: its form or kind; "" where they say nothing."""
+def _said(families: Families, leaf: Leaf, table: str) -> str:
+    """What families say of a leaf by its name, those of towers of what is theirs: its form or kind; "" where they say nothing."""
     words = words_of_place(leaf.place)
+    own = [part.family for part in families.parts if in_region(part.region, leaf.place)]
     fitting = [
         (len(pattern_words(pattern)), said)
-        for family in families
+        for family in ([families.whole, *own] if families.whole else own)
         for pattern, said in getattr(family, table).items()
         if ends(words, pattern_words(pattern))
     ]
