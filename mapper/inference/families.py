@@ -128,9 +128,8 @@ class Families:
 
     def speak_for(self, scope: Scope) -> bool:
         """The same, or a family of the whole has one for the tower, or the names are those of a library; none speaks for what joins towers."""
-        joins = (
-            scope.tower is None and bool(scope.words) and len(self.parts) > 1
-        )  # what stands between towers
+        is_between = scope.tower is None and len(self.parts) > 1
+        joins = is_between and (bool(scope.words) or self.match is not None)  # what stands between towers
         if self.are_vouched_for or (self.part(scope) is not None and not joins):
             return True
         return self.are_known_by_names and self._whole_speaks(scope)

@@ -40,11 +40,13 @@ def _tower_around(scope: Scope) -> Scope | None:
 def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
     """How many rows or columns the weight of a role has in a block (of a leaf its own), else in the tower around it, or in the only one below.
 
+    A path of several roles may begin at the top, too.
     What a rule makes of such a number stands in its map.
     """
     path, what, at = (rule.rows, "rows", 0) if rule.rows else (rule.columns, "columns", 1)
     block = scope.parent if scope.parent and scope.is_leaf else scope
     places = [block, *([tower] if (tower := _tower_around(scope)) else [])]
+    places += [*scope.up()][-1:] if "." in path else []  # a path from the top says where it leads
     leaves = next((leaves for place in places if (leaves := leaves_at(place.block, path))), [])
     counts = {weight_shape(leaf)[at : at + 1] for leaf in leaves}
     if len(counts) == 1 and (count := counts.pop()):
