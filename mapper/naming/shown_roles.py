@@ -34,6 +34,7 @@ _FIRST_OF_TWO = ("ln_1", "ln1", "norm1", "norm_1", "layer_norm1", "layer_norm_1"
 _EMBEDDINGS = ("embeddings", None)
 _SENSES = ("vision", "audio")
 _PROJECTOR: BlockPath = (("projector", None),)
+_PROJECTING = ("linear", "up", "down", "weight")
 _FEED_FORWARD: BlockPath = (("feed_forward", None),)
 _LM_HEAD: BlockPath = (("lm_head", None),)
 _NO_CLASSIFIER = {"token", "lm_head", "classifier", "distilled_classifier", "projection"}
@@ -247,7 +248,8 @@ def _before_last(leaves: Sequence[Leaf], left: Sequence[Leaf], known: Sequence[L
     own = [leaf for leaf in norms if len(maps) == 1 and leaf.place[:-1] == maps[0].place[:-1]]
     taken = [leaf for leaf in own if leaf.role == "final_norm"]  # by its word: the final norm is the one left
     rest = [leaf for leaf in left if leaf in norms and leaf not in own]
-    if len(maps) != 1 or len(own) > 1 or len(taken) != len(rest):
+    others = [leaf for leaf in leaves if leaf.role == "final_norm" and leaf.block and leaf not in taken]
+    if len(maps) != 1 or len(own) > 1 or len(taken) not in (len(rest), len(rest) + bool(others)):
         return
     for leaf, role in ((maps[0], "dense"), *((norm, "norm") for norm in own)):
         yield leaf, with_role(leaf, _LM_HEAD, role, "it stands before the map that predicts words")
@@ -270,32 +272,33 @@ def _classifiers(leaves: Sequence[Leaf]) -> Shown:
 
 
 def _projectors(leaves: Sequence[Leaf]) -> Shown:
-    """One map or two that lead from the width of a tower that sees or hears to that of words, and all that is left."""
+    """One map or two in a folder that lead from the width of a tower that sees or hears to that of words."""
     towers = {leaf.block[0][0] for leaf in leaves if leaf.block}
     senses = [tower for tower in _SENSES if tower in towers]
     words = [weight_of(leaf) for leaf in leaves if leaf.role == "token"]
-    left = [leaf for leaf in leaves if leaf.role is None]
+    has_map = any(leaf.block == _PROJECTOR and leaf.role in _PROJECTING for leaf in leaves)
+    if has_map or len(senses) != 1 or len(words) != 1 or not (seen := _width(leaves, senses[0])):
+        return
+    left = [leaf for leaf in leaves if leaf.role is None and leaf.block in ((), _PROJECTOR, _FEED_FORWARD)]
     maps = [leaf for leaf in left if leaf.kind == "Linear"]
-    norms = [leaf for leaf in left if leaf.kind in NORMS]
-    if "projector" in towers or len(senses) != 1 or len(words) != 1 or any(leaf.block for leaf in left):
+    chains = [_in_order(inside, seen, words[0][-1]) for inside in _by_folder(maps)]
+    norms = [leaf for leaf in left if leaf.kind in NORMS and weight_of(leaf)[0] % seen == 0]
+    if sum(map(bool, chains)) != 1 or len(norms) > 1:
         return
-    if (
-        not maps
-        or len(norms) > 1
-        or len(maps) + len(norms) != len(left)
-        or not (seen := _width(leaves, senses[0]))
-    ):
-        return
-    roles = dict(
-        zip(
-            _in_order(maps, seen, words[0][-1]),
-            (("linear",) if len(maps) == 1 else ("up", "down")),
-            strict=False,
-        )
-    )
+    order = next(chain for chain in chains if chain)
+    roles = dict(zip(order, ("linear",) if len(order) == 1 else ("up", "down"), strict=True))
     why = f"it leads from the width of the {senses[0]} tower to that of words"
-    for leaf in left if roles else ():
-        yield leaf, with_role(leaf, _PROJECTOR, roles.get(leaf.place, "norm"), why)
+    for leaf in (*maps, *norms):
+        if leaf.place in roles or leaf in norms:
+            yield leaf, with_role(leaf, _PROJECTOR, roles.get(leaf.place, "norm"), why)
+
+
+def _by_folder(leaves: Iterable[Leaf]) -> list[list[Leaf]]:
+    """The leaves that stand in one folder together; each of those at the top by itself."""
+    folders: dict[tuple[object, ...], list[Leaf]] = {}
+    for leaf in leaves:
+        folders.setdefault(leaf.place[:-1] or leaf.place, []).append(leaf)
+    return list(folders.values())
 
 
 def _projector_maps(leaves: Sequence[Leaf]) -> Shown:
@@ -320,7 +323,8 @@ def _projector_maps(leaves: Sequence[Leaf]) -> Shown:
 def _taken_apart(leaves: Sequence[Leaf], group: Sequence[Leaf]) -> Shown:
     """Two maps in the folder of a projector that words took for a feed-forward network beside it."""
     folders = {leaf.place[:-1] for leaf in group}
-    maps = [leaf for leaf in leaves if leaf.block == _FEED_FORWARD and leaf.place[:-1] in folders]
+    network = (*group[0].block[:-1], *_FEED_FORWARD)
+    maps = [leaf for leaf in leaves if leaf.block == network and leaf.place[:-1] in folders]
     known = {leaf.role for leaf in group}
     roles = _linked(maps) if len(maps) == 2 and not known & {"linear", "up", "down"} else {}
     for leaf in maps if roles else ():
