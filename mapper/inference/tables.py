@@ -14,12 +14,13 @@ TABLE = "Embedding"
 
 
 def is_table(rulebook: Rulebook, block: str, role: str) -> bool:
-    """Whether most names of a role in a kind of block are names of tables."""
+    """Whether a role in a kind of block has names of tables, and none that is a map's."""
     entries = [entry for file in rulebook.vocabulary for entry in file.entries]
     tables = tuple(entry for entry in entries if entry.section == "kinds" and entry.target == TABLE)
-    names = [name for entry in entries if _is_of(entry, block, role) for name in entry.names]
-    found = [_is_called_so(pattern_words(name)[-1], tables) for name in names]
-    return sum(found) * 2 > len(found)
+    own = [entry for entry in entries if _is_of(entry, block, role)]
+    if any(entry.kinds and TABLE not in entry.kinds for entry in own):
+        return False
+    return any(_is_called_so(pattern_words(name)[-1], tables) for entry in own for name in entry.names)
 
 
 def _is_of(entry: Entry, block: str, role: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from mapper.architecture import Leaf
@@ -145,7 +146,7 @@ def _of_three(maps: Sequence[Leaf]) -> list[tuple[str, str]]:
     if any(len(shape) != 2 or shape[0] == shape[1] for shape in shapes) or len(back) != 1:
         return []
     pair = [leaf for leaf in maps if leaf is not back[0]]
-    said = [leaf.role for leaf in pair]
+    said = [None if _is_numbered(leaf) and None in (one.role for one in pair) else leaf.role for leaf in pair]
     if (
         back[0].role not in (None, "down")
         or {*said} - {None, "gate", "up"}
@@ -158,8 +159,13 @@ def _of_three(maps: Sequence[Leaf]) -> list[tuple[str, str]]:
     known = next((role for role in said if role), None)
     made = dict(zip(map(id, pair), ("first", "second"), strict=True))
     if known:
-        made = {id(leaf): leaf.role or names[known] for leaf in pair}
+        made = {id(leaf): role or names[known] for leaf, role in zip(pair, said, strict=True)}
     return [(made.get(id(leaf), "down"), _TWO if id(leaf) in made else _WIDER) for leaf in maps]
+
+
+def _is_numbered(leaf: Leaf) -> bool:
+    """Whether a map is called by a letter or a word and a number: which of two is the gate that does not say."""
+    return re.fullmatch(r"[a-z]+_?\d", str(leaf.place[-1])) is not None
 
 
 def _is_alone(left: Sequence[Leaf], group: Sequence[Leaf]) -> bool:
