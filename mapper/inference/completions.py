@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice, product
+from typing import Any
 
 from mapper._dataclass import dataclass
 from mapper.architecture import Leaf, Place
@@ -14,7 +15,6 @@ from mapper.errors import ArchitectureError
 from mapper.inference.case import Case
 from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
-from mapper.inference.misfits import UNKNOWN
 from mapper.inference.nearest import nears
 from mapper.inference.scopes import Scope, is_part
 from mapper.inference.select import choose
@@ -33,25 +33,35 @@ class Way:
 
     leaves: Mapping[str, Leaf]  # by role, with the kind that they have in it
     flow: FlowRule
-    is_whole: bool  # whether nothing more must be known for it
+    asks: Mapping[str, Sequence[Any]]  # facts that must be known for it, with their values
 
     @property
     def roles(self) -> dict[Place, str]:
         return {leaf.place: role for role, leaf in self.leaves.items()}
 
 
-def ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf]) -> list[Way]:
-    """Every way in which a flow reads the block with all of its modules."""
+def ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf], is_lacking: bool) -> list[Way]:
+    """Every way in which a flow reads the block with all of its modules.
+
+    The one module of a block that lacks something may be of a shape that no flow says, if no other role fits.
+    """
+    found = _ways(case, scope, facts, idle, says_shape=True)
+    if not found and is_lacking and len(idle) == 1:
+        found = _ways(case, scope, facts, idle, says_shape=False)
+    return [way for way in found if are_in_order(way)]
+
+
+def _ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf], says_shape: bool) -> list[Way]:
     found: list[Way] = []
-    for taken in islice(_assignments(case, scope, facts, idle), _TRIES):
+    for taken in islice(_assignments(case, scope, facts, idle, says_shape), _TRIES):
         way = {role: _as(case, scope, role, leaf) for role, leaf in zip(taken, idle, strict=True)}
         with _having(scope, way, facts):
             found += [
-                Way(way, flow, is_whole)
-                for flow, is_whole in _flows(case, scope, facts)
+                Way(way, flow, asks)
+                for flow, asks in _flows(case, scope, facts)
                 if not way.keys() - {*flow.roles} and is_possible(scope, flow, facts, [*way.values()])
             ]
-    return [way for way in found if are_in_order(way)]
+    return found
 
 
 def _as(case: Case, scope: Scope, role: str, leaf: Leaf) -> Leaf:
@@ -93,11 +103,13 @@ def is_possible(scope: Scope, rule: FlowRule, facts: Facts, new: Sequence[Leaf])
         return False
 
 
-def _assignments(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf]) -> Iterator[tuple[str, ...]]:
+def _assignments(
+    case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf], says_shape: bool
+) -> Iterator[tuple[str, ...]]:
     """A role for each module: of the topic's flows and steps those count that lack nothing which no module could be."""
     rules = list(_known(case.rulebook.flows, scope))
     while True:
-        roles = [list(dict.fromkeys(_may_be(case, scope, rules, facts, leaf))) for leaf in idle]
+        roles = [[*dict.fromkeys(_may_be(case, scope, rules, facts, leaf, says_shape))] for leaf in idle]
         could_be = {role for each in roles for role in each}
         kept = [rule for rule in rules if _is_reached(scope, rule, could_be, len(idle))]
         if len(kept) == len(rules):
@@ -125,20 +137,31 @@ def _is_reached(scope: Scope, rule: FlowRule, could_be: set[str], count: int) ->
     return len(lacking) <= count and could_be.issuperset(lacking)
 
 
-def _may_be(case: Case, scope: Scope, rules: Sequence[FlowRule], facts: Facts, leaf: Leaf) -> Iterator[str]:
+def _may_be(
+    case: Case, scope: Scope, rules: Sequence[FlowRule], facts: Facts, leaf: Leaf, says_shape: bool
+) -> Iterator[str]:
     """The roles that a block lacks and that a leaf of this kind and shape may have."""
-    rank = len(weight_shape(leaf))
     for rule in rules:
         for role in (*rule.needs, *rule.options):
-            extents = rule.shapes.get(role)
-            if role in scope.block.roles or extents is None or not is_read_as(rule, role, leaf):
+            if role in scope.block.roles or not is_read_as(rule, role, leaf):
                 continue
-            if len(aligned(extents, rank)) == rank:
-                own = {name: rule.shapes[name] for name in rule.shapes if name in scope.block.roles}
-                only = replace(rule, shapes={**own, role: extents})
+            if role in rule.shapes:
                 made = _as(case, scope, role, leaf)
-                if is_possible(_with(scope, role, made), only, facts, [made]):
+                if _is_of_shape(_with(scope, role, made), rule, facts, role, made):
                     yield role
+            elif not says_shape and role in rule.needs and len(weight_shape(leaf)) > 1:
+                yield role
+
+
+def _is_of_shape(scope: Scope, rule: FlowRule, facts: Facts, role: str, leaf: Leaf) -> bool:
+    """Whether a leaf has the shape of a role, beside those that the rule itself reads."""
+    rank = len(weight_shape(leaf))
+    own = {
+        name: rule.shapes[name] for name in rule.roles if name in rule.shapes and name in scope.block.roles
+    }
+    if len(aligned(rule.shapes[role], rank)) != rank:
+        return False
+    return is_possible(scope, replace(rule, shapes=own), facts, [leaf])
 
 
 def is_read_as(rule: FlowRule, role: str, leaf: Leaf) -> bool:
@@ -151,15 +174,15 @@ def is_read_as(rule: FlowRule, role: str, leaf: Leaf) -> bool:
     return is_module is ("" not in leaf.tensors) or is_norm
 
 
-def _flows(case: Case, scope: Scope, facts: Facts) -> Iterator[tuple[FlowRule, bool]]:
-    """The flow of a block, or those that only unknown facts keep from fitting."""
+def _flows(case: Case, scope: Scope, facts: Facts) -> Iterator[tuple[FlowRule, Mapping[str, Sequence[Any]]]]:
+    """The flow of a block, or those that only unknown facts keep from fitting, with these facts."""
     choice = choose(scope, case.rulebook.flows, case.families, facts)
     if choice.flow is not None:
-        yield choice.flow, True
+        yield choice.flow, {}
         return
     for near in nears(scope, choice.considered, facts):
-        if near.faults and all(fault.kind == UNKNOWN for fault in near.faults):
-            yield near.rule, False
+        if near.asks:
+            yield near.rule, near.asks
 
 
 def decided(found: Sequence[Way]) -> Way | None:

@@ -36,14 +36,14 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
             continue
         is_lacking = _lacks(chosen, scope)
         claimed |= {leaf.place for leaf in idle if is_lacking}
-        every = ways(case, scope, chosen.outline.facts, idle)
+        every = ways(case, scope, chosen.outline.facts, idle, is_lacking)
         way = decided(every)
         if way is not None and (is_lacking or _is_sure(chosen, scope, way, idle)):
             why = "all that the {} lacks" if is_lacking else "what else the {} may have"
             why = f"of its shape, and {why.format(scope.topic)}"
             for role, leaf in way.leaves.items():
                 found[leaf.place] = Taken(_path(scope), role, why, leaf.kind, leaf.form)
-        elif any(one.is_whole for one in every):
+        else:
             _ask(chosen, scope, every)
     return found
 
@@ -83,10 +83,19 @@ def _is_sure(chosen: Chosen, scope: Scope, way: Way, idle: Sequence[Leaf]) -> bo
 
 
 def _ask(chosen: Chosen, scope: Scope, found: Sequence[Way]) -> None:
-    """Ask which flow it is that reads the modules, unless that would leave open which of them is which."""
+    """Ask which flow it is that reads the modules, unless that would leave open which of them is which.
+
+    Where each flow needs facts that nobody knows, these first.
+    """
     flows = list(dict.fromkeys(way.flow.name for way in found))
-    if all(decided([way for way in found if way.flow.name == flow]) for flow in flows):
-        chosen.outline.asked.add(scope, FLOW, flows)
+    if any(not way.asks for way in found):
+        if all(decided([way for way in found if way.flow.name == flow]) for flow in flows):
+            chosen.outline.asked.add(scope, FLOW, flows)
+        return
+    for name in dict.fromkeys(name for way in found for name in way.asks):
+        values = dict.fromkeys(value for way in found for value in way.asks.get(name, ()))
+        if len(values) > 1:
+            chosen.outline.asked.add(scope, name, list(values))
 
 
 def _with_idle(chosen: Chosen) -> list[tuple[Scope, list[Leaf]]]:
