@@ -18,6 +18,7 @@ from mapper.inference.scopes import Scope
 from mapper.inference.tables import TABLE
 from mapper.naming.leaf_groups import BlockPath, Taken, is_outside
 from mapper.rulebook.declared import FLOW
+from mapper.rulebook.flows import FlowRule
 
 _EMBEDDINGS = ("embeddings", None)
 _MOST = 3  # modules of a block that may be taken so: of more, shapes alone are no evidence
@@ -37,6 +38,7 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
         is_lacking = _lacks(chosen, scope)
         claimed |= {leaf.place for leaf in idle if is_lacking}
         every = ways(case, scope, chosen.outline.facts, idle, is_lacking)
+        every = [way for way in every if scope.parent is not None or _is_for_task(chosen, way.flow)]
         way = decided(every)
         if way is not None and (is_lacking or _is_sure(chosen, scope, way, idle)):
             why = "all that the {} lacks" if is_lacking else "what else the {} may have"
@@ -66,11 +68,15 @@ def _words(chosen: Chosen) -> dict[Place, Taken]:
 
 def _lacks(chosen: Chosen, scope: Scope) -> bool:
     """Whether a block needs more than it has: a model, too, whose class is for a task for which it has no head."""
-    flow, task = chosen.flows.get(id(scope)), task_of_config(chosen.outline.facts.config)
-    is_headless = (
-        flow is not None and task is not None and task.value not in flow.rule.when.get(TASK, (task.value,))
-    )
-    return scope in chosen.lacking or (scope.parent is None and is_headless)
+    flow = chosen.flows.get(id(scope))
+    is_headless = scope.parent is None and flow is not None and not _is_for_task(chosen, flow.rule)
+    return scope in chosen.lacking or is_headless
+
+
+def _is_for_task(chosen: Chosen, rule: FlowRule) -> bool:
+    """Whether the flow of a model is for what the config's class is for."""
+    task = task_of_config(chosen.outline.facts.config)
+    return task is None or task.value in rule.when.get(TASK, (task.value,))
 
 
 def _is_sure(chosen: Chosen, scope: Scope, way: Way, idle: Sequence[Leaf]) -> bool:
