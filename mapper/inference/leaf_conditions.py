@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mapper.flows.references import has_role
@@ -13,6 +13,7 @@ from mapper.inference.lengths import is_as_long, is_square
 from mapper.inference.scopes import Scope, leaves_at
 
 if TYPE_CHECKING:
+    from mapper.architecture import Leaf
     from mapper.rulebook.facts import FactRule
 
 
@@ -48,10 +49,27 @@ def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
     places = [block, *([tower] if (tower := _tower_around(scope)) else [])]
     places += [*scope.up()][-1:] if "." in path else []  # a path from the top says where it leads
     leaves = next((leaves for place in places if (leaves := leaves_at(place.block, path))), [])
+    if rule.per:
+        yield from _counted_each(rule, f"{what} of", at, leaves)
+        return
     counts = {weight_shape(leaf)[at : at + 1] for leaf in leaves}
     if len(counts) == 1 and (count := counts.pop()):
         value = mapped(rule, count[0]) if rule.map else count[0]
         yield Known(value, "shape", f"{what} of {leaves[0].place}", rule=rule.place, by=rule)
+
+
+def _counted_each(rule: FactRule, what: str, at: int, leaves: Sequence[Leaf]) -> Iterator[Known]:
+    """The same of each layer: one number for each number in a list's names, from 0 on without a gap."""
+    counts = {
+        number: count
+        for leaf in leaves
+        for count in weight_shape(leaf)[at : at + 1]
+        for place in leaf.place.expand()
+        for number in [int(word) for word in place.split(".") if word.isdigit()][:1]
+    }
+    if counts and sorted(counts) == list(range(len(counts))):
+        every = [counts[number] for number in sorted(counts)]
+        yield Known(every, "shape", f"{what} {leaves[0].place} and its kin", rule=rule.place, by=rule)
 
 
 def holds(scope: Scope, path: str, kind: str) -> bool:
