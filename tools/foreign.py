@@ -37,9 +37,9 @@ LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
     r"Conv(\d)d.*|Conv(\d)D\w*|Conv(\d)dSame|StdConv(\d)d\w*|ScaledStdConv(\d)d\w*": "Conv{n}d",
     r"ConvTranspose(\d)d": "ConvTranspose{n}d",
     r"BatchNorm\dd?|BatchNormAct2d|FrozenBatchNorm2d|SyncBatchNorm": "BatchNorm",
-    r"(LayerNorm(2d|Fp32|Fp16|ND)?|LN|ESM1b?LayerNorm|LayerNormAct2d)": "LayerNorm",
+    r"((Chan|WithBias_)?LayerNorm(2d|Fp32|Fp16|ND)?|LN|ESM1b?LayerNorm|LayerNormAct2d)": "LayerNorm",
     r"GroupNorm\w*|InstanceNorm\dd": "GroupNorm",
-    r"\w*RMSNorm\w*|N|SimpleNorm": "RMSNorm",
+    r"\w*RMSNorm\w*|RMS|N|SimpleNorm": "RMSNorm",
     r"Embedding|LearnedPositionalEmbedding|\w+NormEmbeddings": "Embedding",
     r"(LSTM|GRU|RNN|PReLU)": "{0}",
     r"(LSTM|GRU|RNN)Cell": "{1}",
@@ -100,6 +100,8 @@ def leaves(architecture: Architecture, classes: dict[str, str], shift: str) -> I
     for leaf in architecture.leaves:
         for key in Leaf.keys(leaf):
             module = (shift + key).rpartition(".")[0].split(".parametrizations.")[0]
+            if module not in classes:
+                continue  # a second name of a module that is shared, which no list of modules has
             wanted = leaf_kind(classes.get(module, "").removeprefix("Parametrized").removeprefix("Temporal"))
             if wanted is None:
                 wanted = "Parameter"
