@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_MADE = 10_000  # objects of one reading
+_MADE = 300_000  # objects of some readings: all are let go before these are looked through
 _process = {"is_brief": False}  # whether it runs one command and ends
 
 
@@ -41,7 +41,7 @@ def keep_what_there_is() -> None:
     """For a process of our own that reads many checkpoints by one rule set: what it holds now stays until it ends.
 
     The collector does not look through it again (a million objects, once in every few readings), and looks at what comes after
-    when there are as many objects as one reading makes.
+    when there are as many objects as some readings make: most of them are gone by then, and were looked at for nothing.
     """
     gc.freeze()
     gc.set_threshold(_MADE, *gc.get_threshold()[1:])
