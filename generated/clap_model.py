@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules c15d366d5d13.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 30f8bbd8f2b3.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -564,7 +564,7 @@ class StagedSpectrogram(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: similarity of text embeddings and those of sounds."""
+    """The model: similarity of text embeddings and those of sounds with a scale of each."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -591,8 +591,8 @@ class Model(nn.Module):
         _, words = self.text_model(input_ids, token_type_ids, position_ids, attention_mask)
         sounds = F.normalize(self.audio_projection(sounds), dim=-1)
         words = F.normalize(self.text_projection(words), dim=-1)
-        by_text = words @ sounds.t() * self.logit_scale_t.exp()
-        by_audio = sounds @ words.t() * self.logit_scale_a.exp()
+        by_text, by_audio = words @ sounds.t(), sounds @ words.t()
+        by_text, by_audio = by_text * self.logit_scale_t.exp(), by_audio * self.logit_scale_a.exp()
         return Output(
             logits_per_audio=by_audio, logits_per_text=by_text, text_embeds=words, audio_embeds=sounds
         )
@@ -623,4 +623,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 850e5a2748f29c77
+# sha256 of all above: 5148dccca16d2616

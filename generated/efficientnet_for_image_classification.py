@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules c15d366d5d13.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 30f8bbd8f2b3.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -83,8 +83,8 @@ class Depthwise(nn.Module):
 
 
 class SqueezeExcitation(nn.Module):
-    """efficientnet.encoder.blocks.*.squeeze_excite: squeeze-and-excitation: channels gated by what their
-    means say with two layers.
+    """efficientnet.encoder.blocks.*.squeeze_excite: squeeze-and-excitation: channels gated by their means
+    with two layers.
     """
 
     def __init__(self, channels: int, reduced_size: int):
@@ -455,4 +455,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 3f7b88130f118572
+# sha256 of all above: 70eb32e443d63b53

@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules c15d366d5d13.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 30f8bbd8f2b3.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -100,7 +100,7 @@ class LayerWithDepthwiseExpansionAndResidual(nn.Module):
 
 
 class SqueezeExcitation(nn.Module):
-    """blocks.*.*.se: squeeze-and-excitation: channels gated by what their means say with two layers."""
+    """blocks.*.*.se: squeeze-and-excitation: channels gated by their means with two layers."""
 
     def __init__(self, channels: int, reduced_size: int):
         super().__init__()
@@ -405,4 +405,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a90f31c427355fbc
+# sha256 of all above: 6fca3c394ea92d31

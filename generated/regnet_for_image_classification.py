@@ -1,4 +1,4 @@
-"""facebook/regnet-y-040: written by mapper 0.1.0, rules c15d366d5d13.
+"""facebook/regnet-y-040: written by mapper 0.1.0, rules 30f8bbd8f2b3.
 
 Reading: exact (family regnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -102,8 +102,8 @@ class ConvolutionWithGroupedAlike(nn.Module):
 
 
 class SqueezeExcitation(nn.ModuleDict):
-    """regnet.encoder.stages.*.layers.*.layer.2.attention: squeeze-and-excitation: channels gated by what
-    their means say with two layers.
+    """regnet.encoder.stages.*.layers.*.layer.2.attention: squeeze-and-excitation: channels gated by their
+    means with two layers.
     """
 
     def __init__(self, channels: int, reduced_size: int):
@@ -349,4 +349,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 512, 1088], "layer_type": "y", "model_type": "regnet", "num_channels": 3}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: b36dea9dec0db0d9
+# sha256 of all above: 8ea47756c51f9aa4
