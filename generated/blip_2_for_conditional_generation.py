@@ -1,4 +1,4 @@
-"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules 30f8bbd8f2b3.
+"""Salesforce/blip2-opt-2.7b: written by mapper 0.1.0, rules d84eceaa98d8.
 
 Reading: exact (family instructblip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -330,8 +330,8 @@ class VisionLayer(nn.Module):
 
 
 class QuerierLayerWithCrossAttention(nn.Module):
-    """qformer.encoder.layer.*: post-norm; self-attention of learned queries and of tokens where there are
-    any, cross-attention of the queries in some layers, and a feed-forward for each (Q-Former).
+    """qformer.encoder.layer.*: post-norm, self-attention of learned queries and a feed-forward (Q-Former)
+    with cross-attention of the queries.
     """
 
     def __init__(self, config: Config):
@@ -361,9 +361,7 @@ class QuerierLayerWithCrossAttention(nn.Module):
 
 
 class QuerierLayer(nn.Module):
-    """qformer.encoder.layer.*: post-norm; self-attention of learned queries and of tokens where there are
-    any, cross-attention of the queries in some layers, and a feed-forward for each (Q-Former).
-    """
+    """qformer.encoder.layer.*: post-norm, self-attention of learned queries and a feed-forward (Q-Former)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -546,4 +544,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_hidden_layers": 39, "patch_size": 14, "qkv_bias": true}}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: ba1f77e0dfcc7477
+# sha256 of all above: c63ec277b925e4cc

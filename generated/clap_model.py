@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 30f8bbd8f2b3.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules d84eceaa98d8.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -439,8 +439,8 @@ class Encoder(nn.Module):
 
 
 class StageWithDownsampling(nn.Module):
-    """audio_model.audio_encoder.layers.*: a stage: layers with shifted windows in every second, then what
-    follows them (Swin) with downsampling.
+    """audio_model.audio_encoder.layers.*: a stage: layers with shifted windows in every second (Swin) with
+    downsampling.
     """
 
     def __init__(
@@ -470,9 +470,7 @@ class StageWithDownsampling(nn.Module):
 
 
 class Stage(nn.Module):
-    """audio_model.audio_encoder.layers.3: a stage: layers with shifted windows in every second, then what
-    follows them (Swin).
-    """
+    """audio_model.audio_encoder.layers.3: a stage: layers with shifted windows in every second (Swin)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -623,4 +621,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 5148dccca16d2616
+# sha256 of all above: 6cbac1f9f3b5ad36

@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 30f8bbd8f2b3.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules d84eceaa98d8.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -835,9 +835,7 @@ class FinerBlocks(nn.Module):
 
 
 class StageWithAggregatedAnyKernel(nn.Module):
-    """model.backbone.model.encoder.stages.1: a stage: groups of layers, then downsampling where there is
-    any.
-    """
+    """model.backbone.model.encoder.stages.1: a stage: groups of layers with downsampling before them."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -923,9 +921,7 @@ class StageWithLightPostNorm(nn.Module):
 
 
 class StageWithAggregatedConvolution(nn.Module):
-    """model.backbone.model.encoder.stages.0: a stage: groups of layers, then downsampling where there is
-    any.
-    """
+    """model.backbone.model.encoder.stages.0: a stage: groups of layers."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -988,9 +984,7 @@ class HybridEncoder(nn.Module):
 
 
 class StageWithLightPostNormAndResidual(nn.Module):
-    """model.backbone.model.encoder.stages.2: a stage: groups of layers, then downsampling where there is
-    any.
-    """
+    """model.backbone.model.encoder.stages.2: a stage: groups of layers with downsampling before them."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -1018,9 +1012,7 @@ class StageWithLightPostNormAndResidual(nn.Module):
 
 
 class StageWithLightPostNormAndStride(nn.Module):
-    """model.backbone.model.encoder.stages.3: a stage: groups of layers, then downsampling where there is
-    any.
-    """
+    """model.backbone.model.encoder.stages.3: a stage: groups of layers with downsampling before them."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -1173,4 +1165,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: d251948e6d4352ca
+# sha256 of all above: 2ec53432d54df294

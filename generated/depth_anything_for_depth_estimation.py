@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 30f8bbd8f2b3.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules d84eceaa98d8.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -259,8 +259,8 @@ class BackboneLayer(nn.Module):
 
 
 class NeckLayerWithFused(nn.Module):
-    """neck.fusion_stage.layers.0: residual convolutions of a feature map, with a coarser one added where
-    there is one, then an interpolation (DPT fusion).
+    """neck.fusion_stage.layers.0: residual convolutions of a feature map, then an interpolation (DPT
+    fusion).
     """
 
     def __init__(self, config: Config):
@@ -281,8 +281,8 @@ class NeckLayerWithFused(nn.Module):
 
 
 class NeckLayer(nn.Module):
-    """neck.fusion_stage.layers.*: residual convolutions of a feature map, with a coarser one added where
-    there is one, then an interpolation (DPT fusion).
+    """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
+    fusion) with a coarser one added.
     """
 
     def __init__(self, config: Config):
@@ -410,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 0b5e20ca555dd43b
+# sha256 of all above: 912f825628999979

@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 30f8bbd8f2b3.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules d84eceaa98d8.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -534,7 +534,7 @@ class Stage(nn.ModuleList):
 
 class Pixels(nn.Module):
     """model.vision_tower: an image through stages, each coarser than the one before with patch embeddings
-    before each stage, and a norm after it where there is any.
+    before each stage.
     """
 
     def __init__(self, config: Config):
@@ -648,4 +648,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 18f68f915165c596
+# sha256 of all above: 5b8da4252f65d727

@@ -1,4 +1,4 @@
-"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules 30f8bbd8f2b3.
+"""Xrenya/pvt-tiny-224: written by mapper 0.1.0, rules d84eceaa98d8.
 
 Reading: exact (family pvt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -227,7 +227,7 @@ class Layer(nn.Module):
 
 
 class StageWithReduction(nn.ModuleList):
-    """pvt.encoder.block.*: a stage: layers in sequence, then downsampling where there is any."""
+    """pvt.encoder.block.*: a stage: layers in sequence."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class StageWithReduction(nn.ModuleList):
 
 
 class Stage(nn.ModuleList):
-    """pvt.encoder.block.3: a stage: layers in sequence, then downsampling where there is any."""
+    """pvt.encoder.block.3: a stage: layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(Layer(config) for _ in range(config.layers))
@@ -383,4 +383,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # [1, 2, 5, 8], "num_encoder_blocks": 4, "qkv_bias": true, "strides": [4, 2, 2, 2]}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: 0f5d5c500eb5c280
+# sha256 of all above: a42031a5383c180a

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 30f8bbd8f2b3.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules d84eceaa98d8.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -590,4 +590,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "output_channels": 256, "patch_size": 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true,
 # "window_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 794558b6507eec48
+# sha256 of all above: 07e2202c8ef4d41f

@@ -1,4 +1,4 @@
-"""nvidia/mit-b0: written by mapper 0.1.0, rules 30f8bbd8f2b3.
+"""nvidia/mit-b0: written by mapper 0.1.0, rules d84eceaa98d8.
 
 Reading: exact (family segformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -185,7 +185,7 @@ class Layer(nn.Module):
 
 
 class StageWithReduction(nn.ModuleList):
-    """segformer.encoder.block.*: a stage: layers in sequence, then downsampling where there is any."""
+    """segformer.encoder.block.*: a stage: layers in sequence."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class StageWithReduction(nn.ModuleList):
 
 
 class Stage(nn.ModuleList):
-    """segformer.encoder.block.3: a stage: layers in sequence, then downsampling where there is any."""
+    """segformer.encoder.block.3: a stage: layers in sequence."""
 
     def __init__(self, config: Config):
         super().__init__(Layer(config) for _ in range(config.layers))
@@ -228,7 +228,7 @@ class Stage(nn.ModuleList):
 
 class Pixels(nn.Module):
     """segformer.encoder: an image through stages, each coarser than the one before with patch embeddings
-    before each stage, and a norm after it where there is any.
+    before each stage and a norm after each.
     """
 
     def __init__(self, config: Config):
@@ -307,4 +307,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": [1, 2, 5, 8], "num_encoder_blocks": 4, "strides": [4, 2, 2, 2]}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 44f1e65d82208976
+# sha256 of all above: 43e749fc87ab05d3
