@@ -219,7 +219,7 @@ class FrozenBatchNorm(nn.Module):
         return F.batch_norm(x, mean, var, self.weight, self.bias, False, 0.0, self.eps)
 
 
-def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+def weight_norm_sizes(shape: tuple[int, ...], dim: int | None) -> list[int]:
     """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
     return [size if axis == dim else 1 for axis, size in enumerate(shape)]
 
@@ -242,7 +242,7 @@ class Conv1dWeightNorm(nn.Module):
         super().__init__()
         shape = (out_channels, in_channels // groups, kernel)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        self.weight_g = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        self.weight_g = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         self.weight_v = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
 
@@ -272,7 +272,7 @@ class Conv1dParametrized(nn.Module):
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original0 = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -302,7 +302,7 @@ class ConvTranspose1dWeightNorm(nn.Module):
         super().__init__()
         shape = (in_channels, out_channels, kernel)
         self.stride, self.padding, self.output_padding = stride, padding, output_padding
-        self.weight_g = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        self.weight_g = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         self.weight_v = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
 
@@ -331,7 +331,7 @@ class ConvTranspose1dParametrized(nn.Module):
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original0 = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
