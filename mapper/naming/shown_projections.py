@@ -39,10 +39,15 @@ def _behind_the_layers(leaves: Sequence[Leaf]) -> Shown:
     ):
         tower, width = table.block[:1], weight_of(table)[1]
         maps = [leaf for leaf in leaves if leaf.role == "projection" and leaf.block == table.block]
-        sides = [sides_of(leaf) for leaf in maps if leaf.kind == "Linear" and len(sides_of(leaf)) == 2]
-        is_alone = len(maps) == len(sides) == 1 and _widths(leaves, tower) == {width} and is_outside(maps[0])
-        if is_alone and sides[0][1] == width != sides[0][0]:
-            yield maps[0], with_role(maps[0], tower, _ROLE, _BEHIND)
+        away = [leaf for leaf in maps if _leads_away(leaf, width) and is_outside(leaf)]
+        if len(maps) == len(away) == 1 and _widths(leaves, tower) == {width}:
+            yield away[0], with_role(away[0], tower, _ROLE, _BEHIND)
+
+
+def _leads_away(leaf: Leaf, width: int) -> bool:
+    """Whether a map reads a width and gives another."""
+    sides = sides_of(leaf)
+    return leaf.kind == "Linear" and len(sides) == 2 and sides[1] == width != sides[0]
 
 
 def _square_heads(leaves: Sequence[Leaf]) -> Shown:
@@ -56,9 +61,8 @@ def _square_heads(leaves: Sequence[Leaf]) -> Shown:
     if len(heads) != 1 or len(towers) != 1 or any(leaf.role == "token" for leaf in leaves):
         return
     tower = towers.pop()
-    if {*map(len, (weight_of(heads[0]), {*sides_of(heads[0])}))} == {2, 1} and _widths(leaves, tower) == {
-        sides_of(heads[0])[0]
-    }:
+    sides = {*sides_of(heads[0])}
+    if len(weight_of(heads[0])) == 2 and len(sides) == 1 and _widths(leaves, tower) == sides:
         yield heads[0], with_role(heads[0], tower, _ROLE, _SQUARE)
 
 
