@@ -226,7 +226,7 @@ def test_a_number_for_a_tower_that_is_not_there_asks_for_nothing() -> None:
         ("idefics3", 1, "scale_factor", "features.layout", ("row", "each", "several")),
         ("modernvbert", 0, "pixel_shuffle_factor", "features.layout", ("row", "each", "several")),
         ("modernvbert", 0, "pixel_shuffle_factor", "projector.shuffle", (False, True)),
-        ("llava_next", 0, "image_grid_pinpoints", "features.layout", ("row", "each", "tiles")),
+        ("llava_next", 0, "image_grid_pinpoints", "features.layout", ("tiles", "row", "each")),
     ],
 )
 def test_what_joins_towers_is_asked_though_each_tower_is_listed(
@@ -237,13 +237,12 @@ def test_what_joins_towers_is_asked_though_each_tower_is_listed(
     assert asked(read(example(family, at), model_type=UNHEARD, **{field: None}))[name] == candidates
 
 
-def test_what_a_listed_type_says_of_its_towers_is_asked_of_another() -> None:
+def test_a_family_known_by_names_says_what_its_towers_alone_would_not() -> None:
     """Positions of three axes share angles otherwise than in the tower's own type, which is listed."""
     first = read(example("qwen3_vl"), model_type=UNHEARD)
-    assert asked(first)["text:rotary.layout"] == ("sections", "interleaved")
-    answers = {"text:features": "videos", "features": "videos", "features.positions": "grid"}
-    told = read(example("qwen3_vl"), {**answers, "text:rotary.layout": "interleaved"}, model_type=UNHEARD)
-    assert asked(told) == {}
+    assert (first.family, first.towers["text"], asked(first)) == ("qwen3_vl", "qwen3", {})
+    (layout,) = [fact for fact in first.facts if fact.name == "rotary.layout"]
+    assert (layout.value, layout.rule.partition(":")[0]) == ("interleaved", "families/qwen3_vl.yaml")
 
 
 def test_a_type_of_one_tower_is_no_candidate_for_another() -> None:

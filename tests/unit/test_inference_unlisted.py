@@ -193,15 +193,6 @@ def test_an_encoder_of_texts_without_a_pooler_is_asked_what_stands_for_a_text() 
     assert ("pooling", (None, "first")) in [(item.name, item.candidates) for item in read_as.questions]
 
 
-def test_several_class_tokens_are_not_taken_for_one() -> None:
-    pixio = header(next(item for item in RULEBOOK.families if item.name == "pixio").examples[0])
-    config = {name: value for name, value in (pixio.config or {}).items() if name != "n_cls_tokens"}
-    tensors = {key: {"shape": list(info.shape), "dtype": info.dtype} for key, info in pixio.tensors.items()}
-    unheard = {"tensors": tensors, "config": {**config, "model_type": "unheard_of"}}
-    read_as = describe(unheard, hints={"pooling": None})
-    assert any("cls_token" in line for line in read_as.missing)
-
-
 def test_a_ratio_that_no_rule_reads_is_not_passed_over() -> None:
     assert "noise_ratio" in read(ANSWERS, model_type="unheard_of", noise_ratio=0.75).missing[0]
     assert read(ANSWERS, model_type="unheard_of", mlp_ratio=4.0).missing == []
@@ -396,3 +387,31 @@ def test_which_state_of_a_text_is_compared_is_asked() -> None:
     for tensors, is_asked in ((known.tensors, False), (other, True)):
         questions = infer(Checkpoint("x", "manifest", tensors, config), RULEBOOK).questions
         assert ("text:pooling" in {question.name for question in questions}) is is_asked
+
+
+def first_example(family: str) -> Checkpoint:
+    return header(next(item for item in RULEBOOK.families if item.name == family).examples[0])
+
+
+def test_a_family_that_joins_towers_goes_before_one_of_a_tower() -> None:
+    """The text's own names are known in more detail."""
+    names = Names(grow(first_example("granite_speech").tensors))
+    match = match_family(RULEBOOK.family_entries, names, "unheard_of")
+    assert match is not None
+    assert match.family.name == "granite_speech"
+    assert match_family([RULEBOOK.family_entries[0]], names, "unheard_of") is None
+
+
+@pytest.mark.parametrize(("tokens", "asks"), [(8, True), (1, False)])
+def test_a_table_shows_whether_there_are_several_class_tokens(tokens: int, asks: bool) -> None:
+    """A row for each, whatever fields of the config are called."""
+    checkpoint = first_example("pixio")
+    shape = checkpoint.tensors["embeddings.cls_token"].shape
+    tensors = {
+        **checkpoint.tensors,
+        "embeddings.cls_token": TensorInfo((1, tokens, shape[-1]), "F32"),
+    }
+    config = {key: value for key, value in (checkpoint.config or {}).items() if key != "n_cls_tokens"}
+    made = infer(Checkpoint("x", "manifest", tensors, {**config, "model_type": "unheard_of"}), RULEBOOK)
+    among = [question.candidates for question in made.questions if question.fact == "pooling"]
+    assert any("first_mean" in values for values in among) is asks

@@ -39,8 +39,7 @@ def test_a_detector_reads_the_maps_that_its_config_takes_of_a_backbone(family: s
 
 
 def test_maps_of_a_backbone_that_nothing_fuses_are_not_taken() -> None:
-    one_level = {"num_feature_levels": None, "encoder_in_channels": None}
-    assert facts(unlisted("rt_detr", **one_level), "states.selection") != ["several"]
+    assert facts(unlisted("detr"), "states.selection") != ["several"]
 
 
 def test_patches_that_a_projector_joins_stand_as_the_fields_of_the_config_say() -> None:

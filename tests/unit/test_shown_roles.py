@@ -190,3 +190,37 @@ def test_the_only_map_behind_the_layers_of_an_image_is_the_classifier(width: int
     last = leaf("layer.1.c", (16, 8, 3, 3), LAYER, "convolution", "Conv2d")
     assert roles(last, leaf("zig", (10, width))) == ["convolution", shown]
     assert roles(last, leaf("zig", (10, width)), leaf("zag", (10, width)))[1:] == [None, None]
+
+
+WIDE = (("tower", None), ("embeddings", None))
+
+
+@pytest.mark.parametrize(
+    ("table", "sides", "shown"),
+    [
+        (8, (6, 8), "output_projection"),  # it reads what the layers give
+        (6, (8, 6), "projection"),  # it reads words and gives what the layers read
+        (8, (8, 8), "projection"),  # nothing shows which
+    ],
+)
+def test_a_projection_stands_where_its_sides_fit(table: int, sides: tuple[int, int], shown: str) -> None:
+    words = leaf("embed", (20, table), WIDE, "token", "Embedding")
+    projection = leaf("embedding_projection", sides, WIDE, "projection")
+    assert roles(words, projection, norm("layers.*.norm", LAYER, "norm_attention"))[1] == shown
+
+
+@pytest.mark.parametrize(
+    ("place", "sides", "shown"),
+    [
+        ("output", (8, 8), "output_projection"),
+        ("output", (9, 8), "lm_head"),  # words of another modality, or letters
+        ("lm_head", (8, 8), "lm_head"),  # letters, of which there may be as many
+    ],
+)
+def test_an_output_as_wide_as_the_layers_is_no_head_of_words(
+    place: str, sides: tuple[int, int], shown: str
+) -> None:
+    last, other = leaf(place, sides, (), "lm_head"), norm("layers.*.norm", LAYER, "norm_attention")
+    assert roles(last, other)[0] == shown
+    words = leaf("embed", (8, 8), WIDE, "token", "Embedding")
+    assert roles(last, other, words)[0] == "lm_head"
