@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mapper._api import describe
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import ArchitectureError
