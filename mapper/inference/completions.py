@@ -40,14 +40,14 @@ class Way:
         return {leaf.place: role for role, leaf in self.leaves.items()}
 
 
-def ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf], is_lacking: bool) -> list[Way]:
+def ways(case: Case, scope: Scope, facts: Facts, idle: Sequence[Leaf], is_needed: bool) -> list[Way]:
     """Every way in which a flow reads the block with all of its modules.
 
     The one module of a block that lacks something may be of a shape that no flow says, if no other role fits; of the
     whole model, which has a role for nearly everything, shapes are all that is known.
     """
     found = _ways(case, scope, facts, idle, says_shape=True)
-    if not found and is_lacking and len(idle) == 1 and scope.parent is not None:
+    if not found and is_needed and len(idle) == 1 and scope.parent is not None:
         found = _ways(case, scope, facts, idle, says_shape=False)
     return [way for way in found if are_in_order(way)]
 

@@ -13,10 +13,12 @@ from mapper.inference.case import Case
 from mapper.inference.chosen import Chosen
 from mapper.inference.completions import Way, decided, likeness, ways
 from mapper.inference.leaf_shapes import weight_shape
+from mapper.inference.nearest import nears
 from mapper.inference.roots import TASK, task_of_config
 from mapper.inference.scopes import Scope
+from mapper.inference.sizes import WIDTH
 from mapper.inference.tables import TABLE
-from mapper.naming.leaf_groups import BlockPath, Taken, is_outside
+from mapper.naming.leaf_groups import NORMS, BlockPath, Taken, is_outside
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.flows import FlowRule
 
@@ -32,22 +34,37 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
     """
     found = _words(chosen)
     claimed = {*found}  # by blocks that lack something: what is theirs is not what others may have
-    for scope, idle in sorted(_with_idle(chosen), key=lambda one: not _lacks(chosen, one[0])):
+    lacking = [(_lacks(chosen, scope), scope, idle) for scope, idle in _with_idle(chosen)]
+    for is_lacking, scope, idle in sorted(lacking, key=lambda one: not one[0]):
         if any(leaf.place in claimed for leaf in idle):
             continue
-        is_lacking = _lacks(chosen, scope)
         claimed |= {leaf.place for leaf in idle if is_lacking}
-        every = ways(case, scope, chosen.outline.facts, idle, is_lacking)
-        every = [way for way in every if scope.parent is not None or _is_for_task(chosen, way.flow)]
+        every = _likely(case, chosen, scope, idle, is_lacking)
         way = decided(every)
         if way is not None and (is_lacking or _is_sure(chosen, scope, way, idle)):
-            why = "all that the {} lacks" if is_lacking else "what else the {} may have"
-            why = f"of its shape, and {why.format(scope.topic)}"
-            for role, leaf in way.leaves.items():
-                found[leaf.place] = Taken(_path(scope), role, why, leaf.kind, leaf.form)
+            found |= _taken(scope, way, is_lacking)
         else:
             _ask(chosen, scope, every)
     return found
+
+
+def _likely(case: Case, chosen: Chosen, scope: Scope, idle: Sequence[Leaf], is_lacking: bool) -> list[Way]:
+    """The ways to read a block with these modules that go with what stands around it."""
+    widths = _widths(chosen, scope)
+    is_needed = is_lacking and all(_is_as_wide(leaf, widths) for leaf in idle)
+    found = ways(case, scope, chosen.outline.facts, idle, is_needed)
+    return [
+        way
+        for way in found
+        if _goes_with(way, widths) and (scope.parent is not None or _is_for_task(chosen, way.flow))
+    ]
+
+
+def _taken(scope: Scope, way: Way, is_lacking: bool) -> dict[Place, Taken]:
+    """The modules, each with what it is, and why."""
+    what = f"all that the {scope.topic} lacks" if is_lacking else f"what else the {scope.topic} may have"
+    why, path = f"of its shape, and {what}", _path(scope)
+    return {leaf.place: Taken(path, role, why, leaf.kind, leaf.form) for role, leaf in way.leaves.items()}
 
 
 def _words(chosen: Chosen) -> dict[Place, Taken]:
@@ -67,10 +84,15 @@ def _words(chosen: Chosen) -> dict[Place, Taken]:
 
 
 def _lacks(chosen: Chosen, scope: Scope) -> bool:
-    """Whether a block needs more than it has: a model, too, whose class is for a task for which it has no head."""
+    """Whether a block needs more than it has: answers alone make no flow of it.
+
+    So does a model whose class is for a task for which it has no head.
+    """
     flow = chosen.flows.get(id(scope))
-    is_headless = scope.parent is None and flow is not None and not _is_for_task(chosen, flow.rule)
-    return scope in chosen.lacking or is_headless
+    if flow is not None:
+        return scope.parent is None and not _is_for_task(chosen, flow.rule)
+    near = nears(scope, chosen.choices[id(scope)].considered, chosen.outline.facts)
+    return scope in chosen.lacking and not any(one.asks for one in near)
 
 
 def _is_for_task(chosen: Chosen, rule: FlowRule) -> bool:
@@ -139,3 +161,21 @@ def _is_of(leaf: Leaf, scope: Scope, path: BlockPath, is_lacking: bool) -> bool:
 def _is_at_top(leaf: Leaf) -> bool:
     """Whether a module stands in no folder, or in one with a name that is no tower's: as heads do."""
     return len(leaf.place) <= 2 and all(isinstance(word, str) for word in leaf.place)
+
+
+def _widths(chosen: Chosen, scope: Scope) -> set[int]:
+    """The lengths of the norms around a block: of the states that it reads and gives."""
+    outer = _path(scope)[:-1]
+    around = (leaf for leaf in chosen.outline.read if leaf.block[: len(outer)] == outer)
+    return {extent for leaf in around if leaf.kind in NORMS for extent in weight_shape(leaf)[:1]}
+
+
+def _is_as_wide(leaf: Leaf, widths: set[int]) -> bool:
+    """Whether a module reads or gives such states, as far as a width is known."""
+    return not widths or not widths.isdisjoint(weight_shape(leaf))
+
+
+def _goes_with(way: Way, widths: set[int]) -> bool:
+    """Whether the modules that read or give the states of a block are as wide as these."""
+    wide = (leaf for role, leaf in way.leaves.items() if WIDTH in way.flow.shapes.get(role, ()))
+    return all(_is_as_wide(leaf, widths) for leaf in wide)

@@ -164,8 +164,8 @@ def _of_three(maps: Sequence[Leaf]) -> list[tuple[str, str]]:
 
 
 def _is_numbered(leaf: Leaf) -> bool:
-    """Whether a map is called by a letter or a word and a number: which of two is the gate that does not say."""
-    return re.fullmatch(r"[a-z]+_?\d", str(leaf.place[-1])) is not None
+    """Whether a map is called `w1`: which of two is the gate that says only beside the other's name."""
+    return re.fullmatch(r"w_?\d", str(leaf.place[-1])) is not None
 
 
 def _is_alone(left: Sequence[Leaf], group: Sequence[Leaf]) -> bool:

@@ -66,3 +66,36 @@ def test_a_norm_of_another_kind_in_the_folder_of_a_block_is_the_one_that_is_lack
 def test_which_of_two_norms_of_one_kind_is_lacking_is_not_told() -> None:
     renamed = read("llama", {"input_layernorm": "zeta", "post_attention_layernorm": "theta"})
     assert role_of(renamed, "zeta") == role_of(renamed, "theta") == {None}
+
+
+def asked(architecture: Architecture) -> dict[str, tuple[object, ...]]:
+    return {question.fact: question.candidates for question in architecture.questions}
+
+
+def test_a_row_of_numbers_that_a_block_does_without_is_asked_for() -> None:
+    """Scores without a value have a number for each head; that nothing else of this kind has one is no proof."""
+    renamed = read("flint", {"softmax_offset": "zeta"})
+    assert role_of(renamed, "zeta") == {None} and renamed.reading == "skeleton"
+    assert all("causal_sinks" in str(flow) for flow in asked(renamed)["flow"])
+
+
+def test_names_that_spell_a_role_tell_modules_of_one_shape_apart() -> None:
+    renamed = read("jamba", {"b_layernorm": "norm_of_b", "c_layernorm": "ln_c", "dt_layernorm": "zeta"})
+    found = {
+        str(leaf.place[-1]): leaf.role
+        for leaf in renamed.leaves
+        if leaf.block[-1:] == (("state_space", None),)
+    }
+    assert found["zeta"] == "step_norm" and found["norm_of_b"] != found["ln_c"]
+    assert found["norm_of_b"] == "b_norm" and found["ln_c"] == "c_norm"
+
+
+def test_a_table_with_a_row_for_each_word_of_the_config_has_the_words() -> None:
+    renamed = read("llama", {"embed_tokens": "zeta"})
+    (table,) = [leaf for leaf in renamed.leaves if "zeta" in leaf.place]
+    assert (table.role, table.kind) == ("token", "Embedding")
+
+
+def test_a_module_alone_in_a_folder_is_what_the_folder_is_called() -> None:
+    renamed = read("llama", {"self_attn.q_proj.": "self_attn.q_proj.zeta."})
+    assert role_of(renamed, "zeta") == {"query"}
