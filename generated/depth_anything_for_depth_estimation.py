@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules d84eceaa98d8.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -204,8 +204,8 @@ class NeckLayerWithEnlarged(nn.Module):
         return self.resize(self.projection(x))
 
 
-class NeckLayerWithMappedAndResize(nn.Module):
-    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with downsampling."""
+class NeckLayerWithReduced(nn.Module):
+    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels, and downsampling."""
 
     def __init__(self):
         super().__init__()
@@ -282,7 +282,7 @@ class NeckLayerWithFused(nn.Module):
 
 class NeckLayer(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
-    fusion) with a coarser one added.
+    fusion) with a coarser feature map added.
     """
 
     def __init__(self, config: Config):
@@ -336,7 +336,7 @@ class FusedMaps(nn.Module):
                         NeckLayerWithEnlarged(channels=48, resize_stride=4, resize_kernel_size=4),
                         NeckLayerWithEnlarged(channels=96, resize_stride=2, resize_kernel_size=2),
                         NeckLayerWithMapped(),
-                        NeckLayerWithMappedAndResize(),
+                        NeckLayerWithReduced(),
                     ]
                 )
             }
@@ -410,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 912f825628999979
+# sha256 of all above: 91b2458df19c72d1

@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules d84eceaa98d8.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -43,7 +43,7 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+def weight_norm_sizes(shape: tuple[int, ...], dim: int | None) -> list[int]:
     """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
     return [size if axis == dim else 1 for axis, size in enumerate(shape)]
 
@@ -75,7 +75,7 @@ class Conv1dParametrized(nn.Module):
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original0 = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class ConvTranspose1dParametrized(nn.Module):
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original0 = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -392,4 +392,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
 # [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 57d98c34d559bc3f
+# sha256 of all above: cd3ca622dc63e531

@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules d84eceaa98d8.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -670,7 +670,7 @@ class MaskedDecoder(nn.Module):
 
 class StageWithDownsampling(nn.Module):
     """model.pixel_level_module.encoder.encoder.layers.*: a stage: layers with shifted windows in every
-    second, whose map is kept with downsampling behind them.
+    second, whose map is kept with downsampling after them.
     """
 
     def __init__(
@@ -859,4 +859,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: cb715a6216fa3cf4
+# sha256 of all above: 9d6b432c0d3c2a5d

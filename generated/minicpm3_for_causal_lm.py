@@ -1,4 +1,4 @@
-"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules d84eceaa98d8.
+"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family minicpm3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,7 +28,7 @@ class Config:
     # config: model.layers.{0..61}.self_attn.q_b_proj.weight [3840, 768] = heads * head_dim
     head_dim: int = 96
     kv_lora_rank: int = 256  # shape: model.layers.{0..61}.self_attn.kv_a_layernorm.weight [256]
-    # config: model.layers.{0..61}.self_attn.kv_a_proj_with_mqa.weight [288, 2560] = kv_lora_rank + head_di...
+    # config: model.layers.{0..61}.self_attn.kv_b_proj.weight [5120, 256] = heads * (nope_dim + value_dim)
     nope_dim: int = 64
     # config: model.layers.{0..61}.self_attn.o_proj.weight [2560, 2560] = heads * value_dim
     value_dim: int = 64
@@ -244,4 +244,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1.4, "scale_emb": 12, "tie_word_embeddings": true, "v_head_dim": 64, "vocab_size": 73448}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 82289e41ff9a2650
+# sha256 of all above: 8639ae35ae55d344

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules d84eceaa98d8.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -581,13 +581,13 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["SamModel"], "mask_decoder_config": {"hidden_act": "relu", "hidden_size": 256,
-# "layer_norm_eps": 1e-06, "model_type": "sam_mask_decoder", "num_attention_heads": 8, "num_hidden_layers":
-# 2}, "model_type": "sam", "prompt_encoder_config": {"hidden_act": "gelu", "image_size": 1024,
-# "layer_norm_eps": 1e-06, "model_type": "sam_prompt_encoder"}, "vision_config": {"global_attn_indexes": [2,
-# 5, 8, 11], "hidden_act": "gelu", "hidden_size": 768, "layer_norm_eps": 1e-06, "mlp_dim": 3072, "model_type":
-# "sam_vision_model", "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12,
-# "output_channels": 256, "patch_size": 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true,
-# "window_size": 14}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
-# from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 07e2202c8ef4d41f
+# {"config": {"architectures": ["SamModel"], "mask_decoder_config": {"hidden_act": "relu", "layer_norm_eps":
+# 1e-06, "model_type": "sam_mask_decoder", "num_attention_heads": 8}, "model_type": "sam",
+# "prompt_encoder_config": {"hidden_act": "gelu", "image_size": 1024, "layer_norm_eps": 1e-06, "model_type":
+# "sam_prompt_encoder"}, "vision_config": {"global_attn_indexes": [2, 5, 8, 11], "hidden_act": "gelu",
+# "hidden_size": 768, "layer_norm_eps": 1e-06, "mlp_dim": 3072, "model_type": "sam_vision_model",
+# "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "output_channels": 256, "patch_size":
+# 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
+# the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
+# its config: recalled"]}
+# sha256 of all above: 5fef1317cb02d022

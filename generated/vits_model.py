@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules d84eceaa98d8.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -54,7 +54,7 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+def weight_norm_sizes(shape: tuple[int, ...], dim: int | None) -> list[int]:
     """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
     return [size if axis == dim else 1 for axis, size in enumerate(shape)]
 
@@ -86,7 +86,7 @@ class Conv1dParametrized(nn.Module):
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original0 = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -615,4 +615,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 4427d4b69d3d7ae6
+# sha256 of all above: a13cfc018700e806

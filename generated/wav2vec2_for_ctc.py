@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules d84eceaa98d8.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -51,7 +51,7 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+def weight_norm_sizes(shape: tuple[int, ...], dim: int | None) -> list[int]:
     """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
     return [size if axis == dim else 1 for axis, size in enumerate(shape)]
 
@@ -80,7 +80,7 @@ class Conv1dWeightNorm(nn.Module):
         super().__init__()
         shape = (out_channels, in_channels // groups, kernel)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        self.weight_g = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        self.weight_g = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         self.weight_v = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
 
@@ -321,4 +321,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 16, "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 94a11ef4d7640975
+# sha256 of all above: e9b26585cfe88b59

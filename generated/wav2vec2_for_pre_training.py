@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules d84eceaa98d8.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -56,7 +56,7 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+def weight_norm_sizes(shape: tuple[int, ...], dim: int | None) -> list[int]:
     """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
     return [size if axis == dim else 1 for axis, size in enumerate(shape)]
 
@@ -85,7 +85,7 @@ class Conv1dWeightNorm(nn.Module):
         super().__init__()
         shape = (out_channels, in_channels // groups, kernel)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        self.weight_g = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        self.weight_g = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         self.weight_v = nn.Parameter(torch.empty(shape))
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
 
@@ -358,4 +358,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 4a97085829b7b901
+# sha256 of all above: bdfd45a3935d032f

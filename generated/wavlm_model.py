@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules d84eceaa98d8.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 9f0b31f889dc.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -53,7 +53,7 @@ class Output:
 torch.export.register_dataclass(Output)
 
 
-def lengths_shape(shape: tuple[int, ...], dim: int | None) -> list[int]:
+def weight_norm_sizes(shape: tuple[int, ...], dim: int | None) -> list[int]:
     """Shape of a weight-normed kernel's lengths: one for each slice along `dim`, or one for all (None)."""
     return [size if axis == dim else 1 for axis, size in enumerate(shape)]
 
@@ -85,7 +85,7 @@ class Conv1dParametrized(nn.Module):
         self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
         self.parametrizations = nn.Module()
         parts = self.parametrizations.weight = nn.Module()
-        parts.original0 = nn.Parameter(torch.empty(lengths_shape(shape, dim)))
+        parts.original0 = nn.Parameter(torch.empty(weight_norm_sizes(shape, dim)))
         parts.original1 = nn.Parameter(torch.empty(shape))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -364,4 +364,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: e1f462f35f57350a
+# sha256 of all above: cdffb59fd049ec63
