@@ -91,7 +91,8 @@ def _lacks(chosen: Chosen, scope: Scope) -> bool:
     flow = chosen.flows.get(id(scope))
     if flow is not None:
         return scope.parent is None and not _is_for_task(chosen, flow.rule)
-    near = nears(scope, chosen.choices[id(scope)].considered, chosen.outline.facts)
+    choice = chosen.choices.get(id(scope))
+    near = nears(scope, choice.considered, chosen.outline.facts) if choice else ()
     return scope in chosen.lacking and not any(one.asks for one in near)
 
 
