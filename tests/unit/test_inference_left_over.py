@@ -99,3 +99,10 @@ def test_a_table_with_a_row_for_each_word_of_the_config_has_the_words() -> None:
 def test_a_module_alone_in_a_folder_is_what_the_folder_is_called() -> None:
     renamed = read("llama", {"self_attn.q_proj.": "self_attn.q_proj.zeta."})
     assert role_of(renamed, "zeta") == {"query"}
+
+
+def test_modules_beside_a_block_that_no_flow_was_tried_for_stay_unknown() -> None:
+    known = header(next(each for each in RULEBOOK.families if each.name == "dia").examples[0])
+    read = infer(known, RULEBOOK, use_families=False)
+    assert read.reading == "skeleton" and read.missing
+    assert {leaf.role for leaf in read.leaves} > {None, "query", "key", "value"}
