@@ -1,4 +1,4 @@
-"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 9f0b31f889dc.
+"""microsoft/Phi-3.5-MoE-instruct: written by mapper 0.1.0, rules 6f920c90c536.
 
 Reading: exact (family phimoe).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -293,4 +293,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32064}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 992e3f9c9df33816
+# sha256 of all above: f08adc99c29e7ad6

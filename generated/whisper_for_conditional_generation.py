@@ -1,4 +1,4 @@
-"""openai/whisper-small: written by mapper 0.1.0, rules 9f0b31f889dc.
+"""openai/whisper-small: written by mapper 0.1.0, rules 6f920c90c536.
 
 Reading: exact (family whisper).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -271,4 +271,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_target_positions": 448, "model_type": "whisper", "num_hidden_layers": 12, "num_mel_bins": 80,
 # "vocab_size": 51865}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 2e67109bbac3af8e
+# sha256 of all above: 5da2f0108640d556

@@ -139,7 +139,7 @@ def resolve(draft_list: list[Draft], field_of: Any) -> ClassText:
 def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any) -> str:
     if all(argument.default is not None and argument.value == argument.default for argument in arguments):
         return LEFT_OUT
-    arguments = [_without_ones(argument) for argument in arguments]
+    arguments = _without_ones(arguments)
     first = arguments[0]
     if len({argument.key() for argument in arguments}) > 1:
         return _parameter(finished, first.hint, arguments)
@@ -166,19 +166,23 @@ def _argument_text(finished: ClassText, arguments: list[Argument], field_of: Any
     return expression(without_sums_of_one(_Names(names).visit(copied(first.expression))))
 
 
-def _without_ones(argument: Argument) -> Argument:
-    """Without factors of 1 that no file says: that something is once there, as nearly everywhere, goes without saying."""
-    ones = {
-        symbol
-        for symbol, fact in argument.symbols.items()
-        if fact.value == 1 and fact.evidence in ("default", "rule")
-    }
-    if not ones or argument.expression is None or argument.is_plain():
-        return argument
-    shorter = without_ones(argument.expression, ones)
+def _without_ones(arguments: list[Argument]) -> list[Argument]:
+    """Without factors of 1 that no file says: that something is once everywhere goes without saying."""
+    first = arguments[0]
+    alike = all(argument.key() == first.key() for argument in arguments)
+    ones = {symbol for symbol in first.symbols if all(_is_one(a.symbols.get(symbol)) for a in arguments)}
+    if first.expression is None or not alike or not ones or first.is_plain():
+        return arguments
+    shorter = without_ones(first.expression, ones)
     left = {node.id for node in ast.walk(shorter) if isinstance(node, ast.Name)}
-    symbols = {symbol: fact for symbol, fact in argument.symbols.items() if symbol in left}
-    return replace(argument, expression=shorter, symbols=symbols) if symbols else argument
+    symbols = [{key: fact for key, fact in a.symbols.items() if key in left} for a in arguments]
+    if not left:
+        return arguments
+    return [replace(a, expression=shorter, symbols=own) for a, own in zip(arguments, symbols, strict=True)]
+
+
+def _is_one(fact: Fact | None) -> bool:
+    return fact is not None and fact.value == 1 and fact.evidence in ("default", "rule")
 
 
 def symbol_is_literal(text: str) -> bool:

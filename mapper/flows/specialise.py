@@ -188,7 +188,7 @@ class _Rename(ast.NodeTransformer):
 
 
 def _drop_unread(statements: list[ast.stmt], passed: frozenset[str]) -> list[ast.stmt]:
-    """Assignments whose names nobody reads, or nobody before they are bound again, vanish: operations are pure."""
+    """Assignments whose names nobody reads vanish, as operations are pure, and copies that are bound again before."""
     heard = [
         node for at, node in enumerate(statements) if not _is_overwritten(node, statements[at + 1 :], passed)
     ]
@@ -196,8 +196,10 @@ def _drop_unread(statements: list[ast.stmt], passed: frozenset[str]) -> list[ast
 
 
 def _is_overwritten(node: ast.stmt, following: list[ast.stmt], passed: frozenset[str]) -> bool:
-    """Whether an assignment's name is bound again before any statement, or block below, reads it."""
+    """Whether a copy's or a constant's name is bound again before any statement, or block below, reads it."""
     if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+        return False
+    if not isinstance(node.value, (ast.Name, ast.Constant)):
         return False
     name = node.targets[0].id
     for later in following:

@@ -272,5 +272,7 @@ def test_what_a_family_calculates_from_an_unknown_fact_is_not_what_holds_in_gene
 
 def test_a_sliding_window_without_its_size_is_refused() -> None:
     read = next(family for family in Rulebook().families if family.name == "llama").examples[0]
-    with pytest.raises(HintError, match=r"attention\.windowed = true"):
+    with pytest.raises(
+        HintError, match=r"attention\.pattern.* does not go with this checkpoint: no flow fits decoder_mask"
+    ):
         infer(header(read), Rulebook(), hints={"attention.pattern": "sliding_attention"})

@@ -150,6 +150,10 @@ def test_what_is_bound_again_before_anyone_reads_it_vanishes() -> None:
     body = "y = x\nif has(norm):\n  y = norm(x)\nreturn y + x"
     assert special(body, roles=["norm"]) == ["y = norm(x)", "return y + x"]
     assert special(body) == ["return x + x"]
-    read = "y = x + 1\nz = y\ny = norm(x)\nreturn y + z"
-    assert special(read, roles=["norm"]) == ["y = x + 1", "z = y", "y = norm(x)", "return y + z"]
+    called = "y = norm(x)\ny = x\nreturn y + x"
+    assert special(called, roles=["norm"]) == [
+        "y = norm(x)",
+        "y = x",
+        "return y + x",
+    ]  # who checks calls sees them
     assert special(body, roles=["norm"], passed=["y"]) == ["y = x", "y = norm(x)", "return y + x"]

@@ -167,7 +167,7 @@ class Mamba(Block):
 class Pooled(Block):
     def __init__(self):
         super().__init__()
-        self.weight_normed = leaves.Conv1dParametrized(WIDTH, WIDTH, 4, (1, 1, 4), padding=2)
+        self.weight_normed = leaves.Conv1dParametrized(WIDTH, WIDTH, 4, padding=2, dim=2)
         self.norm = leaves.RMSNormOffset(WIDTH, 1e-6)
 
     def forward(self, x, attention_mask):

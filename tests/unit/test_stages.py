@@ -116,7 +116,7 @@ def test_stages_of_one_kind_are_one_class_with_their_sizes_as_parameters() -> No
             {**(checkpoint.config or {}), "hidden_sizes": [8, 12, 24], "depths": [2, 1, 1], "num_stages": 3},
         )
     )
-    assert "input_size: int, hidden_size: int" in found["StageWithDownsampling"]
+    assert re.search(r"input_size: int,\s+hidden_size: int", found["StageWithDownsampling"])
     assert "StageWithDownsampling(" in found["StagedEncoder"]
     assert not any(re.fullmatch(r"Stage\w*\d", name) for name in found)
 

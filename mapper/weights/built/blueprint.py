@@ -16,6 +16,7 @@ from mapper.architecture import Architecture, Block, Fact, Leaf, Numbered, Place
 from mapper.emission.caching import with_cache
 from mapper.operations import VERSION
 from mapper.rulebook.flows import FlowRule
+from mapper.weights.built.decided import decided
 
 # Of a flow, what emission reads; each is left out where it is empty.
 FLOW_WORDS = {  # and what it was called up to operations of version 1
@@ -29,7 +30,10 @@ def as_data(architecture: Architecture, options: Mapping[str, bool]) -> dict[str
     if options.get("cache"):
         architecture = with_cache(architecture)
     writer = _Writer(dict(architecture.unused))
-    flows = {block.flow for block in (architecture.root, *architecture.root.blocks()) if block.flow}
+    flows: dict[str, list[Block]] = {}
+    for block in (architecture.root, *architecture.root.blocks()):
+        if block.flow:
+            flows.setdefault(block.flow, []).append(block)
     book, checkpoint = architecture.rulebook, architecture.checkpoint
     data = {
         "operations": VERSION,
@@ -48,7 +52,7 @@ def as_data(architecture: Architecture, options: Mapping[str, bool]) -> dict[str
         "leaves": [writer.leaf(leaf) for leaf in architecture.leaves],
         "root": writer.block(architecture.root),
         "facts": [_fact(fact) for fact in writer.facts],
-        "flows": {name: _flow(book.flows[name]) for name in sorted(flows)},
+        "flows": {name: _flow(decided(book.flows[name], flows[name])) for name in sorted(flows)},
         "activations": {word: book.activations[word].expression for word in _activations(architecture)},
     }
     return {key: value for key, value in data.items() if value not in (None, "", [], {})}
