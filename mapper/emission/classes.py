@@ -283,6 +283,7 @@ class Classes:
             [True] + [False] * (len(order) - 1)
         ]:
             given = {varying[0]: "index == 0"}  # a child of the first element alone
+        draft.loops.update(given.values())
         call = self.call(draft, first, order[0], given)
         if len(order) == 1 and folder.place not in self.counts:
             return f"[{call}]"

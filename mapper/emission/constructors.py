@@ -31,6 +31,7 @@ _OPTIONAL = frozenset({"bias"})
 _NORMED: tuple[frozenset[str], ...] = (
     frozenset({"weight_g", "weight_v"}), frozenset({"parametrizations.weight.original0", "parametrizations.weight.original1"}),
 )  # fmt: skip
+_LENGTHS = ("weight_g", "parametrizations.weight.original0")
 _STATISTICS = frozenset({"running_mean", "running_var"})
 _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Linear": (frozenset({"weight"}),),
@@ -123,7 +124,18 @@ class Constructor:
             or not self.agrees_inside()
         ):
             return False
-        return any(needed <= names <= needed | _OPTIONAL for needed in _TENSORS.get(kind, _TENSORS["Linear"]))
+        usual = _TENSORS.get(kind, _TENSORS["Linear"])
+        return any(needed <= names <= needed | _OPTIONAL for needed in usual) and self.has_slices()
+
+    def has_slices(self) -> bool:
+        """Whether the lengths of a weight norm, if it has one, are those of slices along one axis, or one of all."""
+        length = next((self.leaf.tensors[name].shape for name in _LENGTHS if name in self.leaf.tensors), None)
+        return length is None or [*length] in [*self.slices(), [1] * len(self.weight())]
+
+    def slices(self) -> list[list[int]]:
+        """Shapes of the lengths along each axis of the weight."""
+        whole = self.weight()
+        return [[size if at == axis else 1 for at, size in enumerate(whole)] for axis in range(len(whole))]
 
     def agrees_inside(self) -> bool:
         """Whether shapes and types are those of one module."""
@@ -393,8 +405,7 @@ class Constructor:
 
     def sliced(self, length: tuple[int, ...]) -> str | None:
         """The axis along whose slices the lengths are; None for torch's own default, the first."""
-        whole = self.weight()
-        slices = [[size if at == axis else 1 for at, size in enumerate(whole)] for axis in range(len(whole))]
+        slices = self.slices()
         axis = slices.index([*length]) if [*length] in slices else None
         return None if axis == 0 else f"dim={axis}"
 

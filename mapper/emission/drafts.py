@@ -55,6 +55,7 @@ class Draft:
     options: dict[str, str] = field(
         default_factory=dict
     )  # line that not every instance has -> mark of its switch
+    loops: set[str] = field(default_factory=set)  # names that comprehensions bind
     unread: dict[str, str] = field(default_factory=dict)  # attribute that no forward reads -> why it is there
 
     def place(self, argument: Argument) -> str:
@@ -201,7 +202,10 @@ def _parameter(finished: ClassText, name: str, arguments: list[Argument]) -> str
                 return other
         short = symbol_name(fact.name)
         name = name if short in finished.parameters else short
-    while name in finished.parameters and [a.value for a in finished.parameters[name]] != values:
+    loops = {loop for draft in finished.drafts for loop in draft.loops}
+    while name in loops or (
+        name in finished.parameters and [a.value for a in finished.parameters[name]] != values
+    ):
         name = f"{name}_2"
     finished.parameters.setdefault(name, arguments)
     return name

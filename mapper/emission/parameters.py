@@ -8,7 +8,9 @@ from itertools import dropwhile, takewhile
 from mapper.emission.drafts import Argument, ClassText, fact_of
 from mapper.emission.identifiers import is_attribute
 
-_APART = frozenset({"config", "index"})  # names that a constructor has for something else
+_APART = frozenset(  # names that a constructor has for something else
+    {"config", "index", "self", "nn", "torch", "F", "math", "range", "zip", "super", "with_unused"}
+)
 
 
 _WIDTHS = (
@@ -34,7 +36,8 @@ def _join(done: ClassText) -> None:
     joined: dict[str, str] = {}  # parameter -> the one it becomes
     for group in _alike(done):
         name = _common(group)
-        if name and (name in group or name not in done.parameters):
+        is_free = name in group or name not in {*done.parameters, *joined.values()}
+        if is_free and _is_name(name):
             joined |= dict.fromkeys(group, name)
     _rename(done, joined)
 
@@ -53,16 +56,35 @@ def _join_widths(done: ClassText) -> None:
 
 
 def _rename(done: ClassText, names: dict[str, str]) -> None:
-    """Parameters under other names, several under one: the values of that which has it already, if one does."""
-    if not names:
+    """Parameters under other names, several of the same values under one: the fact's, if one has the name already."""
+    if not names or _would_clash(done, names):
         return
     kept: dict[str, list[Argument]] = {}
     for name, values in done.parameters.items():
         new = names.get(name, name)
-        kept.setdefault(new, done.parameters.get(new, values))
+        keeps = new in done.parameters and names.get(new, new) == new
+        kept.setdefault(new, done.parameters[new] if keeps else values)
     done.parameters = kept
     whole = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b(?!=)")
     done.resolved = [whole.sub(lambda found: names[found[1]], text) for text in done.resolved]
+
+
+def _would_clash(done: ClassText, names: dict[str, str]) -> bool:
+    """Whether two parameters of other values would have one name, or one that something else in the class has."""
+    values: dict[str, set[str]] = {}
+    for name, arguments in done.parameters.items():
+        values.setdefault(names.get(name, name), set()).add(repr(_values(arguments)))
+    new = set(names.values()) - done.parameters.keys()
+    return any(len(held) > 1 for held in values.values()) or bool(new & _loops(done))
+
+
+def _loops(done: ClassText) -> set[str]:
+    """Names that the comprehensions of the constructor bind."""
+    return {name for draft in done.drafts for name in draft.loops}
+
+
+def _is_name(word: str) -> bool:
+    return is_attribute(word) and word not in _APART
 
 
 def _alike(done: ClassText) -> list[list[str]]:
@@ -80,7 +102,7 @@ def _common(names: list[str]) -> str:
     least = min(len(parts) for parts in words)
     last = _shared([parts[::-1] for parts in words], least)[::-1]
     first = _shared(words, least - len(last))
-    return "_".join(dropwhile(str.isdigit, [*first, *last]))
+    return "_".join(dropwhile(lambda word: not word or word[0].isdigit(), [*first, *last]))
 
 
 def _shared(words: list[list[str]], least: int) -> list[str]:
@@ -92,9 +114,13 @@ def _derive_padding(done: ClassText) -> None:
     """A padding that keeps the length is written as half of the kernel, as the flows declare it."""
     for name in [name for name in done.parameters if name.rpartition("_")[2] == "padding"]:
         kernel = next((other for other in done.parameters if _is_half(done, name, other)), None)
-        if kernel is not None:
+        if kernel is not None and all(text == name or not _names(text, name) for text in done.resolved):
             del done.parameters[name]
             done.resolved = [f"{kernel} // 2" if text == name else text for text in done.resolved]
+
+
+def _names(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
 
 
 def _is_half(done: ClassText, padding: str, kernel: str) -> bool:
@@ -114,10 +140,11 @@ def _shorten(done: ClassText) -> None:
     if all(fact_of(arguments) for arguments in done.parameters.values()) and first not in _roles(done):
         return
     short = {name: name.removeprefix(f"{first}_") for name in names}
-    if not first or not all(is_attribute(word) and word not in _APART for word in short.values()):
+    if not first or not all(map(_is_name, short.values())):
         return
-    _rename(done, short)
-    done.is_short = True
+    if not _would_clash(done, short):
+        _rename(done, short)
+        done.is_short = True
 
 
 def _roles(done: ClassText) -> set[str]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import random
 
-from mapper.architecture import Fact
-from mapper.emission.drafts import Argument, ClassText
+import pytest
+
+from mapper.architecture import Fact, Place
+from mapper.emission.drafts import Argument, ClassText, Draft
+from mapper.emission.module_tree import Folder
 from mapper.emission.parameters import tidy
 
 
@@ -78,3 +82,53 @@ def test_a_width_that_two_parts_share_is_one_parameter():
     tidy(done)
     assert list(done.parameters) == ["inner_size", "kernel_size"]
     assert done.resolved == ["inner_size", "2 * inner_size", "kernel_size"]
+
+
+def test_two_groups_of_other_values_do_not_get_one_name():
+    same = {"one_in_channels": (8, 4), "two_out_channels": (8, 4)}
+    done = class_of(**same, three_in_channels=(16, 2), four_out_channels=(16, 2))
+    tidy(done)
+    assert sorted(given(done).values()) == [[8, 4], [16, 2]]
+    assert len(set(done.resolved)) == 2
+
+
+def test_a_shorter_name_is_not_that_of_another_parameter():
+    done = class_of(conv_stride=(1, 2), conv_conv_stride=(3, 4))
+    tidy(done)
+    assert [given(done)[text] for text in done.resolved] == [[1, 2], [3, 4]]
+
+
+def test_names_begin_with_a_letter_and_hide_nothing():
+    done = class_of(left_3x3_in_channels=(3, 5), right_3x3_in_channels=(3, 5))
+    tidy(done)
+    assert all(name.isidentifier() for name in given(done))
+    done = class_of(has_range=(1, 2), has_zip=(3, 4))
+    tidy(done)
+    assert list(given(done)) == ["has_range", "has_zip"]
+
+
+def test_a_parameter_is_not_called_like_what_a_comprehension_binds():
+    done = class_of(one_in_channels=(8, 4), one_out_channels=(8, 4))
+    draft = Draft(Folder(Place(())))
+    draft.loops.add("channels")
+    done.drafts.append(draft)
+    tidy(done)
+    assert "channels" not in given(done)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_every_argument_keeps_its_values(seed):
+    """Whatever is joined and renamed: the text of an argument names a parameter of its values, or half of one."""
+    draw = random.Random(seed)
+    words = ["conv", "one", "in", "3x3", "0", "down"]
+    ends = ["in_channels", "out_channels", "stride", "kernel_size", "padding", "features", "hidden_size"]
+    names = {"_".join([*draw.choices(words, k=draw.randint(0, 2)), draw.choice(ends)]) for _ in range(6)}
+    names = {name for name in sorted(names) if name.isidentifier()}
+    values = {name: draw.choice([(3, 5), (1, 2), (8, 4)]) for name in sorted(names)}
+    done = class_of(**values)
+    tidy(done)
+    for (name, pair), text in zip(values.items(), done.resolved, strict=True):
+        found, _, half = text.partition(" // ")
+        held = given(done)[found]
+        assert [value // 2 for value in held] == [*pair] if half else held == [*pair], (name, text)
+        assert found.isidentifier()
