@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 98ac9d38140d.
+"""kyutai/mimi: written by mapper 0.1.0, rules a015a82e584a.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -505,4 +505,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: dce68146556f8e3a
+# sha256 of all above: 28c40987ba1caa51
