@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 from mapper.architecture import Block, Place
@@ -98,7 +99,7 @@ def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]
 def _told_apart(plain: str, peers: list[ClassText]) -> dict[int, str]:
     """A name for each class: by the roles, steps or flags that others have not, its own or those of the blocks below."""
     best: dict[int, str] = {}
-    kinds = (_own_roles, _inner_roles, _own_steps, _inner_steps, _own_flags, _inner_flags)
+    kinds = [partial(whose, words_of) for words_of in (_leafy, _steps, _flags) for whose in (_own, _inner)]
     for count, kind in product((1, 2), kinds):
         names = _named_by(kind, count, plain, peers)
         if len(set(names.values())) > len(set(best.values())):
@@ -129,31 +130,15 @@ def _named_by(
     return names
 
 
-def _own_roles(done: ClassText) -> set[str]:
-    return {role for block in blocks_of(done.drafts[0].folder) for role in _leafy(block)}
+def _own(words_of: Callable[[Block], list[str]], done: ClassText) -> set[str]:
+    """The words of the blocks whose forward a class holds."""
+    return {word for block in blocks_of(done.drafts[0].folder) for word in words_of(block)}
 
 
-def _inner_roles(done: ClassText) -> set[str]:
-    blocks = blocks_of(done.drafts[0].folder)
-    return {role for block in blocks for inner in block.blocks() for role in _leafy(inner)}
-
-
-def _own_steps(done: ClassText) -> set[str]:
-    return {step for block in blocks_of(done.drafts[0].folder) for step in _steps(block)}
-
-
-def _inner_steps(done: ClassText) -> set[str]:
-    blocks = blocks_of(done.drafts[0].folder)
-    return {step for block in blocks for inner in block.blocks() for step in _steps(inner)}
-
-
-def _own_flags(done: ClassText) -> set[str]:
-    return {flag for block in blocks_of(done.drafts[0].folder) for flag in _flags(block)}
-
-
-def _inner_flags(done: ClassText) -> set[str]:
-    blocks = blocks_of(done.drafts[0].folder)
-    return {flag for block in blocks for inner in block.blocks() for flag in _flags(inner)}
+def _inner(words_of: Callable[[Block], list[str]], done: ClassText) -> set[str]:
+    """The words of the blocks below these."""
+    below = (inner for block in blocks_of(done.drafts[0].folder) for inner in block.blocks())
+    return {word for inner in below for word in words_of(inner)}
 
 
 def _flags(block: Block) -> list[str]:

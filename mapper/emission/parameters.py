@@ -55,10 +55,10 @@ def _join_widths(done: ClassText) -> None:
     _rename(done, joined)
 
 
-def _rename(done: ClassText, names: dict[str, str]) -> None:
-    """Parameters under other names, several of the same values under one: the fact's, if one has the name already."""
+def _rename(done: ClassText, names: dict[str, str]) -> bool:
+    """Gives parameters other names, several of the same values one; False where that would give others one, too."""
     if not names or _would_clash(done, names):
-        return
+        return False
     kept: dict[str, list[Argument]] = {}
     for name, values in done.parameters.items():
         new = names.get(name, name)
@@ -67,6 +67,7 @@ def _rename(done: ClassText, names: dict[str, str]) -> None:
     done.parameters = kept
     whole = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b(?!=)")
     done.resolved = [whole.sub(lambda found: names[found[1]], text) for text in done.resolved]
+    return True
 
 
 def _would_clash(done: ClassText, names: dict[str, str]) -> bool:
@@ -114,12 +115,12 @@ def _derive_padding(done: ClassText) -> None:
     """A padding that keeps the length is written as half of the kernel, as the flows declare it."""
     for name in [name for name in done.parameters if name.rpartition("_")[2] == "padding"]:
         kernel = next((other for other in done.parameters if _is_half(done, name, other)), None)
-        if kernel is not None and all(text == name or not _names(text, name) for text in done.resolved):
+        if kernel is not None and all(text == name or not _mentions(text, name) for text in done.resolved):
             del done.parameters[name]
             done.resolved = [f"{kernel} // 2" if text == name else text for text in done.resolved]
 
 
-def _names(text: str, name: str) -> bool:
+def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
 
 
@@ -142,9 +143,7 @@ def _shorten(done: ClassText) -> None:
     short = {name: name.removeprefix(f"{first}_") for name in names}
     if not first or not all(map(_is_name, short.values())):
         return
-    if not _would_clash(done, short):
-        _rename(done, short)
-        done.is_short = True
+    done.is_short = _rename(done, short)
 
 
 def _roles(done: ClassText) -> set[str]:
