@@ -6,6 +6,7 @@ queries, keys and values are known has one map left, and a map to as many rows a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
@@ -30,7 +31,7 @@ from mapper.naming.words import parts
 NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
 _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "moe": NORM_FEED_FORWARD}
 _FIRST, _LATER = {"input", "pre", "before"}, {"post", "after", "final", "output", "sub", "inner"}  # of norms
-_FIRST_OF_TWO = ("ln_1", "ln1", "norm1", "norm_1", "layer_norm1", "layer_norm_1", "layernorm1")
+_NUMBERED_FIRST = re.compile(r"[^\d]+1")  # `ln_1`, `norm1`
 _EMBEDDINGS = ("embeddings", None)
 _SENSES = ("vision", "audio")
 _PROJECTOR: BlockPath = (("projector", None),)
@@ -123,7 +124,7 @@ def _last_left(left: list[Leaf], group: Sequence[Leaf], layer: BlockPath, lackin
     ):
         return
     said = parts(str(known.place[-1]))
-    is_first = bool(said & _FIRST) or known.place[-1] in _FIRST_OF_TWO
+    is_first = bool(said & _FIRST) or _NUMBERED_FIRST.fullmatch(str(known.place[-1])) is not None
     if said.isdisjoint(_LATER) and (known.role == NORM_FEED_FORWARD or is_first):
         yield left[0], with_role(left[0], layer, lacking.pop(), "the only norm left in the layer")
         if (
