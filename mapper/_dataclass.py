@@ -24,6 +24,7 @@ else:
 
 def _made(cls: type, frozen: bool, eq: bool) -> type:
     own = set(vars(cls))
+    cls.__doc__ = cls.__doc__ or cls.__name__  # else the standard library parses a signature for each
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     fields = dataclasses.fields(made)
     compared = [field.name for field in fields if field.compare]
