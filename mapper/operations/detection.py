@@ -50,12 +50,27 @@ def box_sinusoids(boxes: Tensor, size: int, temperature: float) -> Tensor:
     return torch.cat((point_sinusoids(boxes[..., :2], size, temperature), sides), dim=-1)
 
 
-def inverse_sigmoid(shares: Tensor) -> Tensor:
-    """What sigmoid makes the shares of, no further out than those of 1e-5 and 1 - 1e-5. Any shape"""
-    return torch.log(shares.clamp(min=1e-5) / (1 - shares).clamp(min=1e-5))
+def inverse_sigmoid(shares: Tensor, least: float = 1e-5) -> Tensor:
+    """What sigmoid makes the shares of, no further out than those of least and 1 - least. Any shape"""
+    return torch.log(shares.clamp(min=least) / (1 - shares).clamp(min=least))
 
 
 def refine_boxes(x: Tensor, boxes: Tensor, maps: tuple[Tensor, ...]) -> Tensor:
     """Boxes (..., 4) moved by what three linear maps, weights and biases in turn, read off x (..., W)."""
     x = F.relu(F.linear(F.relu(F.linear(x, maps[0], maps[1])), maps[2], maps[3]))
     return (F.linear(x, maps[4], maps[5]) + inverse_sigmoid(boxes)).sigmoid()
+
+
+def side_distances(boxes: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """How far rows of a map are from top and bottom of boxes, columns from left and right: signed, as logarithms.
+
+    boxes (B, Q, 4): centre and size in 0 to 1, x (B, C, Y, X) -> (B, Q, Y, 2), (B, Q, X, 2)
+    """
+    middle, half = boxes[..., :2], boxes[..., 2:] / 2
+    sides = torch.stack((middle - half, middle + half), dim=-1)  # (B, Q, 2, 2): of x, then of y
+    found = []
+    for axis, count in ((1, x.shape[2]), (0, x.shape[3])):
+        places = torch.arange(count, device=boxes.device, dtype=boxes.dtype) / count
+        apart = 8 * (places[:, None] - sides[:, :, None, axis])
+        found.append(apart.sign() * (apart.abs() + 1).log2() / 3)
+    return found[0], found[1]
