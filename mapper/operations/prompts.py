@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -62,3 +63,53 @@ def for_each_prompt(x: Tensor, prompts: Tensor) -> Tensor:
     """What is of an image, once for each prompt. x (B or 1, ...), prompts (B, P, ...) -> (B * P, ...)"""
     x = x.expand(prompts.shape[0], *x.shape[1:])
     return x[:, None].expand(-1, prompts.shape[1], *[-1] * (x.dim() - 1)).flatten(0, 1)
+
+
+def some_rows(x: Tensor | None) -> Tensor | None:
+    """x (B, N, ...), or None where it has no row at all."""
+    return None if x is None or x.shape[1] == 0 else x
+
+
+def rows_with_one_after(x: Tensor, labels: Tensor | None) -> Tensor:
+    """Which of N + 1 rows are real where one more stands after those whose label is not -10: the first ones.
+
+    x (B, N, W), labels (B, N) or None: all are -> (B, N + 1), 1 or 0
+    """
+    count = torch.full_like(x[:, :1, 0], x.shape[1]) if labels is None else (labels != -10).sum(1, keepdim=True)
+    return (torch.arange(x.shape[1] + 1, device=x.device) <= count).long()
+
+
+def with_row_after(x: Tensor, real: Tensor, row: Tensor) -> Tensor:
+    """x with one row more, in the place after as many as are real: what stood there is gone.
+
+    x (B, N, W), real (B, N), row (1, W) -> (B, N + 1, W)
+    """
+    at = torch.arange(x.shape[1] + 1, device=x.device) == real.sum(1, keepdim=True)
+    return torch.where(at[..., None], row, F.pad(x, (0, 0, 0, 1)))
+
+
+def box_samples(x: Tensor, boxes: Tensor, count: int) -> Tensor:
+    """Maps inside of boxes, each cut into count rows and columns of means (RoI align, paper 1703.06870).
+
+    A cell has as many points as whole places begin in it, each the mean of the places around it.
+    x (B, C, Y, X), boxes (B, N, 4): centre and size in 0 to 1 -> (B * N, C, count, count)
+    """
+    middle, half = boxes[..., :2], boxes[..., 2:] / 2
+    down = _shares_of_places((middle - half)[..., 1], (middle + half)[..., 1], x.shape[2], count)
+    across = _shares_of_places((middle - half)[..., 0], (middle + half)[..., 0], x.shape[3], count)
+    return torch.einsum("bniy,bcyx,bnjx->bncij", down, x, across).flatten(0, 1)
+
+
+def _shares_of_places(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:
+    """Share of each of size places in each of count parts of first to last, (B, N) in 0 to 1 -> (B, N, count, size)"""
+    first, last = first * size, last * size
+    length = (last - first).clamp(min=1) / count  # of a part, in places
+    points = length.ceil()
+    index = torch.arange(int(points.max()), device=first.device)
+    offset = (index + 0.5) / points[..., None]
+    part = torch.arange(count, device=first.device)[:, None] + offset[:, :, None]
+    at = first[..., None, None] + part * length[..., None, None]  # (B, N, count, points)
+    inside = (at >= -1) & (at <= size) & (index < points[..., None])[:, :, None]
+    apart = at.clamp(0, size - 1)[..., None] - torch.arange(size, device=first.device)
+    weights = (1 - apart.abs()).clamp(min=0) * inside[..., None]
+    return weights.sum(-2) / points[..., None, None]
