@@ -107,6 +107,18 @@ def stretch_positions(table: Tensor, kept: int, height: int, width: int) -> Tens
     return torch.cat((table[:kept], grid[0].flatten(1).t()))[None]
 
 
+def nearest_positions(table: Tensor, height: int, width: int) -> Tensor:
+    """Each place of a grid has the nearest of a square table; one of as many places has its rows in their order.
+
+    table (1, N * N, W) -> (1, height * width, W)
+    """
+    if table.shape[1] == height * width:
+        return table
+    side = math.isqrt(table.shape[1])
+    grid = table.transpose(1, 2).unflatten(2, (side, side))
+    return F.interpolate(grid, (height, width), mode="nearest").flatten(2).transpose(1, 2)
+
+
 def cut_positions(table: Tensor, height: int, width: int) -> Tensor:
     """The first positions, a class token's and those of a grid; of a larger image, all fitted to it.
 

@@ -103,6 +103,11 @@ def test_timesformer(head: str, frames: int, tmp_path: Path) -> None:
     check(reference(f"Timesformer{head}", config), tmp_path, video_inputs(frames))
 
 
+def test_timesformer_with_a_table_of_another_size(tmp_path: Path) -> None:
+    config = transformers.TimesformerConfig(**{**PATCHES, "image_size": 16}, num_frames=4)
+    check(reference("TimesformerModel", config), tmp_path, video_inputs(4))
+
+
 @pytest.mark.parametrize("head", ["Model", "ForVideoClassification"])
 @pytest.mark.parametrize("options", [{}, {"use_mean_pooling": False, "qv_bias": False}])
 def test_videomae(head: str, options: dict[str, Any], tmp_path: Path) -> None:

@@ -231,11 +231,13 @@ def tiled_images() -> dict[str, Inputs]:
     }
 
 
-@pytest.mark.parametrize("tiles", [2, 1])  # of one tile the embeddings are those of all
-def test_layers_that_read_tiles_of_images(tiles: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(  # of one tile the embeddings are those of all; without other layers no word reads another
+    ("tiles", "readers"), [(2, [0, 2]), (1, [0, 2]), (2, [0, 1, 2])]
+)
+def test_layers_that_read_tiles_of_images(tiles: int, readers: list[int], tmp_path: Path) -> None:
     text = {
         "vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "intermediate_size": 48, "cross_attention_layers": [0, 2], "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3,
+        "intermediate_size": 48, "cross_attention_layers": readers, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3,
     }  # fmt: skip
     vision = {
         "hidden_size": 16, "num_hidden_layers": 3, "num_global_layers": 2, "attention_heads": 2, "intermediate_size": 24,

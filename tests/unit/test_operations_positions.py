@@ -9,6 +9,7 @@ from mapper.operations.positions import (
     crop_positions,
     cut_positions,
     image_sinusoids,
+    nearest_positions,
     resize_positions,
     stretch_positions,
 )
@@ -26,6 +27,12 @@ def test_cropped_positions_are_those_of_a_square_which_an_image_covers():
     assert crop_positions(table, 4, 4).flatten().tolist() == list(range(16))
     assert crop_positions(table, 4, 2).flatten().tolist() == [0, 1, 4, 5, 8, 9, 12, 13]
     assert crop_positions(table, 1, 2).flatten().tolist() == [2.5, 4.5]
+
+
+def test_each_place_has_the_nearest_position_of_a_square_and_as_many_places_have_its_rows():
+    table = torch.arange(4.0).view(1, 4, 1)
+    assert nearest_positions(table, 2, 4).flatten().tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert nearest_positions(table, 1, 4) is table
 
 
 def test_positions_are_stretched_corner_on_corner():
