@@ -168,6 +168,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
             "layer_types": [NEAR, NEAR, FULL],
         },
     ),
+    ("Gemma4ForCausalLM", {**LAYERED, "rope_parameters": {NEAR: YARN, FULL: BASE}}),
     ("EmbeddingGemma2TextModel", {**LAYERED, "embedding_dim": 24}),
     ("ModernBertDecoderForCausalLM", {**MIXED, "norm_bias": True}),
     ("ModernBertDecoderModel", {"layer_types": [FULL, NEAR], "local_attention": 8}),

@@ -72,8 +72,18 @@ STREAMS = {
     "activation_sparsity_pattern": [0.9, 0.0, 0.0, 0.5], "bos_token_id": 1, "eos_token_id": 1,
 }  # fmt: skip
 
+STRETCHED = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 8}
+SHARP = {**STRETCHED, "factor": 2.0, "attention_factor": 1.5, "beta_fast": 8.0}
 
-@pytest.mark.parametrize("more", [{}, {"num_kv_shared_layers": 0, "intermediate_size": [24, 24, 32, 24]}])
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"num_kv_shared_layers": 0, "intermediate_size": [24, 24, 32, 24]},
+        {"rope_parameters": {NEAR: STRETCHED, FULL: SHARP}},
+    ],
+)
 def test_streams_of_which_layers_compute_one(more: dict[str, Any], tmp_path: Path) -> None:
     config = transformers.Gemma3nTextConfig(**{**STREAMS, **more})
     inputs = text_inputs(WORDS, padding=0, left_positions=True)
