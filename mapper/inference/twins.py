@@ -76,6 +76,7 @@ class Twins:
     def __init__(self, facts: Facts, rulebook: Rulebook | None, names: Names, root: Scope):
         self.facts, self.rulebook, self.names, self.root = facts, rulebook, names, root
         self.unasked = rulebook.config_vocabulary.unasked if rulebook else frozenset()
+        self.alike = rulebook.config_vocabulary.alike if rulebook else {}
         self.asked: set[str] = set()
         self._of: dict[str | None, list[Twin]] = {}
         self._near: dict[Scope, list[Twin]] = {}
@@ -146,8 +147,10 @@ class Twins:
         return is_own and self.facts.config.is_idle(field, twin.facts.families.ignored())
 
     def _several(self, name: str, values: Iterable[Any]) -> list[Any]:
-        """The values, if there is more than one to choose from."""
+        """The values, if there is more than one to choose from; of those that compute the same, the first."""
         found = list(_distinct(values))
+        same = [value for value in found if value in self.alike.get(name, ())]
+        found = [value for value in found if value not in same[1:]]
         if len(found) < 2:
             return []
         self.asked.add(name)

@@ -144,6 +144,7 @@ class ConfigVocabulary:
     # what holds before all other rules where no family lists the model_type
     unlisted: FactRules = field(default_factory=lambda: FirstOf(()))
     unasked: frozenset[str] = frozenset()  # facts in which types may differ and no output shows it
+    alike: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # values that compute the same where all fit
     unassumed: frozenset[str] = frozenset()  # facts whose default says nothing where there is no config
     # parts of names of fields that a computation must need: of an unlisted type none is passed over
     telling: frozenset[str] = frozenset()
@@ -369,6 +370,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         unassumed.update(fields.words("unassumed"))
         telling.update(fields.words("telling"))
         _merge(found.disputed, fields.choices("disputed"))
+        _merge(found.alike, fields.choices("alike"))
         ignored = read_ignored(fields).beside(ignored)
         _merge(found.quantised, {pattern: str(who) for pattern, who in fields.mapping("quantised").items()})
         _merge(found.partial, fields.choices("partial"))
