@@ -89,7 +89,8 @@ class Asked:
     def _others(self, one: _Open) -> list[Scope]:
         """The blocks of a part that know a fact which others lack, or are asked for it apart; "" reaches every part.
 
-        So are elements of the same lists that do without it: an answer would give them what they have not.
+        So are elements of the same lists that do without it: an answer would give them what they have not. And a folder
+        of another part that is called as this one hears what is said of it.
         """
         lacking = set(map(id, one.scopes))
         knowing = [scope for scope, name, _ in self.facts.used.values() if name == one.fact]
@@ -97,7 +98,11 @@ class Asked:
         paths = {scope.words for scope in one.scopes}
         beside = [scope for scope in self.root.below() if scope.words in paths]
         others = (*knowing, *(scope for other in apart for scope in other.scopes), *beside)
-        return [scope for scope in others if id(scope) not in lacking and one.part in ("", part_of(scope))]
+        return [
+            scope
+            for scope in others
+            if id(scope) not in lacking and (part_of(scope) == one.part or _hears(scope, one.part))
+        ]
 
 
 def _reach(part: str, scopes: Sequence[Scope], others: Sequence[Scope]) -> str | None:
