@@ -458,7 +458,9 @@ class Facts:
             if kind == "list" and rule.map and isinstance(value, list):
                 value = [mapped(rule, item) for item in value]
             is_bare = kind in NUMBERS and not rule.map
-            per = rule.per or (list_around(value, scope) if is_bare else None)
+            per = rule.per
+            if is_bare if per is None else scope.index_of(per) is None:  # one for each of another list
+                per = list_around(value, scope) or per
             if per and isinstance(value, list):
                 value = repeated(value, scope, per) if rule.repeated else value
                 value, source = element(value, scope, per, source)
