@@ -228,15 +228,18 @@ class Config:
         ]
         return [f"{found.name} = {shown(found.value)}" for found in told if not _is_said(found, told, said)]
 
-    def disputed(self) -> list[str]:
-        """Those that nobody read, that some types compute with and others ignore, whatever a family says of its own."""
+    def disputed(self, said: Mapping[str, Any]) -> list[str]:
+        """Those that nobody read, that some types compute with and others ignore, whatever a family says of its own.
+
+        Of `said`, the facts that a user gave, one with the same value is what the field is for.
+        """
         idle = self.vocabulary.disputed
         every = (found for found in self._fields(self.data, "", frozenset()) if found.name not in self.read)
         named = ((found, idle.get(found.name.rpartition(".")[2])) for found in every)
         return [
             f"{found.name} = {shown(found.value)}"
             for found, values in named
-            if values is not None and not any(_same(found.value, value) for value in values)
+            if values is not None and not any(_same(found.value, value) for value in (*values, *said.values()))
         ]
 
     def _is_number(self, found: Found) -> bool:

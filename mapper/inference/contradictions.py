@@ -270,8 +270,9 @@ def harmful_fields(facts: Facts) -> list[str]:
     if not families.are_vouched_for:
         towers = _towers(facts)
         layers = {known.value for scope in towers if (known := scope.solved.get("layers"))}
-        said = {item.name: item.value for item in facts.given} | _shown_ratios(towers)
-        fields += [*config.telling(ignored, layers - {1}, towers, said), *config.disputed()]
+        given = {item.name: item.value for item in facts.given}
+        said = given | _shown_ratios(towers)
+        fields += [*config.telling(ignored, layers - {1}, towers, said), *config.disputed(given)]
     return [f"config {shorten(field)} asks for what no flow here does" for field in fields]
 
 
