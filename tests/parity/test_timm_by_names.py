@@ -43,6 +43,7 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("twins_pcpvt_small", 64, {"img_size": 64, "depths": [1, 1, 2, 1]}),
     ("mobilevit_xxs", 64, {}),
     ("mobilevitv2_050", 64, {}),
+    ("mobilevitv2_050", 96, {}),  # a map of three places, whose patches are of two
     ("hiera_tiny_224", 224, {"stages": [1, 2, 2, 1]}),
     (
         "davit_tiny",
@@ -105,7 +106,7 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
 ]
 
 
-@pytest.mark.parametrize(("name", "side", "smaller"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(("name", "side", "smaller"), CASES, ids=[f"{case[0]}_{case[1]}" for case in CASES])
 def test_a_network_that_its_config_and_names_tell(
     name: str, side: int, smaller: dict[str, Any], tmp_path: Path
 ) -> None:
