@@ -207,11 +207,57 @@ class Sequence(Restorer):
             state[f"{renamed}.{word}"] = state.pop(name)
 
 
+class EfficientLayer(nn.Module):
+    """Of efficientnet-pytorch: pads as TensorFlow does, for images of the size that the network was published with."""
+
+    def __init__(self, size: int, out: int, kernel: int, stride: int, ratio: int) -> None:
+        super().__init__()
+        inner, self.stride, self.kernel, self.is_kept = size * ratio, stride, kernel, False
+        if ratio > 1:
+            self._expand_conv, self._bn0 = nn.Conv2d(size, inner, 1, bias=False), nn.BatchNorm2d(inner, 1e-3)
+        self._depthwise_conv = nn.Conv2d(inner, inner, kernel, stride, groups=inner, bias=False)
+        self._bn1 = nn.BatchNorm2d(inner, 1e-3)
+        self._se_reduce, self._se_expand = nn.Conv2d(inner, 3, 1), nn.Conv2d(3, inner, 1)
+        self._project_conv, self._bn2 = nn.Conv2d(inner, out, 1, bias=False), nn.BatchNorm2d(out, 1e-3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.silu(self._bn0(self._expand_conv(x))) if hasattr(self, "_expand_conv") else x
+        first = (self.kernel - self.stride) // 2
+        last = self.kernel - self.stride - first
+        y = F.silu(self._bn1(self._depthwise_conv(F.pad(y, (first, last, first, last)))))
+        gate = self._se_expand(F.silu(self._se_reduce(y.mean((2, 3), keepdim=True))))
+        y = self._bn2(self._project_conv(y * gate.sigmoid()))
+        return x + y if self.is_kept else y
+
+
+class EfficientNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self._conv_stem, self._bn0 = nn.Conv2d(3, 8, 3, 2, bias=False), nn.BatchNorm2d(8, 1e-3)
+        size, self._blocks = 8, nn.ModuleList()
+        kernels, strides, outs = (3, 3, 5, 3, 5, 5, 3), (1, 2, 2, 2, 1, 2, 1), (4, 6, 10, 12, 14, 16, 18)
+        for run, count in enumerate((1, 2, 2, 3, 3, 4, 1)):
+            for at in range(count):
+                stride = 1 if at else strides[run]
+                layer = EfficientLayer(size, outs[run], kernels[run], stride, 6 if run else 1)
+                layer.is_kept, size = at > 0, outs[run]
+                self._blocks.append(layer)
+        self._conv_head, self._bn1 = nn.Conv2d(size, 20, 1, bias=False), nn.BatchNorm2d(20, 1e-3)
+        self._fc = nn.Linear(20, CLASSES)
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = F.silu(self._bn0(self._conv_stem(F.pad(image, (0, 1, 0, 1)))))
+        for layer in self._blocks:
+            x = layer(x)
+        return self._fc(F.silu(self._bn1(self._conv_head(x))).mean((2, 3)))
+
+
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "densenet": DenseNet,
     "regnet_x": lambda: RegNet(is_squeezed=False),
     "regnet_y": lambda: RegNet(is_squeezed=True),
     "shufflenet": ShuffleNet,
+    "efficientnet": EfficientNet,
     "esrgan": lambda: Restorer({"body": "body", "rdb": "rdb"}, 2),
     "esrgan_first": Sequence,
     "esrgan_older": lambda: Restorer({**OLDER, "conv_hr": "HRconv"}, 1),
