@@ -148,15 +148,16 @@ class DenseBlock(nn.Module):
 class Restorer(nn.Module):
     """ESRGAN; `factor` places of a row are read as channels."""
 
-    def __init__(self, words: dict[str, str], factor: int):
+    def __init__(self, words: dict[str, str], factor: int, times: int = 2):
         super().__init__()
         self.words, self.factor = words, factor
+        self.enlarging = [f"conv_up{at + 1}" for at in range(times)]
         sizes = {"conv_first": (3 * factor**2, 8), "conv_last": (8, 3)}
         layers = nn.ModuleList()
         for _ in range(2):
             layers.append(parts(**{f"{words['rdb']}{at}": DenseBlock(8, 4) for at in (1, 2, 3)}))
         self.add_module(words["body"], layers)
-        for name in ("conv_first", "conv_body", "conv_up1", "conv_up2", "conv_hr", "conv_last"):
+        for name in ("conv_first", "conv_body", *self.enlarging, "conv_hr", "conv_last"):
             self.add_module(words.get(name, name), nn.Conv2d(*sizes.get(name, (8, 8)), 3, padding=1))
 
     def part(self, name: str) -> nn.Module:
@@ -168,7 +169,7 @@ class Restorer(nn.Module):
         for layer in self.part("body").children():
             x = x + 0.2 * nn.Sequential(*layer.children())(x)
         x = first + self.part("conv_body")(x)
-        for name in ("conv_up1", "conv_up2"):
+        for name in self.enlarging:
             x = F.leaky_relu(self.part(name)(F.interpolate(x, scale_factor=2)), 0.2)
         return self.part("conv_last")(F.leaky_relu(self.part("conv_hr")(x), 0.2))
 
@@ -180,20 +181,16 @@ OLDER = {
     "conv_up1": "upconv1",
     "conv_up2": "upconv2",
 }
-SEQUENCE = {  # of the first release: positions in a sequence
-    "conv_first": "model.0",
-    "conv_up1": "model.3",
-    "conv_up2": "model.6",
-    "conv_hr": "model.8",
-    "conv_last": "model.10",
-}
 
 
 class Sequence(Restorer):
     """ESRGAN as it was first released, whose layers are called by their position in sequences."""
 
-    def __init__(self) -> None:
-        super().__init__({"body": "body", "rdb": "RDB"}, 1)
+    def __init__(self, times: int = 2) -> None:
+        super().__init__({"body": "body", "rdb": "RDB"}, 1, times)
+        last = 3 * times + 2
+        self.positions = {"conv_first": 0, "conv_hr": last, "conv_last": last + 2}
+        self.positions |= {name: 3 * at for at, name in enumerate(self.enlarging, 1)}
         self._register_state_dict_hook(self.released)
 
     @staticmethod
@@ -203,7 +200,8 @@ class Sequence(Restorer):
             if stem.startswith("body."):
                 renamed = f"model.1.sub.{stem.removeprefix('body.')}.0"
             else:
-                renamed = SEQUENCE.get(stem, "model.1.sub.2")
+                at = model.positions.get(stem)  # type: ignore[operator, union-attr]
+                renamed = "model.1.sub.2" if at is None else f"model.{at}"
             state[f"{renamed}.{word}"] = state.pop(name)
 
 
@@ -260,6 +258,8 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "efficientnet": EfficientNet,
     "esrgan": lambda: Restorer({"body": "body", "rdb": "rdb"}, 2),
     "esrgan_first": Sequence,
+    "esrgan_first_once": lambda: Sequence(1),
+    "esrgan_first_three_times": lambda: Sequence(3),
     "esrgan_older": lambda: Restorer({**OLDER, "conv_hr": "HRconv"}, 1),
 }
 
