@@ -42,6 +42,9 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [  # the name, the side of an ima
     ("twins_svt_small", 64, {"img_size": 64, "depths": [1, 2, 2, 1]}),
     ("twins_pcpvt_small", 64, {"img_size": 64, "depths": [1, 1, 2, 1]}),
     ("mobilevit_xxs", 64, {}),
+    ("resnest14d", 64, {}),
+    ("resnest50d_4s2x40d", 64, {}),
+    ("resnest50d_1s4x24d", 64, {}),
     ("mobilevitv2_050", 64, {}),
     ("mobilevitv2_050", 96, {}),  # a map of three places, whose patches are of two
     ("hiera_tiny_224", 224, {"stages": [1, 2, 2, 1]}),
