@@ -30,6 +30,7 @@ TRIED = 100_000  # layers that are tried at some place, in all, before there is 
 _TRIED_AGAIN = 5_000  # the same for a second order, which is only told of
 _ENCODER = 1  # the last of the words for what comes before the middle
 _UNRANKED = 4  # of a word that says nothing about where it stands: in the middle
+_UP = 5  # of the words for the way up
 _DECODER = 6  # of the words for what comes after the middle
 
 
@@ -348,6 +349,15 @@ class _Search:
         self.mixed = {
             element.leaf.place[:-1] for element in elements if element.is_main
         }  # folders with layers
+        if is_joining and _counts_down(elements):
+            self.falling()
+
+    def falling(self) -> None:
+        """Lets numbers fall on the way up: `upconv2` stands before `upconv1`."""
+        up = [one for one in self.elements if _is_on_the_way_up(one, self.ranks)]
+        fallen = sorted(up, key=lambda one: (-_first_number(one), natural(one.name)))
+        others = {key: before for key, before in self.before.items() if key not in set(map(id, up))}
+        self.before = others | _numbered_before(fallen)
 
     def run(self) -> Iterator[tuple[Link, ...]]:
         """Every order, the likeliest first."""
@@ -437,6 +447,24 @@ def natural(name: str) -> list[tuple[int, str]]:
     """Names with their numbers by value."""
     pieces = re.split(r"(\d+)", name)
     return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces]
+
+
+def _is_on_the_way_up(element: Element, ranks: Mapping[str, int]) -> bool:
+    """Whether a layer makes maps larger, or a word of its path says that it belongs to one that does."""
+    named = (word for part in element.leaf.place if isinstance(part, str) for word in parts(part))
+    return element.is_transposed or any(ranks.get(word) in (_UP, _DECODER) for word in named)
+
+
+def _counts_down(elements: Sequence[Element]) -> bool:
+    """Whether of layers that make maps larger those with higher numbers give more channels: a way up has fewer at its end."""
+    larger = [element for element in elements if element.is_transposed]
+    numbered = sorted(larger, key=_first_number)
+    widths = [element.outputs for element in numbered]
+    return len(set(map(_first_number, larger))) > 1 and widths == sorted(set(widths))
+
+
+def _first_number(element: Element) -> int:
+    return int(next(iter(_number(element.name)), 0))
 
 
 def _number(name: str) -> tuple[str, ...]:
