@@ -33,6 +33,7 @@ from mapper.naming.tree import grow
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint
     from mapper.inference.chains.reading import Chain
+    from mapper.inference.chains.woven import Woven
     from mapper.rulebook.rulebook import Rulebook
 
 
@@ -127,7 +128,7 @@ def _infer(
         match: FamilyMatch | None,
         refused: str = "",
         refusal: str = "",
-        chain: Chain | None = None,
+        chain: Chain | Woven | None = None,
         by_names: bool = False,
     ) -> Architecture:
         kin = gather(match, config, rulebook, names, by_names) if use_families else Families()
@@ -174,7 +175,7 @@ def _infer(
     if is_nameless and architecture.reading == "skeleton":
         from mapper.inference.chains.reading import chain_of
 
-        chain = chain_of(architecture, rulebook)
+        chain = chain_of(architecture, rulebook, hints)
         return attempt(None, chain=chain) if chain else architecture
     return architecture
 

@@ -80,6 +80,12 @@ class Answers:
         if self.facts.get(leaf_scope(self.root, leaf), fact) is None:
             self.find(leaf, fact)
 
+    def told_at(self, leaf: Leaf, fact: str) -> str:
+        """What was said of a fact at one layer, without noting that it was used; "" for nothing."""
+        scope = leaf_scope(self.root, leaf)
+        told = (item for item in self.facts.given if item.name == fact and item.at and scope.matches(item.at))
+        return next((_text(item.value) for item in told), "")
+
     def told(self, fact: str) -> str:
         """What was said of a fact of the whole; "" for nothing."""
         known = self.facts.stated(self.root, fact)

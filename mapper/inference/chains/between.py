@@ -83,6 +83,7 @@ class Between:
             False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
         )
         self.is_even = False  # whether an arm beside leaves maps as large as they are
+        self.is_whole_read = False  # whether all positions of its last layer's sequence are read
         self.is_sampled = False  # whether the input has no axis of channels
         self.spans = spans_of(links, branches, answers.words.residual)
         self.beside = [link for span in branches for link in span.branch]
@@ -328,7 +329,8 @@ class Between:
         element = link.element
         following = next((after.element for after in (*self.links[at + 1 :], *self.firsts)), None)
         if element.group in (RECURRENT, EMBEDDING):
-            if following is None or following.group in (LINEAR, RECURRENT):
+            is_end = at + 1 == len(self.links) and self.is_whole_read
+            if not is_end and (following is None or following.group in (LINEAR, RECURRENT)):
                 self.pick(link, following)
             return
         if link.before.form == START == link.after.form or self.is_reduced:

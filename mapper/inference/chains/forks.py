@@ -213,11 +213,11 @@ def _names(link: Link, depth: int) -> list[str]:
     places = [arm[0].element.leaf.place for arm in link.arms]
     words = [place[depth] if depth < len(place) else "" for place in places]
     found = [_STEP.sub("", word) if isinstance(word, str) else f"arm_{word[0] + 1}" for word in words]
-    is_plain = len(set(found)) == len(found) and all(map(_is_free, found))
+    is_plain = len(set(found)) == len(found) and all(map(is_free, found))
     return found if is_plain else [f"arm_{number}" for number in range(1, len(places) + 1)]
 
 
-def _is_free(word: str) -> bool:
+def is_free(word: str) -> bool:
     """Whether a variable of a forward may be called so."""
     is_taken = word in _TAKEN or re.fullmatch(r"kept_\d+", word)
     return word.isidentifier() and not iskeyword(word) and not is_taken

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,13 +20,17 @@ from mapper.inference.chains.elements import (
 )
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
-from mapper.inference.chains.order import LAYERS, MAPS, Head, Link, Order
+from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.whole import NOTE, is_whole
+from mapper.inference.chains.woven import GIVES, READS, Weaving, Woven, woven_of
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
+from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.scopes import Scope
+from mapper.rulebook.chain import ChainWords
+from mapper.rulebook.facts import InputRule
 from mapper.rulebook.flows import FlowRule
 from mapper.rulebook.index import FlowEntry, FlowTable
 from mapper.rulebook.rulebook import Rulebook
@@ -46,6 +50,7 @@ _OTHER = frozenset(BLOCK_KINDS) - {
     "other",
 }
 _AXES = ("depth", "height", "width")
+_PUBLIC = "what layers of a network without a name read"
 _FORK = "fork"  # in place of a role: a fork is no layer
 _LEAST = 2  # layers of a chain
 _COUNTER = "num_batches_tracked"
@@ -86,8 +91,13 @@ class Chain:
         return names
 
 
-def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
-    """The chain that a checkpoint without a family is; None for one that has blocks of another kind, or a branch."""
+def chain_of(
+    architecture: Architecture, rulebook: Rulebook, hints: Mapping[str, Any] | None = None
+) -> Chain | Woven | None:
+    """The chain that a checkpoint without a family is, or what else its layers make by their sizes; None for other blocks.
+
+    Layers that `hints` say what they read of are no chain.
+    """
     words = rulebook.chain_words
 
     def is_aside(place: Place) -> bool:
@@ -110,8 +120,16 @@ def chain_of(architecture: Architecture, rulebook: Rulebook) -> Chain | None:
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
     elements.sort(key=lambda element: min(order[key] for key in _placed(element.leaf)))
-    if any(is_of(part, words.apart) for element in elements for part in element.leaf.place):
+    if any(is_of(part, words.cells) for element in elements for part in element.leaf.place):
         return None
+    is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
+    is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
+    chain = None if is_told or is_gated else _in_line(elements, rest, words)
+    return chain or woven_of(elements, rest, words, is_told)
+
+
+def _in_line(elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords) -> Chain | None:
+    """The layers one after the other, with what stands beside them; None where their sizes allow no order."""
     main, beside = apart(elements, words.shortcut)
     found = in_order(main, words)
     branches = branches_of(found.links, beside) if found else None
@@ -136,8 +154,14 @@ def _is_other(block: Block) -> bool:
 
 
 def _is_one_map(block: Block) -> bool:
-    """Whether a block holds one map and nothing else: `value_net` may be the value of a state."""
-    return [leaf.kind for leaf in block.leaves()] == ["Linear"]
+    """Whether a block called attention holds no more than maps to one number, or one map: `value_net` may be the value of a state.
+
+    Of a block without layers of its own the name alone says something.
+    """
+    leaves = list(block.leaves())
+    shapes = [weight_shape(leaf) for leaf in leaves if leaf.kind == "Linear"]
+    is_score = any(shape and shape[0] == 1 for shape in shapes)
+    return len(shapes) == len(leaves) and (len(leaves) < 2 or is_score)
 
 
 def _is_small(leaf: Leaf) -> bool:
@@ -162,12 +186,14 @@ class Laid:
     notes: list[str]
 
 
-def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, rulebook: Rulebook) -> Laid:
+def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope, rulebook: Rulebook) -> Laid:
     """The flow of a chain. Raises HintError for an answer that does not go with it.
 
     `leaves` are those of the chain as the blocks have them, and more.
     """
     answers = Answers(facts, root, rulebook.chain_words)
+    if isinstance(chain, Woven):
+        return _lay_woven(chain, leaves, answers, rulebook)
     main, roles, heads, spans = _with_leaves(chain, leaves)
 
     def trial(assumed: dict[str, str]) -> Written:
@@ -181,7 +207,30 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
     if written.input_size:
         known = Known(written.input_size, "shape", "the smallest for which the sizes add up")
         facts.used.setdefault((root, "chain.input_size"), (root, "chain.input_size", known))
-    rule = FlowRule(
+    rule = _rule(chain, written, _inputs(main[0], between))
+    notes = [_BY_NAMES] if chain.order.is_by_names else []
+    notes += [NOTE] if is_whole(leaves) else []
+    notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
+    return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward, notes)
+
+
+def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook: Rulebook) -> Laid:
+    """The flow of a network that is no chain."""
+    weaving = Weaving(woven, leaves, answers, rulebook.activations)
+    links = [Link(each, Data(START), Data(START)) for node in weaving.nodes for each in node.elements]
+    between = Between(links, woven.roles(), answers, rulebook.activations)
+    weaving.run(between)
+    written, inputs = between.written, weaving.inputs()
+    rule = _rule(woven, written, {name: [{"shape": spec["shape"]}] for name, spec in inputs.items()})
+    made = _with_flow(rulebook, rule)
+    declared = {name: InputRule(name, tuple(spec["shape"]), spec["dtype"], False, _PUBLIC) for name, spec in inputs.items()}
+    made.__dict__["inputs"] = declared
+    return Laid(made, answers.questions(), written.problems, written.forward, [])
+
+
+def _rule(chain: Chain | Woven, written: Written, inputs: dict[str, list[dict[str, Any]]]) -> FlowRule:
+    """The statements as a flow of the whole model."""
+    return FlowRule(
         name=FLOW,
         doc="layers that are called one after the other",
         takes=(),
@@ -194,12 +243,8 @@ def lay(chain: Chain, leaves: Sequence[Leaf], facts: Facts, root: Scope, ruleboo
         body="\n".join(written.lines),
         file=_FILE,
         line=1,
-        inputs=_inputs(main[0], between),
+        inputs=inputs,
     )
-    notes = [_BY_NAMES] if chain.order.is_by_names else []
-    notes += [NOTE] if is_whole(leaves) else []
-    notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
-    return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward, notes)
 
 
 def _with_leaves(

@@ -1,0 +1,195 @@
+"""What a layer reads of several others, as `chain.reads` and `chain.gives` say it: `a & b`, `a * sigmoid(b)`, `sum(softmax(c) * a)`.
+
+`&` puts features or channels side by side, `+`, `-` and `*` go number by number, and a vector beside maps or positions counts at
+each of them. Functions are activations, what makes one vector of positions or places, and poolings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from mapper.inference.chains.order import MAPS, ROWS, START, Data
+
+_TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*|[&+*(),-])")
+_DEEPEST = 40
+BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
+Reduce = Callable[[str, "Value"], str | None]  # a word and a value: the expression; None for no such word
+
+
+class NoReadingError(ValueError):
+    """An expression that is none, or whose parts do not go together."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression over the variables of a forward, and what it gives."""
+
+    text: str
+    data: Data
+    sources: tuple[str, ...] = ()  # names of layers and inputs in it
+    bare: frozenset[str] = frozenset()  # of these those that stand alone in an activation
+    is_name: bool = False  # whether it is one of them and nothing else
+    is_tight: bool = True  # whether nothing around it tears it apart
+
+
+@dataclass
+class Reader:
+    """Reads one expression."""
+
+    text: str
+    known: Mapping[str, Value]  # by name
+    functions: Reduce
+    tokens: list[str] = field(default_factory=list)
+    at: int = 0
+    depth: int = 0
+
+    def read(self) -> Value:
+        self.tokens = list(_tokens(self.text))
+        found = self.side_by_side()
+        if self.at < len(self.tokens):
+            raise NoReadingError(f"{self.tokens[self.at]!r} is left over")
+        return found
+
+    def several(self) -> list[Value]:
+        """Values with commas between them."""
+        self.tokens = list(_tokens(self.text))
+        found = [self.side_by_side()]
+        while self.takes(","):
+            found.append(self.side_by_side())
+        if self.at < len(self.tokens):
+            raise NoReadingError(f"{self.tokens[self.at]!r} is left over")
+        return found
+
+    def takes(self, token: str) -> bool:
+        is_next = self.tokens[self.at : self.at + 1] == [token]
+        self.at += is_next
+        return is_next
+
+    def side_by_side(self) -> Value:
+        parts = [self.sum()]
+        while self.takes("&"):
+            parts.append(self.sum())
+        return parts[0] if len(parts) == 1 else _beside(parts)
+
+    def sum(self) -> Value:
+        found = self.product()
+        while self.tokens[self.at : self.at + 1] in (["+"], ["-"]):
+            sign = self.tokens[self.at]
+            self.at += 1
+            found = _by_number(found, sign, self.product())
+        return found
+
+    def product(self) -> Value:
+        found = self.one()
+        while self.takes("*"):
+            found = _by_number(found, "*", self.one())
+        return found
+
+    def one(self) -> Value:
+        self.depth += 1
+        if self.depth > _DEEPEST * 10 or self.at >= len(self.tokens):
+            raise NoReadingError("it ends too soon")
+        token = self.tokens[self.at]
+        self.at += 1
+        if token == "(":
+            found = self.side_by_side()
+            self.close()
+            return replace(found, text=f"({found.text})", is_tight=True, is_name=False)
+        if self.tokens[self.at : self.at + 1] == ["("] and token not in self.known:
+            self.at += 1
+            return self.call(token)
+        if token in self.known:
+            return self.known[token]
+        if token.isdecimal():
+            return Value(token, Data(START))
+        raise NoReadingError(f"no layer is called {token!r}")
+
+    def close(self) -> None:
+        if not self.takes(")"):
+            raise NoReadingError("a ) is missing")
+
+    def call(self, word: str) -> Value:
+        inner = self.side_by_side()
+        if word == "dot" and self.takes(","):
+            product = _by_number(inner, "*", self.side_by_side())
+            self.close()
+            return replace(product, text=f"({product.text}).sum(dim=-1, keepdim=True)", data=replace(product.data, width=1), is_tight=True)  # fmt: skip
+        if word == "column" and self.takes(","):
+            number = self.one()
+            self.close()
+            return replace(inner, text=f"{inner.text}[..., {number.text}]", is_name=False)
+        self.close()
+        found = applied(word, inner, self.functions)
+        if found is None:
+            raise NoReadingError(f"{word} is nothing that is known of {_said(inner.data)}")
+        return found
+
+
+def applied(word: str, inner: Value, functions: Reduce) -> Value | None:
+    """A word's function of a value."""
+    data, tight = inner.data, inner.text if inner.is_tight else f"({inner.text})"
+    bare = inner.bare | (frozenset(inner.sources) if word in BARE and inner.is_name else frozenset())
+    places = tuple(range(2, 2 + data.axes)) if data.form == MAPS else (1,)
+    if word == "softmax":
+        text = f"F.softmax({inner.text}, dim={places[0] if len(places) == 1 else -1})"
+    elif word == "sum":
+        text, data = f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(ROWS, data.width)
+    elif word == "abs":
+        text = f"{tight}.abs()"
+    elif word == "pooled" and data.form == MAPS:
+        text = f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)"
+    else:
+        found = functions(word, replace(inner, text=tight))
+        if found is None:
+            return None
+        text = found
+        if word in ("mean", "max", "last", "first"):
+            data = Data(ROWS, data.width)
+    return Value(text, data, inner.sources, bare)
+
+
+def _tokens(text: str) -> Iterator[str]:
+    at = 0
+    while at < len(text.rstrip()):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise NoReadingError(f"{text[at:].strip()[:20]!r} is no name and no sign")
+        yield found[1]
+        at = found.end()
+
+
+def _beside(parts: list[Value]) -> Value:
+    forms = {part.data.form for part in parts} - {START}
+    if len(forms) > 1:
+        raise NoReadingError("maps and vectors do not stand side by side")
+    maps = next((part.data for part in parts if part.data.form == MAPS), None)
+    width, is_sequence = sum(part.data.width for part in parts), any(part.data.is_sequence for part in parts)
+    data = Data(MAPS, width, maps.axes) if maps else Data(ROWS, width, is_sequence=is_sequence)
+    return _together(f"torch.cat(({', '.join(part.text for part in parts)}), dim={1 if maps else -1})", data, parts)
+
+
+def _by_number(one: Value, sign: str, other: Value) -> Value:
+    wide = max((one, other), key=lambda value: (value.data.form == MAPS, value.data.is_sequence, value.data.width))
+    if 1 < min(one.data.width, other.data.width) != wide.data.width:
+        raise NoReadingError(f"{one.data.width} and {other.data.width} numbers do not go together")
+    texts = [_spread(value, wide, sign) for value in (one, other)]
+    return replace(_together(f" {sign} ".join(texts), wide.data, [one, other]), is_tight=False)
+
+
+def _spread(value: Value, wide: Value, sign: str) -> str:
+    """The text of a vector beside maps or positions."""
+    text = value.text if value.is_tight or sign == "+" else f"({value.text})"
+    if wide.data.form == MAPS and value.data.form == ROWS:
+        return f"{text}[..., {', '.join(['None'] * wide.data.axes)}]"
+    return text
+
+
+def _together(text: str, data: Data, parts: list[Value]) -> Value:
+    sources = tuple(dict.fromkeys(source for part in parts for source in part.sources))
+    return Value(text, data, sources, frozenset().union(*(part.bare for part in parts)))
+
+
+def _said(data: Data) -> str:
+    return {MAPS: "maps", ROWS: "vectors"}.get(data.form, "an input")

@@ -1,0 +1,305 @@
+"""Layers of a network that is no chain: which norms and slopes belong to which, and what each may read, by sizes and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, permutations
+
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, Element
+from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow, natural
+from mapper.inference.chains.residuals import is_of
+
+NODES = 64  # layers of such a network
+_SIDE_BY_SIDE = 3  # that one layer reads
+_POOL = 14  # among so many
+_LISTED = 8  # of a question
+INPUT, IDS = "inputs", "input_ids"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A layer with the norms and slopes behind it."""
+
+    elements: tuple[Element, ...]
+
+    @property
+    def first(self) -> Element:
+        return self.elements[0]
+
+    @property
+    def name(self) -> str:
+        return self.first.name
+
+    @property
+    def gives(self) -> Data:
+        """What it gives, as far as its sizes show it."""
+        element = self.first
+        if element.group == CONVOLUTION:
+            return Data(MAPS, element.outputs, len(element.kernel))
+        if element.group == NORM:
+            return Data(START, element.outputs)
+        return Data(ROWS, element.outputs, is_sequence=element.group in (RECURRENT, EMBEDDING))
+
+
+@dataclass
+class Sources:
+    """What is known of what each layer reads: an expression, and what shows it."""
+
+    nodes: Sequence[Node]
+    apart: Container[str]  # words of gates
+    known: dict[str, tuple[str, str]] = field(default_factory=dict)
+    open: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what each layer that is asked about may read
+    inputs: dict[str, int] = field(default_factory=dict)  # name -> width, of vectors and maps
+
+    def __post_init__(self) -> None:
+        self.by_name = {node.name: node for node in self.nodes}
+
+    # ---------------------------------------------------------------------------------------------- looking
+    def solve(self) -> None:
+        """Finds what every layer reads: what shows it, or what it may be."""
+        self._tables()
+        while left := [node for node in self.nodes if node.name not in self.known]:
+            if not any([self._decide(node) for node in left]):
+                node = min(left, key=lambda one: len(self.candidates(one)) or NODES)
+                found = self.candidates(node)
+                if not found:
+                    self.enter(node)
+                    continue
+                self.open[node.name] = found[:_LISTED]
+                self.known[node.name] = (found[0], "")
+        self._gated()
+
+    def enter(self, node: Node) -> None:
+        """It reads the input of the network, or one of its own where that is of another size."""
+        width = node.first.inputs
+        name = next((name for name, known in self.inputs.items() if known == width), "")
+        if not name:
+            name = f"{INPUT}_{len(self.inputs) + 1}" if self.inputs else INPUT
+            self.inputs[name] = width
+        self.known[node.name] = (name, "no layer gives what it reads")
+
+    def _tables(self) -> None:
+        tables = [node for node in self.nodes if node.first.group == EMBEDDING and node.name not in self.known]
+        lists = {node.first.leaf.place[:-1] for node in tables if node.first.leaf.place.is_element}
+        for node in tables:
+            place = node.first.leaf.place
+            if len(tables) == 1:
+                self.known[node.name] = (IDS, "the only table")
+            elif place.is_element and len(lists) == 1:
+                number = sum(natural(other.name) < natural(node.name) for other in tables)
+                self.known[node.name] = (f"column({IDS}, {number})", "tables in one list")
+            elif [other.first.inputs for other in tables].count(node.first.inputs) == 1:
+                self.known[node.name] = (_ids(node), "tables of different sizes")
+            else:
+                same = [other for other in tables if other.first.inputs == node.first.inputs]
+                first = self.open[node.name] = tuple(_ids(other) for other in same)
+                self.known[node.name] = (first[0], "")
+
+    def _decide(self, node: Node) -> bool:
+        """Whether sizes and names show what it reads."""
+        found = self.candidates(node)
+        before = self._numbered_before(node)
+        if before and before.name in found:
+            self.known[node.name] = (before.name, f"numbers: {before.name}, then {node.name}")
+        elif len(found) == 1 and found[0] in self.by_name:
+            self.known[node.name] = (found[0], "nothing else gives what it reads")
+        elif near := self._nearest(node, found):
+            self.known[node.name] = (near, "of the same part")
+        elif not found and not self._waits(node):
+            self.enter(node)
+        else:
+            return False
+        return True
+
+    def _waits(self, node: Node) -> bool:
+        """Whether what it reads may be put together once the width of the input is known."""
+        return not self.inputs and any(
+            other is not node and other.name not in self.known and not self.candidates(other)
+            for other in self.nodes
+            if other.first.inputs < node.first.inputs
+        )
+
+    # ------------------------------------------------------------------------------------------- candidates
+    def candidates(self, node: Node) -> tuple[str, ...]:
+        """Layers that give what it reads; else what gives it side by side."""
+        free = [other for other in self.nodes if other is not node and not self._is_behind(other, node)]
+        single = [other.name for other in free if self._fits(other, node, exactly=True)]
+        if single:
+            return tuple(single)
+        if side := self._side_by_side(node, free):
+            return tuple(side)
+        found = tuple(other.name for other in free if self._fits(other, node, exactly=False))
+        return found or tuple(self._beside_an_input(node, free))
+
+    def _beside_an_input(self, node: Node, free: Sequence[Node]) -> Iterator[str]:
+        """Layers that give less than it reads, with another input for the rest: once something reads the first one."""
+        form = MAPS if node.first.group == CONVOLUTION else ROWS
+        before = self._numbered_before(node)
+        bases = [other for other in free if other.gives.form == form and 1 < other.gives.width < node.first.inputs]
+        read = {name for text, _ in self.known.values() for name in names_in(text)}
+        bases = [before] if before in bases else [other for other in bases if other.name not in read]
+        for base in bases if self.inputs and not self._begins(node) else ():
+            another = f"{INPUT}_{len(self.inputs) + 1}"
+            yield from (f"{base.name} & {another}", f"{another} & {base.name}")
+
+    def _fits(self, other: Node, node: Node, exactly: bool) -> bool:
+        if other.gives.form == START or (other.gives.width != node.first.inputs) is exactly:
+            return False
+        before = other.gives
+        if node.first.group in (LINEAR, RECURRENT) and before.form == ROWS:
+            return before.width == node.first.inputs
+        link = follow(before, node.first, is_grouped=False)
+        return link is not None and not link.is_flattened
+
+    def _side_by_side(self, node: Node, free: Sequence[Node]) -> list[str]:
+        """Layers and inputs whose features or channels are together as many as it reads."""
+        form = MAPS if node.first.group == CONVOLUTION else ROWS
+        pool = {
+            other.name: other.gives.width for other in free if other.gives.form in (form, *[START] * (form == ROWS))
+        }
+        pool |= {} if form == MAPS else self.inputs
+        before = self._numbered_before(node)
+        if len(pool) > _POOL:
+            pool = {name: width for name, width in pool.items() if width < node.first.inputs}
+        found: list[str] = []
+        for count in range(2, _SIDE_BY_SIDE + 1):
+            if len(pool) > _POOL * 2:
+                break
+            for names in combinations(sorted(pool, key=natural), count):
+                is_right = sum(pool[name] for name in names) == node.first.inputs
+                if is_right and (before is None or before.name not in pool or before.name in names):
+                    found += [" & ".join(order) for order in permutations(names)]
+        return found
+
+    def _is_behind(self, other: Node, node: Node) -> bool:
+        """Whether a layer reads, or may by its number only read, what comes of another."""
+        if _stem(other) == _stem(node) and natural(other.name) > natural(node.name):
+            return True
+        seen: set[str] = set()
+        waiting = [other.name]
+        while waiting:
+            name = waiting.pop()
+            if name == node.name:
+                return True
+            if name not in seen and name in self.known:
+                seen.add(name)
+                waiting += [one for one in names_in(self.known[name][0]) if one in self.by_name]
+        return False
+
+    def _numbered_before(self, node: Node) -> Node | None:
+        same = [other for other in self.nodes if _stem(other) == _stem(node) and natural(other.name) < natural(node.name)]
+        return max(same, key=lambda other: natural(other.name)) if same else None
+
+    def _nearest(self, node: Node, found: Sequence[str]) -> str:
+        """The one layer with which it shares most of its path, or its first word; "" for several."""
+        shared = {name: _shared(self.by_name[name], node) for name in found if name in self.by_name}
+        most = max(shared.values(), default=0)
+        best = [name for name, count in shared.items() if count == most]
+        return best[0] if most and len(best) == 1 and len(shared) == len(found) else ""
+
+    def _begins(self, node: Node) -> bool:
+        """Whether it is the first of several layers in a folder, which may be a network beside others."""
+        top = node.first.leaf.place[:1]
+        same = [other for other in self.nodes if other.first.leaf.place[:1] == top]
+        return len(same) > 1 and node is min(same, key=lambda other: natural(other.name))
+
+    # ------------------------------------------------------------------------------------------------ gates
+    def _gated(self) -> None:
+        """A layer that nobody reads, as wide as what it comes from or one number, may weigh that for whoever else reads it."""
+        read = {name for text, _ in self.known.values() for name in names_in(text)}
+        for node in self.nodes:
+            base = self._base(node) if node.name not in read else None
+            others = [name for name, (text, _) in self.known.items() if base and text == base.name]
+            others = [name for name in others if not self._leads(name, node.name)]
+            if base is None or not others:
+                continue
+            is_score = node.first.outputs == 1 and base.gives.is_sequence
+            if is_score:
+                text = f"sum(softmax({node.name}) * {base.name})"
+            elif any(is_of(part, self.apart) for part in node.first.leaf.place) and node.first.outputs == base.gives.width:
+                text = f"{base.name} * sigmoid({node.name})"
+            else:
+                continue
+            for name in others:
+                if is_score:
+                    self.open[name] = (text, base.name)
+                self.known[name] = (text, "" if is_score else "a gate, by its name")
+
+    def _base(self, node: Node) -> Node | None:
+        """Where the line of layers that ends in this one leaves others that read the same."""
+        while True:
+            text = self.known[node.name][0].removeprefix("pooled(").removesuffix(")")
+            before = self.by_name.get(text)
+            if before is None:
+                return None
+            if sum(names_in(text) == names_in(other) for other, _ in self.known.values()) > 1:
+                return before
+            node = before
+
+    def _leads(self, name: str, end: str) -> bool:
+        return self._is_behind(self.by_name[end], self.by_name[name]) or name == end
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in an expression."""
+    return tuple(re.findall(r"[A-Za-z_][\w.]*\b(?!\()", text))
+
+
+def _ids(node: Node) -> str:
+    return re.sub(r"\W", "_", node.name) + "_ids"
+
+
+def _stem(node: Node) -> tuple[str, int]:
+    """What layers of one list or of one numbered word share; a layer without a number shares it with none."""
+    name = node.name
+    stem = re.sub(r"\d+(?=\D*$)", "#", name)
+    return (stem if stem != name else name, len(node.first.kernel))
+
+
+def _shared(one: Node, other: Node) -> int:
+    """How many parts of their paths are the same, or whether their first words are."""
+    paths = [str(node.first.leaf.place).split(".")[:-1] for node in (one, other)]
+    same = next((at for at, pair in enumerate(zip(*paths, strict=False)) if pair[0] != pair[1]), min(map(len, paths)))
+    words = [re.split(r"[_.]", node.name)[0] for node in (one, other)]
+    return same or int(words[0] == words[1] and "_" in one.name and "_" in other.name)
+
+
+def nodes_of(elements: Sequence[Element]) -> list[Node] | None:
+    """Each layer with its norms and slopes; None where one of these belongs to none, or there are too many."""
+    mains = [element for element in elements if element.is_main]
+    behind: dict[int, list[Element]] = {id(main): [] for main in mains}
+    alone: list[Node] = []
+    for element in (one for one in elements if not one.is_main):
+        main = _owner(element, mains, elements)
+        if main is not None:
+            behind[id(main)].append(element)
+        elif element.group == NORM and element.outputs not in {one.outputs for one in mains}:
+            alone.append(Node((element,)))
+        else:
+            return None
+    nodes = [*alone, *(Node((main, *behind[id(main)])) for main in mains)]
+    return nodes if 2 <= len(nodes) <= NODES else None
+
+
+def _owner(element: Element, mains: Sequence[Element], elements: Sequence[Element]) -> Element | None:
+    """The layer that a norm or slopes stand behind: in the same list, by the same number, or the only one so wide."""
+    fit = [main for main in mains if main.outputs == element.outputs or (element.group != NORM and element.outputs == 1)]
+    place = element.leaf.place
+    if place.is_element:
+        listed = [main for main in fit if main.leaf.place[:-1] == place[:-1] and natural(main.name) < natural(element.name)]
+        return max(listed, key=lambda main: natural(main.name)) if listed else None
+    numbers = re.findall(r"\d+", element.name)
+    folder = [main for main in fit if main.leaf.place[:-1] == place[:-1]]
+    same = [main for main in folder if re.findall(r"\d+", main.name) == numbers]
+    for found in (same, folder, fit):
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def outputs_of(known: Mapping[str, str], nodes: Sequence[Node]) -> Iterator[Node]:
+    """The layers that no other reads."""
+    read = {name for text in known.values() for name in names_in(text)}
+    yield from (node for node in nodes if node.name not in read)

@@ -1,0 +1,331 @@
+"""A network that is no chain: layers that read several others, or inputs of their own. What sizes and names leave open is asked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mapper.architecture import Leaf
+from mapper.errors import HintError
+from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.between import Between
+from mapper.inference.chains.combined import NoReadingError, Reader, Value
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element
+from mapper.inference.chains.extents import Window
+from mapper.inference.chains.forks import is_free
+from mapper.inference.chains.nodes import IDS, INPUT, Node, Sources, names_in, nodes_of, outputs_of
+from mapper.inference.chains.order import MAPS, START, Data, Link, follow, natural
+from mapper.inference.chains.pooling import pooling_of
+from mapper.inference.chains.split import take
+from mapper.rulebook.chain import ChainWords
+
+READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.takes"
+_OUTPUTS = 6  # of one network
+_EXTRA = 2  # inputs of vectors beside the first
+
+
+@dataclass(frozen=True)
+class Woven:
+    """The layers of such a network, each with what stands behind it."""
+
+    nodes: tuple[Node, ...]
+    rest: tuple[Leaf, ...]
+
+    def elements(self) -> Iterator[Element]:
+        for node in self.nodes:
+            yield from node.elements
+
+    def roles(self) -> list[str]:
+        """`convolution_1`, `norm_1`: what each is, by number."""
+        count: Counter[str] = Counter()
+        names = []
+        for element in self.elements():
+            count[element.group] += 1
+            names.append(f"{element.group}_{count[element.group]}")
+        return names
+
+    def leaves(self) -> list[Leaf]:
+        """Every leaf, those of the network with their roles."""
+        pairs = zip(self.elements(), self.roles(), strict=True)
+        return [*(replace(element.leaf, role=role, facts={}) for element, role in pairs), *self.rest]
+
+
+def woven_of(elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords, is_told: bool) -> Woven | None:
+    """The network that layers are that make no chain; None where their sizes say too little, unless it `is_told` what they read."""
+    nodes = nodes_of(elements)
+    if nodes is None:
+        return None
+    woven = Woven(tuple(sorted(nodes, key=lambda node: natural(node.name))), tuple(rest))
+    return woven if is_told or _is_likely(woven, words) else None
+
+
+def _is_likely(woven: Woven, words: ChainWords) -> bool:
+    """Whether most layers read what others give: what has no place for its sizes is no network of these layers alone."""
+    sources = Sources(woven.nodes, words.apart)
+    sources.solve()
+    ends = list(outputs_of({name: text for name, (text, _) in sources.known.items()}, woven.nodes))
+    entering = [node for node in woven.nodes if sources.known[node.name][0] in sources.inputs]
+    alone = [node for node in entering if node in ends]
+    more = [node for node in entering if node.first.inputs != entering[0].first.inputs]
+    folders = Counter(node.first.leaf.place[:1] for node in woven.nodes)
+    is_apart = all(folders[node.first.leaf.place[:1]] > 1 for node in more) or not more
+    is_joined = any(not _is_name(text) for text, _ in sources.known.values())
+    tables = any(node.first.group == EMBEDDING for node in woven.nodes)
+    return not alone and len(ends) <= _OUTPUTS and is_apart and len(sources.inputs) <= _EXTRA + 1 and (is_joined or tables or bool(more) or bool(sources.open))
+
+
+def _is_name(text: str) -> bool:
+    return names_in(text) == (text,)
+
+
+@dataclass
+class Run:
+    """Layers one after the other, the first of which reads an expression."""
+
+    nodes: list[Node]
+    value: Value | None = None  # what it reads
+    variable: str = ""
+    data: Data = field(default_factory=lambda: Data(START))
+    windows: list[list[Window]] | None = None
+
+
+class Weaving:
+    """Writes the statements of such a network."""
+
+    def __init__(self, woven: Woven, leaves: Sequence[Leaf], answers: Answers, activations: Mapping[str, Any]):
+        self.answers, self.activations = answers, activations
+        own, roles = iter(leaves), iter(woven.roles())
+        self.roles: dict[int, str] = {}
+        self.nodes = [self._with_leaves(node, own, roles) for node in woven.nodes]
+        self.by_name = {node.name: node for node in self.nodes}
+        self.main: Between | None = None
+        self.sources = Sources(self.nodes, answers.words.apart)
+        self.variables: dict[str, str] = {}
+        self.known: dict[str, Value] = {}
+        self.windows: dict[str, list[list[Window]] | None] = {}
+
+    def _with_leaves(self, node: Node, leaves: Iterator[Leaf], roles: Iterator[str]) -> Node:
+        elements = tuple(replace(element, leaf=next(leaves)) for element in node.elements)
+        self.roles |= {id(element): next(roles) for element in elements}
+        return Node(elements)
+
+    # --------------------------------------------------------------------------------------------- what is read
+    def reads(self) -> dict[str, str]:
+        """What each layer reads: as it was told, as sizes and names show it, or the first that it may be."""
+        sources, answers = self.sources, self.answers
+        told = {node.name: answers.told_at(node.first.leaf, READS) for node in self.nodes}
+        for name, text in told.items():
+            if text:
+                self._check(self.by_name[name], text)
+                sources.known[name] = (text, "")
+        sources.solve()
+        found = {}
+        for node in self.nodes:
+            text, why = sources.known[node.name]
+            shown = (text, why) if why else None
+            among = sources.open.get(node.name, (text,))
+            found[node.name] = answers.find(node.first.leaf, READS, usual=shown, among=among) or among[0]
+        return found
+
+    def _check(self, node: Node, text: str) -> None:
+        """Inputs are all names that are no layer's; those that vectors are read from are noted with their widths."""
+        for name in names_in(text):
+            if name not in self.by_name and not (name.isidentifier() and is_free(name)) and name not in (INPUT, IDS):
+                raise self.answers.refuse(node.first.leaf, READS, text, f"no layer is called {name!r}")
+        if _is_name(text) and text not in self.by_name and node.first.group != EMBEDDING:
+            self.sources.inputs[text] = node.first.inputs
+
+    # ------------------------------------------------------------------------------------------------ statements
+    def run(self, between: Between) -> None:
+        """Everything, into `between`."""
+        reads, told = self.reads(), self.answers.told(GIVES)
+        self.gives, self.is_told = told, bool(told)
+        self.readers: dict[str, list[str]] = {}
+        for name, text in reads.items():
+            for source in names_in(text):
+                self.readers.setdefault(source, []).append(name)
+        self.texts = reads
+        runs = self._runs(reads)
+        ends = [node for node in outputs_of(reads, self.nodes) if node.name not in names_in(told)]
+        for run in runs:
+            self._write(between, run, ends)
+        self._finish(between, ends)
+
+    def _runs(self, reads: Mapping[str, str]) -> list[Run]:
+        """The layers, those that nothing parts together, each behind what it reads."""
+        runs: dict[str, Run] = {}
+        left = list(self.nodes)
+        while left:
+            ready = [node for node in left if all(name in runs for name in names_in(reads[node.name]) if name in self.by_name)]
+            if not ready:
+                raise HintError(f"--set {READS}: {left[0].name} reads what comes of itself", fact=READS)
+            node = ready[0]
+            left.remove(node)
+            before = reads[node.name]
+            if before in self.by_name and len(self.readers[before]) == 1 and before not in names_in(self.gives) and runs[before].nodes[-1].name == before:
+                runs[before].nodes.append(node)
+                runs[node.name] = runs[before]
+            else:
+                runs[node.name] = Run([node])
+        return list({id(run): run for run in runs.values()}.values())
+
+    def _write(self, between: Between, run: Run, ends: Sequence[Node]) -> None:
+        first, last = run.nodes[0], run.nodes[-1]
+        value = self._value(self.texts[first.name], first)
+        links = self._links(run, value)
+        inner = Between(links, [self.roles[id(link.element)] for link in links], self.answers, self.activations)
+        inner.is_sequence, inner.has_frames = value.data.is_sequence, False
+        inner.windows = deepcopy(self._windows(value, links[0]))
+        inner.firsts = self._following(last, links[-1])
+        inner.is_whole_read = bool(self.readers.get(last.name)) and not inner.firsts
+        run.variable = self._variable(last)
+        inner.name = value.text if value.is_name else "x"
+        if not value.is_name:
+            between.add(f"{run.variable} = {value.text}")
+            inner.name = run.variable
+        inner.through()
+        if last in ends:
+            inner.output(links[-1])
+        take(between, inner, run.variable)
+        is_row = last.first.group == EMBEDDING and sum(node.first.group == EMBEDDING for node in self.nodes) > 1
+        is_sequence = inner.is_sequence and links[-1].after.form != MAPS and not is_row
+        data = replace(links[-1].after, is_sequence=is_sequence)
+        self.known[last.name] = Value(run.variable, data, (last.name,), is_name=True)
+        self.windows[last.name] = inner.windows
+
+    def _value(self, text: str, node: Node) -> Value:
+        """What a layer reads, as an expression over variables."""
+        names = dict(self.known)
+        for name in names_in(text):
+            if name not in names and name not in self.by_name:
+                width = 0 if node.first.group == EMBEDDING else self.sources.inputs.get(name, 0)
+                width = width or (node.first.inputs if _is_name(text) else self._left(text, node, name))
+                names[name] = Value(name, Data(START, width), (name,), is_name=True)
+        try:
+            return Reader(text, names, self._function).read()
+        except NoReadingError as error:
+            raise self.answers.refuse(node.first.leaf, READS, text, str(error)) from None
+
+    def _left(self, text: str, node: Node, name: str) -> int:
+        """The width of an input that stands beside others: what they leave of what a layer reads."""
+        others = sum(self.known[each].data.width for each in set(names_in(text)) - {name} if each in self.known)
+        more = sum(self.sources.inputs.get(each, 0) for each in set(names_in(text)) - {name})
+        width = max(node.first.inputs - others - more, 1)
+        self.sources.inputs[name] = width
+        return width
+
+    def _links(self, run: Run, value: Value) -> list[Link]:
+        links: list[Link] = []
+        before = value.data if not value.is_name or value.sources[0] in self.by_name else Data(START)
+        before = replace(before, form="rows") if before.form == START and not value.is_name and run.nodes[0].first.group != EMBEDDING else before
+        before = Data(START) if run.nodes[0].first.group == EMBEDDING else before
+        for node in run.nodes:
+            for element in node.elements:
+                link = follow(links[-1].after if links else before, element)
+                if link is None:
+                    text = self.texts[node.name]
+                    raise self.answers.refuse(element.leaf, READS, text, f"{element.name} does not read {before.width} wide {before.form}")
+                links.append(link)
+        return links
+
+    def _windows(self, value: Value, link: Link) -> list[list[Window]] | None:
+        """How maps came about, where all that is read has come about the same."""
+        if link.before.form == START:
+            return [[] for _ in link.element.kernel]
+        found = [self.windows.get(name) for name in value.sources]
+        return found[0] if found and all(each == found[0] for each in found) and value.data.form == MAPS else None
+
+    def _following(self, node: Node, link: Link) -> list[Link]:
+        """The first layer of whoever reads a layer, where an activation or what is read of a sequence stands before it."""
+        readers = [self.by_name[name] for name in self.readers.get(node.name, ())]
+        is_plain = [self.texts[reader.name] == node.name for reader in readers]
+        is_bare = bool(readers) and all(node.name in self._bare(self.texts[reader.name]) for reader in readers)
+        if not readers or is_bare or (node.first.group in (RECURRENT, EMBEDDING) and not all(is_plain)):
+            return []
+        reader = readers[is_plain.index(True)] if True in is_plain else readers[0]
+        found = follow(replace(link.after, is_sequence=True) if is_plain.count(True) else link.after, reader.first)
+        return [found or Link(reader.first, link.after, link.after)]
+
+    @staticmethod
+    def _bare(text: str) -> set[str]:
+        """The layers that stand alone in a function."""
+        return set(re.findall(r"\b(?:sigmoid|softmax|tanh|relu)\(([\w.]+)\)", text))
+
+    def _function(self, word: str, value: Value) -> str | None:
+        """A word of a table as a function: an activation, a reduction, a pooling."""
+        tables, axes = self.answers.words.tables, value.data.axes
+        if word in self.activations:
+            return re.sub(r"\bx\b", value.text, self.activations[word].expression)
+        table = tables["reduction"] if value.data.form == MAPS else tables["positions"]
+        if word in table:
+            return re.sub(r"\bx\b", value.text, table[word].format(axes=axes, sides="1", half=value.data.width // 2))
+        kernels = [node.first.kernel for node in self.nodes if node.first.group == CONVOLUTION]
+        pooled = pooling_of(word, kernels, axes, tables["pooling"]) if axes else None
+        if pooled:
+            return re.sub(r"\bx\b", value.text, pooled.expression)
+        return re.sub(r"\bx\b", value.text, tables["output"][word].format(channel=1 if axes else -1)) if word in tables["output"] else None
+
+    def _variable(self, node: Node) -> str:
+        plain = re.sub(r"\W", "_", node.name)
+        plain = plain if is_free(plain) and plain not in self.sources.inputs else f"layer_{plain}"
+        while plain in self.variables.values():
+            plain += "_"
+        self.variables[node.name] = plain
+        return plain
+
+    def _finish(self, between: Between, ends: Sequence[Node]) -> None:
+        values = [self.known[node.name] for node in ends]
+        names = [self.variables[node.name] for node in ends]
+        if self.is_told:
+            try:
+                values = Reader(self.gives, self.known, self._function).several()
+            except NoReadingError as error:
+                raise HintError(f"--set {GIVES}={self.gives}: {error}", fact=GIVES) from None
+            names = [f"output_{number}" for number in range(1, len(values) + 1)]
+        elif self._may_meet(ends):
+            one, other = (node.name for node in ends)
+            self.answers.find(ends[0].first.leaf, GIVES, among=(f"{one}, {other}", f"dot({one}, {other})", f"{one} & {other}"))
+        names = ["output"] if len(names) == 1 else names
+        shown = ", ".join(f"{name}={value.text}" for name, value in zip(names, values, strict=True))
+        between.add(f"return output({shown})")
+
+    def _may_meet(self, ends: Sequence[Node]) -> bool:
+        """Whether two outputs of the same width come of inputs of their own: what is made of both is not stored."""
+        if len(ends) != 2 or ends[0].gives.width != ends[1].gives.width:
+            return False
+        return not set(self._entries(ends[0])) & set(self._entries(ends[1]))
+
+    def _entries(self, node: Node) -> Iterator[str]:
+        for name in names_in(self.texts[node.name]):
+            if name in self.by_name:
+                yield from self._entries(self.by_name[name])
+            else:
+                yield name
+
+    # ------------------------------------------------------------------------------------------------- its inputs
+    def inputs(self) -> dict[str, dict[str, Any]]:
+        """The public inputs in the order of the layers that read them, or as told, with their shapes and types."""
+        found: dict[str, dict[str, Any]] = {}
+        for node in self.nodes:
+            for name in names_in(self.texts[node.name]):
+                if name not in self.by_name:
+                    found.setdefault(name, self._input(name, node))
+        told = [name.strip() for name in self.answers.told(TAKES).split(",") if name.strip()]
+        order = [*(name for name in told if name in found), *found]
+        return {name: found[name] for name in dict.fromkeys(order)}
+
+    def _input(self, name: str, node: Node) -> dict[str, Any]:
+        if node.first.group == EMBEDDING:
+            columns = sum(f"column({name}," in text for text in self.texts.values())
+            return {"shape": ["batch", columns or "length"], "dtype": "int64"}
+        width = self.sources.inputs.get(name, node.first.inputs)
+        readers = [other for other in self.nodes if name in names_in(self.texts[other.name])]
+        kernel = next((other.first.kernel for other in readers if other.first.group == CONVOLUTION), ())
+        if kernel:
+            return {"shape": ["batch", width, *(("length",) if len(kernel) == 1 else ("depth", "height", "width")[-len(kernel) :])], "dtype": "float32"}
+        is_long = any(node.first.group == RECURRENT for node in self.nodes)
+        return {"shape": ["batch", *["length"] * is_long, width], "dtype": "float32"}
