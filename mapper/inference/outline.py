@@ -51,7 +51,10 @@ def lay_out(case: Case, doubts: Doubts) -> Outline:
         outline = _placed(case, doubts, vocabulary, apart)
     narrowed = any(item.at for item in outline.facts.given)
     flows = case.rulebook.flows.everything() if narrowed else ()
-    bare = (leaf for leaf in outline.read if leaf.role is None)
+    is_known = (
+        case.families.whole is not None
+    )  # else its layers may yet be a chain, each with a name of its own
+    bare = (leaf for leaf in outline.read if leaf.role is None or not is_known)
     loose = (leaf_scope(outline.root, one) for leaf in bare for one in unfolded(leaf))
     check_scopes(outline.facts.given, outline.root, {part for rule in flows for part in rule.calls}, loose)
     return outline

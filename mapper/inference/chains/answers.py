@@ -12,6 +12,7 @@ from mapper.inference.facts import Facts
 from mapper.inference.scopes import Scope, leaf_scope
 from mapper.rulebook.chain import ChainWords
 
+APART = ("chain.reads",)  # facts of which each layer has a question of its own
 Evidence = tuple[str, str]  # a value, and what shows it
 
 
@@ -28,6 +29,7 @@ class Answers:
     lacking: dict[str, dict[str, None]] = field(
         default_factory=dict
     )  # fact -> the layers where it is unknown
+    apart: list[Question] = field(default_factory=list)  # of APART
 
     def find(
         self,
@@ -59,8 +61,10 @@ class Answers:
             return self._use(scope, fact, Known(_text(said.value), "given", said.source), said.source)
         if seen:
             return self._use(scope, fact, Known(_text(seen.value), seen.evidence, seen.source))
-        if shown:
-            return self._use(scope, fact, Known(shown[0], "name", shown[1]))
+        if shown:  # of this layer, whatever is said of all
+            other = self.facts.get(scope, fact)
+            evidence = "name" if other is None or _text(other.value) == shown[0] else "default"
+            return self._use(scope, fact, Known(shown[0], evidence, shown[1]))
         if usual:
             return self._use(scope, fact, Known(usual[0], "default", usual[1]))
         if known := self.facts.get(scope, fact):
@@ -71,6 +75,9 @@ class Answers:
             return self.assumed[fact]
         self.trail.append(fact)
         candidates = among or self.words.candidates.get(fact, ())
+        if fact in APART:
+            self.apart.append(Question(fact, leaf.place.first(), tuple(candidates), leaf.place.first()))
+            return None
         self.asked.setdefault(fact, {}).update(dict.fromkeys(candidates))
         self.lacking.setdefault(fact, {})[leaf.place.first()] = None
         return None
@@ -81,10 +88,15 @@ class Answers:
             self.find(leaf, fact)
 
     def told_at(self, leaf: Leaf, fact: str) -> str:
-        """What was said of a fact at one layer, without noting that it was used; "" for nothing."""
+        """What was said of a fact at one layer; "" for nothing."""
         scope = leaf_scope(self.root, leaf)
         told = (item for item in self.facts.given if item.name == fact and item.at and scope.matches(item.at))
-        return next((_text(item.value) for item in told), "")
+        item = next(told, None)
+        return (
+            self._use(scope, fact, Known(_text(item.value), "given", item.source), item.source)
+            if item
+            else ""
+        )
 
     def told(self, fact: str) -> str:
         """What was said of a fact of the whole; "" for nothing."""
@@ -105,11 +117,12 @@ class Answers:
             self.asked[fact] = {value: None for value in self.asked[fact] if value in values}
 
     def questions(self) -> list[Question]:
-        """One for each fact."""
-        return [
+        """One for each fact, but for what has another answer at each layer."""
+        shared = (
             Question(fact, ", ".join(_few(list(self.lacking[fact]))), tuple(values))
             for fact, values in self.asked.items()
-        ]
+        )
+        return [*self.apart, *shared]
 
     def refuse(self, leaf: Leaf, fact: str, value: str, why: str) -> HintError:
         """The error for an answer that does not go with a layer."""

@@ -31,6 +31,7 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_fra
 from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
+from mapper.inference.chains.twins import Twins
 from mapper.inference.chains.whole import is_whole, write_whole
 from mapper.inference.leaf_shapes import weight_shape
 
@@ -89,6 +90,7 @@ class Between:
         self.beside = [link for span in branches for link in span.branch]
         self.joined: dict[int, str] = {}  # the last layer of a residual block -> one of ADDED
         self.kept = Kept(links)
+        self.twins = Twins(answers)
         self.firsts = [head.links[0] for head in heads if head.at == len(links) - 1]
         self.outputs: list[str] = []  # beside that of the last layer
         self.means: dict[str, str] = {}  # of a layer and the one beside it: their names
@@ -103,6 +105,7 @@ class Between:
             write_whole(self, INPUT)
             return self.written
         networks_beside(self)
+        self.twins.enter(self)
         self.through()
         if self.firsts:
             split(self)
@@ -168,6 +171,7 @@ class Between:
     # ------------------------------------------------------------------------------------------- before a layer
     def enter(self, link: Link) -> None:
         """Makes of what passes what a layer reads."""
+        self.twins.meet(self, link)
         before, element = link.before, link.element
         if before.form == START and element.group == CONVOLUTION:
             self.read_input(link)
@@ -443,6 +447,9 @@ class Between:
         if last.after.form == MAPS and self.is_image_to_image():
             self.restore(last)
         self.output(last)
+        if self.twins.are_apart:
+            self.add("return output(output=x.chunk(2)[0], output_2=x.chunk(2)[1])")
+            return
         more = "".join(f", {name}={name}" for name in self.outputs)
         self.add(f"return output(output={self.name}{more})")
 

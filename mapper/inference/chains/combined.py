@@ -138,6 +138,11 @@ def applied(word: str, inner: Value, functions: Reduce) -> Value | None:
         text, data = f"{tight}.sum(dim={places if len(places) > 1 else places[0]})", Data(ROWS, data.width)
     elif word == "abs":
         text = f"{tight}.abs()"
+    elif word == "glu":  # one half, as far as the other lets it
+        text, data = (
+            f"F.glu({inner.text}, dim={1 if data.form == MAPS else -1})",
+            replace(data, width=data.width // 2),
+        )
     elif word == "pooled" and data.form == MAPS:
         text = f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)"
     else:
@@ -167,11 +172,15 @@ def _beside(parts: list[Value]) -> Value:
     maps = next((part.data for part in parts if part.data.form == MAPS), None)
     width, is_sequence = sum(part.data.width for part in parts), any(part.data.is_sequence for part in parts)
     data = Data(MAPS, width, maps.axes) if maps else Data(ROWS, width, is_sequence=is_sequence)
-    return _together(f"torch.cat(({', '.join(part.text for part in parts)}), dim={1 if maps else -1})", data, parts)
+    return _together(
+        f"torch.cat(({', '.join(part.text for part in parts)}), dim={1 if maps else -1})", data, parts
+    )
 
 
 def _by_number(one: Value, sign: str, other: Value) -> Value:
-    wide = max((one, other), key=lambda value: (value.data.form == MAPS, value.data.is_sequence, value.data.width))
+    wide = max(
+        (one, other), key=lambda value: (value.data.form == MAPS, value.data.is_sequence, value.data.width)
+    )
     if 1 < min(one.data.width, other.data.width) != wide.data.width:
         raise NoReadingError(f"{one.data.width} and {other.data.width} numbers do not go together")
     texts = [_spread(value, wide, sign) for value in (one, other)]

@@ -79,22 +79,29 @@ def unfolded(leaf: Leaf) -> list[Leaf]:
     ]
 
 
-def twice_registered(leaves: Iterable[Leaf]) -> Place | None:
-    """The numbered list, if any, all of whose layers stand beside it again under names of their own.
+def twice_registered(leaves: Iterable[Leaf]) -> dict[Place, list[Leaf]]:
+    """The numbered lists all of whose layers stand beside them again under names of their own, each with its layers.
 
     `net.0` beside `conv1`: a class that puts its attributes into a Sequential too has each of them under two names.
     """
-    listed: dict[Place, Counter[str]] = {}
+    listed: dict[Place, list[Leaf]] = {}
     beside: dict[Place, Counter[str]] = {}
     for leaf in (leaf for leaf in leaves if leaf.place):
-        shapes = repr(sorted((name, info.shape) for name, info in leaf.tensors.items()))
-        inside = listed if leaf.place.is_element else beside
-        inside.setdefault(Place(leaf.place[:-1]), Counter())[shapes] += 1
-    for folder, found in listed.items():
-        others = beside.get(Place(folder[:-1]), Counter()) if folder else Counter()
-        if found.total() > 1 and not found - others:
-            return folder
-    return None
+        if leaf.place.is_element:
+            listed.setdefault(Place(leaf.place[:-1]), []).append(leaf)
+        else:
+            beside.setdefault(Place(leaf.place[:-1]), Counter())[_shapes(leaf)] += 1
+    return {
+        folder: found
+        for folder, found in listed.items()
+        if folder
+        and len(found) > 1
+        and not Counter(map(_shapes, found)) - beside.get(Place(folder[:-1]), Counter())
+    }
+
+
+def _shapes(leaf: Leaf) -> str:
+    return repr(sorted((name, info.shape) for name, info in leaf.tensors.items()))
 
 
 def element_of(leaf: Leaf) -> Element | None:

@@ -50,7 +50,9 @@ class Sources:
     nodes: Sequence[Node]
     apart: Container[str]  # words of gates
     known: dict[str, tuple[str, str]] = field(default_factory=dict)
-    open: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what each layer that is asked about may read
+    open: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # what each layer that is asked about may read
     inputs: dict[str, int] = field(default_factory=dict)  # name -> width, of vectors and maps
 
     def __post_init__(self) -> None:
@@ -61,7 +63,7 @@ class Sources:
         """Finds what every layer reads: what shows it, or what it may be."""
         self._tables()
         while left := [node for node in self.nodes if node.name not in self.known]:
-            if not any([self._decide(node) for node in left]):
+            if not any(self._decide(node) for node in left):
                 node = min(left, key=lambda one: len(self.candidates(one)) or NODES)
                 found = self.candidates(node)
                 if not found:
@@ -81,7 +83,9 @@ class Sources:
         self.known[node.name] = (name, "no layer gives what it reads")
 
     def _tables(self) -> None:
-        tables = [node for node in self.nodes if node.first.group == EMBEDDING and node.name not in self.known]
+        tables = [
+            node for node in self.nodes if node.first.group == EMBEDDING and node.name not in self.known
+        ]
         lists = {node.first.leaf.place[:-1] for node in tables if node.first.leaf.place.is_element}
         for node in tables:
             place = node.first.leaf.place
@@ -137,7 +141,9 @@ class Sources:
         """Layers that give less than it reads, with another input for the rest: once something reads the first one."""
         form = MAPS if node.first.group == CONVOLUTION else ROWS
         before = self._numbered_before(node)
-        bases = [other for other in free if other.gives.form == form and 1 < other.gives.width < node.first.inputs]
+        bases = [
+            other for other in free if other.gives.form == form and 1 < other.gives.width < node.first.inputs
+        ]
         read = {name for text, _ in self.known.values() for name in names_in(text)}
         bases = [before] if before in bases else [other for other in bases if other.name not in read]
         for base in bases if self.inputs and not self._begins(node) else ():
@@ -157,7 +163,9 @@ class Sources:
         """Layers and inputs whose features or channels are together as many as it reads."""
         form = MAPS if node.first.group == CONVOLUTION else ROWS
         pool = {
-            other.name: other.gives.width for other in free if other.gives.form in (form, *[START] * (form == ROWS))
+            other.name: other.gives.width
+            for other in free
+            if other.gives.form in (form, *[START] * (form == ROWS))
         }
         pool |= {} if form == MAPS else self.inputs
         before = self._numbered_before(node)
@@ -189,7 +197,11 @@ class Sources:
         return False
 
     def _numbered_before(self, node: Node) -> Node | None:
-        same = [other for other in self.nodes if _stem(other) == _stem(node) and natural(other.name) < natural(node.name)]
+        same = [
+            other
+            for other in self.nodes
+            if _stem(other) == _stem(node) and natural(other.name) < natural(node.name)
+        ]
         return max(same, key=lambda other: natural(other.name)) if same else None
 
     def _nearest(self, node: Node, found: Sequence[str]) -> str:
@@ -218,7 +230,10 @@ class Sources:
             is_score = node.first.outputs == 1 and base.gives.is_sequence
             if is_score:
                 text = f"sum(softmax({node.name}) * {base.name})"
-            elif any(is_of(part, self.apart) for part in node.first.leaf.place) and node.first.outputs == base.gives.width:
+            elif (
+                any(is_of(part, self.apart) for part in node.first.leaf.place)
+                and node.first.outputs == base.gives.width
+            ):
                 text = f"{base.name} * sigmoid({node.name})"
             else:
                 continue
@@ -261,7 +276,9 @@ def _stem(node: Node) -> tuple[str, int]:
 def _shared(one: Node, other: Node) -> int:
     """How many parts of their paths are the same, or whether their first words are."""
     paths = [str(node.first.leaf.place).split(".")[:-1] for node in (one, other)]
-    same = next((at for at, pair in enumerate(zip(*paths, strict=False)) if pair[0] != pair[1]), min(map(len, paths)))
+    same = next(
+        (at for at, pair in enumerate(zip(*paths, strict=False)) if pair[0] != pair[1]), min(map(len, paths))
+    )
     words = [re.split(r"[_.]", node.name)[0] for node in (one, other)]
     return same or int(words[0] == words[1] and "_" in one.name and "_" in other.name)
 
@@ -285,10 +302,18 @@ def nodes_of(elements: Sequence[Element]) -> list[Node] | None:
 
 def _owner(element: Element, mains: Sequence[Element], elements: Sequence[Element]) -> Element | None:
     """The layer that a norm or slopes stand behind: in the same list, by the same number, or the only one so wide."""
-    fit = [main for main in mains if main.outputs == element.outputs or (element.group != NORM and element.outputs == 1)]
+    fit = [
+        main
+        for main in mains
+        if main.outputs == element.outputs or (element.group != NORM and element.outputs == 1)
+    ]
     place = element.leaf.place
     if place.is_element:
-        listed = [main for main in fit if main.leaf.place[:-1] == place[:-1] and natural(main.name) < natural(element.name)]
+        listed = [
+            main
+            for main in fit
+            if main.leaf.place[:-1] == place[:-1] and natural(main.name) < natural(element.name)
+        ]
         return max(listed, key=lambda main: natural(main.name)) if listed else None
     numbers = re.findall(r"\d+", element.name)
     folder = [main for main in fit if main.leaf.place[:-1] == place[:-1]]

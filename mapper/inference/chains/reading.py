@@ -10,7 +10,7 @@ from typing import Any
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
 from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.between import INPUT, Between, Written
+from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.elements import (
     EMBEDDING,
     Element,
@@ -23,6 +23,7 @@ from mapper.inference.chains.heads import in_order
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
+from mapper.inference.chains.twins import OTHER, Twins
 from mapper.inference.chains.whole import NOTE, is_whole
 from mapper.inference.chains.woven import GIVES, READS, Weaving, Woven, woven_of
 from mapper.inference.evidence import Known
@@ -39,7 +40,7 @@ FLOW = "root/chain"
 _FILE = "vocabulary/chain.yaml"
 _BY_NAMES = "the layers are called in the order of their names; their sizes allow others"
 _SPREAD = "'{}' gives what the next layer reads, and '{}' stands beside it: taken for a mean and a spread, of which no sample is drawn"
-_TWICE = "each layer of '{}' stands beside it under another name too: one layer, or two, no name tells"
+_TWICE = "each layer of '{}' stands beside it under another name too: no name tells whether they are the same"
 _OTHER = frozenset(BLOCK_KINDS) - {
     "feed_forward",
     "norm",
@@ -112,10 +113,10 @@ def chain_of(
     rest += [leaf for leaf in leaves if is_aside(leaf.place)]
     idle = {id(leaf) for leaf in rest}
     layers = [leaf for leaf in leaves if id(leaf) not in idle]
-    if listed := twice_registered(layers):
-        architecture.findings.append(_TWICE.format(listed))
-        return None
-    elements = _elements(layers)
+    twice = [leaf for found in twice_registered(layers).values() for leaf in found]
+    again = {id(leaf) for leaf in twice}
+    elements = _elements([leaf for leaf in layers if id(leaf) not in again])
+    rest += twice
     if elements is None or not (is_whole(leaves) or sum(element.is_main for element in elements) >= _LEAST):
         return None
     order = {key: at for at, key in enumerate(architecture.checkpoint.tensors)}
@@ -192,6 +193,7 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
     `leaves` are those of the chain as the blocks have them, and more.
     """
     answers = Answers(facts, root, rulebook.chain_words)
+    problems = _twice(chain, answers)
     if isinstance(chain, Woven):
         return _lay_woven(chain, leaves, answers, rulebook)
     main, roles, heads, spans = _with_leaves(chain, leaves)
@@ -207,11 +209,35 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
     if written.input_size:
         known = Known(written.input_size, "shape", "the smallest for which the sizes add up")
         facts.used.setdefault((root, "chain.input_size"), (root, "chain.input_size", known))
-    rule = _rule(chain, written, _inputs(main[0], between))
+    inputs = _inputs(main[0], between)
+    rule = _rule(chain, written, inputs)
+    made = _with_flow(rulebook, rule)
+    if Twins.are_told(answers):
+        name = next(iter(inputs), IDS)
+        shape = inputs[name][0]["shape"] if inputs else ["batch", "length"]
+        rule.inputs[OTHER] = [{"shape": shape}]
+        dtype = "float32" if inputs else "int64"
+        both = {each: InputRule(each, tuple(shape), dtype, False, _PUBLIC) for each in (name, OTHER)}
+        made.__dict__["inputs"] = both
     notes = [_BY_NAMES] if chain.order.is_by_names else []
     notes += [NOTE] if is_whole(leaves) else []
     notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
-    return Laid(_with_flow(rulebook, rule), answers.questions(), written.problems, written.forward, notes)
+    return Laid(made, answers.questions(), [*problems, *written.problems], written.forward, notes)
+
+
+def _twice(chain: Chain | Woven, answers: Answers) -> list[str]:
+    """What is wrong with layers that stand under two names: asked, and nothing where they are said to be the same."""
+    listed = twice_registered([link.leaf for link in _every(chain)] + list(chain.rest))
+    found = []
+    for folder, leaves in listed.items():
+        value = answers.find(leaves[0], "chain.twice", among=("same", "apart"))
+        if value not in (None, "same"):
+            found.append(_TWICE.format(folder))
+    return found
+
+
+def _every(chain: Chain | Woven) -> Iterable[Element]:
+    return chain.elements() if isinstance(chain, Woven) else (link.element for link in chain.links)
 
 
 def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook: Rulebook) -> Laid:
@@ -223,7 +249,10 @@ def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook:
     written, inputs = between.written, weaving.inputs()
     rule = _rule(woven, written, {name: [{"shape": spec["shape"]}] for name, spec in inputs.items()})
     made = _with_flow(rulebook, rule)
-    declared = {name: InputRule(name, tuple(spec["shape"]), spec["dtype"], False, _PUBLIC) for name, spec in inputs.items()}
+    declared = {
+        name: InputRule(name, tuple(spec["shape"]), spec["dtype"], False, _PUBLIC)
+        for name, spec in inputs.items()
+    }
     made.__dict__["inputs"] = declared
     return Laid(made, answers.questions(), written.problems, written.forward, [])
 

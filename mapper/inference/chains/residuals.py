@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,6 +13,10 @@ from mapper.naming.words import parts
 
 BETWEEN = "between_activations"  # after one, and before another of the same kind
 ADDED = ("before_activation", "after_activation", BETWEEN)
+
+
+_RUN = ""  # before what numbers alone show to be one block
+_TWO_NUMBERS = re.compile(r"[A-Za-z]+(\d+)_\d+")
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,8 @@ def spans_of(links: Sequence[Link], known: Sequence[Span] = (), words: Container
     """The blocks of a chain that could be residual, and the layers that could be by themselves, beside those that are known."""
     found: list[Span] = list(known)
     taken = {at for span in known for at in range(span.first, span.last + 1)}
-    for folder, group in groupby(enumerate(links), key=lambda item: block_of(item[1].element, words)):
-        numbers = [at for at, _ in group]
+    for folder, group in groupby(enumerate(links), key=lambda item: _home(item[1].element, words)):
+        numbers = _even_run(links, folder, [at for at, _ in group])
         mains = [at for at in numbers if links[at].element.is_main]
         if taken.intersection(numbers):
             continue
@@ -97,6 +102,24 @@ def spans_of(links: Sequence[Link], known: Sequence[Span] = (), words: Container
         else:
             found += [Span(at, _end(links, at), False) for at in mains if _is_alone(links[at])]
     return found
+
+
+def _even_run(links: Sequence[Link], folder: Home, numbers: list[int]) -> list[int]:
+    """The layers of a block; of one that numbers alone show (`conv2_1`, `conv2_2`), without a first one of another width."""
+    first = links[numbers[0]]
+    if not folder or folder[0] != _RUN or first.before.width == first.after.width:
+        return numbers
+    rest = [at for at in numbers if at > _end(links, numbers[0])]
+    return rest if sum(links[at].element.is_main for at in rest) > 1 else numbers
+
+
+def _home(element: Element, words: Container[str]) -> Home:
+    """The block that a layer belongs to: the folder; else (RUN, ..., the first number of `conv2_1` and `bn2_1`); empty for none."""
+    if folder := block_of(element, words):
+        return folder
+    last = element.leaf.place[-1:]
+    found = _TWO_NUMBERS.fullmatch(str(last[0])) if last else None
+    return (_RUN, *element.leaf.place[:-1], found[1]) if found else ()
 
 
 def block_of(element: Element, words: Container[str] = ()) -> tuple[str | tuple[int, ...], ...]:

@@ -54,7 +54,9 @@ class Woven:
         return [*(replace(element.leaf, role=role, facts={}) for element, role in pairs), *self.rest]
 
 
-def woven_of(elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords, is_told: bool) -> Woven | None:
+def woven_of(
+    elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords, is_told: bool
+) -> Woven | None:
     """The network that layers are that make no chain; None where their sizes say too little, unless it `is_told` what they read."""
     nodes = nodes_of(elements)
     if nodes is None:
@@ -75,7 +77,13 @@ def _is_likely(woven: Woven, words: ChainWords) -> bool:
     is_apart = all(folders[node.first.leaf.place[:1]] > 1 for node in more) or not more
     is_joined = any(not _is_name(text) for text, _ in sources.known.values())
     tables = any(node.first.group == EMBEDDING for node in woven.nodes)
-    return not alone and len(ends) <= _OUTPUTS and is_apart and len(sources.inputs) <= _EXTRA + 1 and (is_joined or tables or bool(more) or bool(sources.open))
+    return (
+        not alone
+        and len(ends) <= _OUTPUTS
+        and is_apart
+        and len(sources.inputs) <= _EXTRA + 1
+        and (is_joined or tables or bool(more) or bool(sources.open))
+    )
 
 
 def _is_name(text: str) -> bool:
@@ -96,7 +104,9 @@ class Run:
 class Weaving:
     """Writes the statements of such a network."""
 
-    def __init__(self, woven: Woven, leaves: Sequence[Leaf], answers: Answers, activations: Mapping[str, Any]):
+    def __init__(
+        self, woven: Woven, leaves: Sequence[Leaf], answers: Answers, activations: Mapping[str, Any]
+    ):
         self.answers, self.activations = answers, activations
         own, roles = iter(leaves), iter(woven.roles())
         self.roles: dict[int, str] = {}
@@ -134,7 +144,11 @@ class Weaving:
     def _check(self, node: Node, text: str) -> None:
         """Inputs are all names that are no layer's; those that vectors are read from are noted with their widths."""
         for name in names_in(text):
-            if name not in self.by_name and not (name.isidentifier() and is_free(name)) and name not in (INPUT, IDS):
+            if (
+                name not in self.by_name
+                and not (name.isidentifier() and is_free(name))
+                and name not in (INPUT, IDS)
+            ):
                 raise self.answers.refuse(node.first.leaf, READS, text, f"no layer is called {name!r}")
         if _is_name(text) and text not in self.by_name and node.first.group != EMBEDDING:
             self.sources.inputs[text] = node.first.inputs
@@ -160,13 +174,22 @@ class Weaving:
         runs: dict[str, Run] = {}
         left = list(self.nodes)
         while left:
-            ready = [node for node in left if all(name in runs for name in names_in(reads[node.name]) if name in self.by_name)]
+            ready = [
+                node
+                for node in left
+                if all(name in runs for name in names_in(reads[node.name]) if name in self.by_name)
+            ]
             if not ready:
                 raise HintError(f"--set {READS}: {left[0].name} reads what comes of itself", fact=READS)
             node = ready[0]
             left.remove(node)
             before = reads[node.name]
-            if before in self.by_name and len(self.readers[before]) == 1 and before not in names_in(self.gives) and runs[before].nodes[-1].name == before:
+            if (
+                before in self.by_name
+                and len(self.readers[before]) == 1
+                and before not in names_in(self.gives)
+                and runs[before].nodes[-1].name == before
+            ):
                 runs[before].nodes.append(node)
                 runs[node.name] = runs[before]
             else:
@@ -177,7 +200,9 @@ class Weaving:
         first, last = run.nodes[0], run.nodes[-1]
         value = self._value(self.texts[first.name], first)
         links = self._links(run, value)
-        inner = Between(links, [self.roles[id(link.element)] for link in links], self.answers, self.activations)
+        inner = Between(
+            links, [self.roles[id(link.element)] for link in links], self.answers, self.activations
+        )
         inner.is_sequence, inner.has_frames = value.data.is_sequence, False
         inner.windows = deepcopy(self._windows(value, links[0]))
         inner.firsts = self._following(last, links[-1])
@@ -191,7 +216,9 @@ class Weaving:
         if last in ends:
             inner.output(links[-1])
         take(between, inner, run.variable)
-        is_row = last.first.group == EMBEDDING and sum(node.first.group == EMBEDDING for node in self.nodes) > 1
+        is_row = (
+            last.first.group == EMBEDDING and sum(node.first.group == EMBEDDING for node in self.nodes) > 1
+        )
         is_sequence = inner.is_sequence and links[-1].after.form != MAPS and not is_row
         data = replace(links[-1].after, is_sequence=is_sequence)
         self.known[last.name] = Value(run.variable, data, (last.name,), is_name=True)
@@ -212,7 +239,9 @@ class Weaving:
 
     def _left(self, text: str, node: Node, name: str) -> int:
         """The width of an input that stands beside others: what they leave of what a layer reads."""
-        others = sum(self.known[each].data.width for each in set(names_in(text)) - {name} if each in self.known)
+        others = sum(
+            self.known[each].data.width for each in set(names_in(text)) - {name} if each in self.known
+        )
         more = sum(self.sources.inputs.get(each, 0) for each in set(names_in(text)) - {name})
         width = max(node.first.inputs - others - more, 1)
         self.sources.inputs[name] = width
@@ -221,14 +250,23 @@ class Weaving:
     def _links(self, run: Run, value: Value) -> list[Link]:
         links: list[Link] = []
         before = value.data if not value.is_name or value.sources[0] in self.by_name else Data(START)
-        before = replace(before, form="rows") if before.form == START and not value.is_name and run.nodes[0].first.group != EMBEDDING else before
+        before = (
+            replace(before, form="rows")
+            if before.form == START and not value.is_name and run.nodes[0].first.group != EMBEDDING
+            else before
+        )
         before = Data(START) if run.nodes[0].first.group == EMBEDDING else before
         for node in run.nodes:
             for element in node.elements:
                 link = follow(links[-1].after if links else before, element)
                 if link is None:
                     text = self.texts[node.name]
-                    raise self.answers.refuse(element.leaf, READS, text, f"{element.name} does not read {before.width} wide {before.form}")
+                    raise self.answers.refuse(
+                        element.leaf,
+                        READS,
+                        text,
+                        f"{element.name} does not read {before.width} wide {before.form}",
+                    )
                 links.append(link)
         return links
 
@@ -237,17 +275,25 @@ class Weaving:
         if link.before.form == START:
             return [[] for _ in link.element.kernel]
         found = [self.windows.get(name) for name in value.sources]
-        return found[0] if found and all(each == found[0] for each in found) and value.data.form == MAPS else None
+        return (
+            found[0]
+            if found and all(each == found[0] for each in found) and value.data.form == MAPS
+            else None
+        )
 
     def _following(self, node: Node, link: Link) -> list[Link]:
         """The first layer of whoever reads a layer, where an activation or what is read of a sequence stands before it."""
         readers = [self.by_name[name] for name in self.readers.get(node.name, ())]
         is_plain = [self.texts[reader.name] == node.name for reader in readers]
-        is_bare = bool(readers) and all(node.name in self._bare(self.texts[reader.name]) for reader in readers)
+        is_bare = bool(readers) and all(
+            node.name in self._bare(self.texts[reader.name]) for reader in readers
+        )
         if not readers or is_bare or (node.first.group in (RECURRENT, EMBEDDING) and not all(is_plain)):
             return []
         reader = readers[is_plain.index(True)] if True in is_plain else readers[0]
-        found = follow(replace(link.after, is_sequence=True) if is_plain.count(True) else link.after, reader.first)
+        found = follow(
+            replace(link.after, is_sequence=True) if is_plain.count(True) else link.after, reader.first
+        )
         return [found or Link(reader.first, link.after, link.after)]
 
     @staticmethod
@@ -262,12 +308,18 @@ class Weaving:
             return re.sub(r"\bx\b", value.text, self.activations[word].expression)
         table = tables["reduction"] if value.data.form == MAPS else tables["positions"]
         if word in table:
-            return re.sub(r"\bx\b", value.text, table[word].format(axes=axes, sides="1", half=value.data.width // 2))
+            return re.sub(
+                r"\bx\b", value.text, table[word].format(axes=axes, sides="1", half=value.data.width // 2)
+            )
         kernels = [node.first.kernel for node in self.nodes if node.first.group == CONVOLUTION]
         pooled = pooling_of(word, kernels, axes, tables["pooling"]) if axes else None
         if pooled:
             return re.sub(r"\bx\b", value.text, pooled.expression)
-        return re.sub(r"\bx\b", value.text, tables["output"][word].format(channel=1 if axes else -1)) if word in tables["output"] else None
+        return (
+            re.sub(r"\bx\b", value.text, tables["output"][word].format(channel=1 if axes else -1))
+            if word in tables["output"]
+            else None
+        )
 
     def _variable(self, node: Node) -> str:
         plain = re.sub(r"\W", "_", node.name)
@@ -288,7 +340,11 @@ class Weaving:
             names = [f"output_{number}" for number in range(1, len(values) + 1)]
         elif self._may_meet(ends):
             one, other = (node.name for node in ends)
-            self.answers.find(ends[0].first.leaf, GIVES, among=(f"{one}, {other}", f"dot({one}, {other})", f"{one} & {other}"))
+            self.answers.find(
+                ends[0].first.leaf,
+                GIVES,
+                among=(f"{one}, {other}", f"dot({one}, {other})", f"{one} & {other}"),
+            )
         names = ["output"] if len(names) == 1 else names
         shown = ", ".join(f"{name}={value.text}" for name, value in zip(names, values, strict=True))
         between.add(f"return output({shown})")
@@ -326,6 +382,13 @@ class Weaving:
         readers = [other for other in self.nodes if name in names_in(self.texts[other.name])]
         kernel = next((other.first.kernel for other in readers if other.first.group == CONVOLUTION), ())
         if kernel:
-            return {"shape": ["batch", width, *(("length",) if len(kernel) == 1 else ("depth", "height", "width")[-len(kernel) :])], "dtype": "float32"}
+            return {
+                "shape": [
+                    "batch",
+                    width,
+                    *(("length",) if len(kernel) == 1 else ("depth", "height", "width")[-len(kernel) :]),
+                ],
+                "dtype": "float32",
+            }
         is_long = any(node.first.group == RECURRENT for node in self.nodes)
         return {"shape": ["batch", *["length"] * is_long, width], "dtype": "float32"}
