@@ -1,4 +1,4 @@
-"""kakaobrain/align-base: written by mapper 0.1.0, rules a015a82e584a.
+"""kakaobrain/align-base: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family align).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -381,7 +381,7 @@ class Encoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layer": nn.ModuleList(TextLayer(config) for _ in range(config.text_layers))}
         )
-        # unused: the pooled vector is that of the first position
+        # unused: the pooled vector is another, such as that of the first position
         self.pooler = nn.ModuleDict({"dense": nn.Linear(768, 768)})
 
     def forward(
@@ -601,4 +601,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: b5bc46e0af46047a
+# sha256 of all above: 57290617d38320dd

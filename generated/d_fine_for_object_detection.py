@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules a015a82e584a.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -120,9 +120,9 @@ def image_sinusoids(x: Tensor, height: int, width: int, reaches_last: bool = Fal
     return torch.cat((across.sin(), across.cos(), down.sin(), down.cos()), dim=-1)[None].to(x.dtype)
 
 
-def inverse_sigmoid(shares: Tensor) -> Tensor:
-    """What sigmoid makes the shares of, no further out than those of 1e-5 and 1 - 1e-5. Any shape"""
-    return torch.log(shares.clamp(min=1e-5) / (1 - shares).clamp(min=1e-5))
+def inverse_sigmoid(shares: Tensor, least: float = 1e-5) -> Tensor:
+    """What sigmoid makes the shares of, no further out than those of least and 1 - least. Any shape"""
+    return torch.log(shares.clamp(min=least) / (1 - shares).clamp(min=least))
 
 
 def join_levels(maps: list[Tensor]) -> Tensor:
@@ -1165,4 +1165,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: ab1827d150400c68
+# sha256 of all above: 7dd351c7b973b090

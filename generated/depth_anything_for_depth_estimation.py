@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules a015a82e584a.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -190,8 +190,10 @@ class FeedForward(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class NeckLayerWithEnlarged(nn.Module):
-    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels, and upsampling."""
+class NeckLayerWithResize(nn.Module):
+    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels with downsampling or
+    upsampling.
+    """
 
     def __init__(self, channels: int, resize_stride: int, resize_kernel_size: int):
         super().__init__()
@@ -201,11 +203,14 @@ class NeckLayerWithEnlarged(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.resize(self.projection(x))
+        x = self.projection(x)
+        return self.resize(x)
 
 
-class NeckLayerWithReduced(nn.Module):
-    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels, and downsampling."""
+class NeckLayerWithResize2(nn.Module):
+    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with downsampling or
+    upsampling.
+    """
 
     def __init__(self):
         super().__init__()
@@ -213,7 +218,8 @@ class NeckLayerWithReduced(nn.Module):
         self.resize = nn.Conv2d(384, 384, kernel_size=3, stride=2, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.resize(self.projection(x))
+        x = self.projection(x)
+        return self.resize(x)
 
 
 class Residual(nn.Module):
@@ -230,7 +236,7 @@ class Residual(nn.Module):
         return x + self.convolution2(F.relu(self.convolution1(F.relu(x))))
 
 
-class NeckLayerWithMapped(nn.Module):
+class NeckLayer(nn.Module):
     """neck.reassemble_stage.layers.2: a projection of a feature map to other channels."""
 
     def __init__(self):
@@ -258,7 +264,7 @@ class BackboneLayer(nn.Module):
         return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
 
 
-class NeckLayerWithFused(nn.Module):
+class NeckLayerWithResidual1(nn.Module):
     """neck.fusion_stage.layers.0: residual convolutions of a feature map, then an interpolation (DPT
     fusion).
     """
@@ -280,7 +286,7 @@ class NeckLayerWithFused(nn.Module):
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayer(nn.Module):
+class NeckLayerWithResidual12(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
     fusion) with a coarser feature map added.
     """
@@ -333,10 +339,10 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithEnlarged(channels=48, resize_stride=4, resize_kernel_size=4),
-                        NeckLayerWithEnlarged(channels=96, resize_stride=2, resize_kernel_size=2),
-                        NeckLayerWithMapped(),
-                        NeckLayerWithReduced(),
+                        NeckLayerWithResize(channels=48, resize_stride=4, resize_kernel_size=4),
+                        NeckLayerWithResize(channels=96, resize_stride=2, resize_kernel_size=2),
+                        NeckLayer(),
+                        NeckLayerWithResize2(),
                     ]
                 )
             }
@@ -352,7 +358,10 @@ class FusedMaps(nn.Module):
         self.fusion_stage: Any = nn.ModuleDict(
             {
                 "layers": nn.ModuleList(
-                    [NeckLayerWithFused(config), *(NeckLayer(config) for _ in range(config.neck_layers - 1))]
+                    [
+                        NeckLayerWithResidual1(config),
+                        *(NeckLayerWithResidual12(config) for _ in range(config.neck_layers - 1)),
+                    ]
                 )
             }
         )
@@ -410,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 03c29f641b6565f8
+# sha256 of all above: b48f7d07c8ec1d84

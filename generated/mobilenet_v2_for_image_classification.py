@@ -1,4 +1,4 @@
-"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules a015a82e584a.
+"""google/mobilenet_v2_1.0_224: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family mobilenet_v2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -140,8 +140,7 @@ class LayerWithResidual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu6(self.expand_1x1(x))
-        y = F.relu6(self.conv_3x3(y))
-        return x + self.reduce_1x1(y)
+        return x + self.reduce_1x1(F.relu6(self.conv_3x3(y)))
 
 
 class EmbeddingsWithLayers(nn.Module):
@@ -228,4 +227,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 0.001, "model_type": "mobilenet_v2", "num_channels": 3, "tf_padding": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: f7283c06e388e11b
+# sha256 of all above: dd3260d0764b551c

@@ -1,4 +1,4 @@
-"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules a015a82e584a.
+"""timm/mobilenetv3_small_100.lamb_in1k: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family timm_mobilenetv3).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -86,8 +86,7 @@ class LayerWithDepthwiseExpansionAndResidual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.expansion(x))
-        y = F.relu(self.depthwise(y))
-        return x + self.contraction(y)
+        return x + self.contraction(F.relu(self.depthwise(y)))
 
     def expansion(self, x: Tensor) -> Tensor:
         return self.bn1(self.conv_pw(x))
@@ -405,4 +404,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "mobilenetv3_small_100", "num_classes": 1000}, "notes": ["header from the
 # bundled catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 072b0b739a0ec985
+# sha256 of all above: 0571e55fb371c27c

@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules a015a82e584a.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -207,8 +207,7 @@ class LayerWithDepthwiseAndResidual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.expand_1x1(x))
-        y = F.silu(self.conv_3x3(y))
-        return x + self.reduce_1x1(y)
+        return x + self.reduce_1x1(F.silu(self.conv_3x3(y)))
 
 
 class StageWithStride(nn.Module):
@@ -399,4 +398,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 8cccdbdc5e57da48
+# sha256 of all above: b5098a956b452cbc

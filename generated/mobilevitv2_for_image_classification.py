@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules a015a82e584a.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -204,8 +204,7 @@ class LayerWithDepthwiseAndResidual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.silu(self.expand_1x1(x))
-        y = F.silu(self.conv_3x3(y))
-        return x + self.reduce_1x1(y)
+        return x + self.reduce_1x1(F.silu(self.conv_3x3(y)))
 
 
 class StageWithStride(nn.Module):
@@ -375,4 +374,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 177c362f76f49408
+# sha256 of all above: 10231571fa7872e2

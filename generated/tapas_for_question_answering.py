@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules a015a82e584a.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -310,4 +310,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 7d49dd25542a606f
+# sha256 of all above: e9d559a9b580ab22

@@ -1,4 +1,4 @@
-"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules a015a82e584a.
+"""dandelin/vilt-b32-finetuned-vqa: written by mapper 0.1.0, rules 1ef7663bc033.
 
 Reading: exact (family vilt).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -262,7 +262,9 @@ class Encoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model with a pooler and a classification head for answers to a question about an image."""
+    """The model with a pooler, a question answering head and a classification head for answers to a
+    question about an image.
+    """
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -282,7 +284,8 @@ class Model(nn.Module):
         """
         x = self.vilt(input_ids, token_type_ids, position_ids, pixel_values, attention_mask)
         pooler_output = self.vilt.pooler(x)
-        return Output(logits=self.classifier(pooler_output), last_hidden_state=x, pooler_output=pooler_output)
+        logits = self.classifier(pooler_output)
+        return Output(logits=logits, last_hidden_state=x, pooler_output=pooler_output)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -311,4 +314,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "patch_size": 32, "qkv_bias": true,
 # "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: fe6452b380c6bd9a
+# sha256 of all above: 68136290b96a2fdf
