@@ -190,7 +190,7 @@ class FeedForward(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class NeckLayerWithResize(nn.Module):
+class NeckLayerWithResizeAndUpsampling(nn.Module):
     """neck.reassemble_stage.layers.*: a projection of a feature map to other channels with downsampling or
     upsampling.
     """
@@ -207,7 +207,7 @@ class NeckLayerWithResize(nn.Module):
         return self.resize(x)
 
 
-class NeckLayerWithResize2(nn.Module):
+class NeckLayerWithResize(nn.Module):
     """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with downsampling or
     upsampling.
     """
@@ -264,7 +264,7 @@ class BackboneLayer(nn.Module):
         return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
 
 
-class NeckLayerWithResidual1(nn.Module):
+class NeckLayerWithResidual(nn.Module):
     """neck.fusion_stage.layers.0: residual convolutions of a feature map, then an interpolation (DPT
     fusion).
     """
@@ -286,7 +286,7 @@ class NeckLayerWithResidual1(nn.Module):
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayerWithResidual12(nn.Module):
+class NeckLayerWithResidual2(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
     fusion) with a coarser feature map added.
     """
@@ -339,10 +339,10 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithResize(channels=48, resize_stride=4, resize_kernel_size=4),
-                        NeckLayerWithResize(channels=96, resize_stride=2, resize_kernel_size=2),
+                        NeckLayerWithResizeAndUpsampling(channels=48, resize_stride=4, resize_kernel_size=4),
+                        NeckLayerWithResizeAndUpsampling(channels=96, resize_stride=2, resize_kernel_size=2),
                         NeckLayer(),
-                        NeckLayerWithResize2(),
+                        NeckLayerWithResize(),
                     ]
                 )
             }
@@ -359,8 +359,8 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithResidual1(config),
-                        *(NeckLayerWithResidual12(config) for _ in range(config.neck_layers - 1)),
+                        NeckLayerWithResidual(config),
+                        *(NeckLayerWithResidual2(config) for _ in range(config.neck_layers - 1)),
                     ]
                 )
             }
@@ -419,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b48f7d07c8ec1d84
+# sha256 of all above: 6f232ffdca31b32a

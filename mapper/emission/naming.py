@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import product
 
-from mapper.architecture import Block, Place
+from mapper.architecture import Block, Leaf, Place
 from mapper.emission.classes import blocks_of
 from mapper.emission.drafts import ClassText
 from mapper.emission.expressions import comment
@@ -99,7 +99,8 @@ def _candidates(base: str, done: ClassText, group: list[ClassText]) -> list[str]
 def _told_apart(plain: str, peers: list[ClassText]) -> dict[int, str]:
     """A name for each class: by the roles, steps or flags that others have not, its own or those of the blocks below."""
     best: dict[int, str] = {}
-    kinds = [partial(whose, words_of) for words_of in (_leafy, _steps, _flags) for whose in (_own, _inner)]
+    sorts = (_leafy, _steps, _flags, _upsampling)
+    kinds = [partial(whose, words_of) for words_of in sorts for whose in (_own, _inner)]
     for count, kind in product((1, 2), kinds):
         names = _named_by(kind, count, plain, peers)
         if len(set(names.values())) > len(set(best.values())):
@@ -124,10 +125,16 @@ def _named_by(
         own = extras[id(done)]
         others = set().union(*(extras[id(other)] for other in peers if other is not done))
         told = sorted(own, key=lambda word: (word in others, len(word), word))[:count]
-        words = "".join(camel(_SAID.get(word, word)) for word in told)
+        words = "".join(camel(_SAID.get(word, _plain(word, common))) for word in told)
         more = "And" if "With" in plain else "With"
         names[id(done)] = plain if done is usual or not own else f"{plain}{more}{words}"
     return names
+
+
+def _plain(word: str, common: set[str]) -> str:
+    """`residual` of `residual_1`, but where all have another one: then the number tells them apart."""
+    plain = unnumbered(word)
+    return word if any(unnumbered(other) == plain for other in common) else plain
 
 
 def _own(words_of: Callable[[Block], list[str]], done: ClassText) -> set[str]:
@@ -149,6 +156,12 @@ def _flags(block: Block) -> list[str]:
         for name, fact in block.facts.items()
         if fact.value is True or (words[name] == "stride" and fact.value not in (None, 1))
     ]
+
+
+def _upsampling(block: Block) -> list[str]:
+    """Whether a map grows by a convolution, where another block of the same roles may make steps."""
+    leaves = (value for value in block.roles.values() if isinstance(value, Leaf))
+    return ["upsampling"] if any(leaf.kind.startswith("ConvTranspose") for leaf in leaves) else []
 
 
 def _steps(block: Block) -> list[str]:
