@@ -182,7 +182,9 @@ def answer(known: Architecture, question: Question) -> Any:
         there = [one.flow for one in known.root.blocks() if one.flow in question.candidates]
     if question.fact == GATE_LAST and (gates := _roles_in_order(known)):
         there = [order == ["up", "gate"] for order in gates]
-    if len(question.blocks) > 1:  # one value of all of them, or one for each: that is for who knows where each stands
+    if (
+        len(question.blocks) > 1
+    ):  # one value of all of them, or one for each: that is for who knows where each stands
         there += [fact.value for fact in facts]
     if not there or any(value != there[0] for value in there):
         raise LookupError(question.name)

@@ -239,7 +239,8 @@ class Config:
         return [
             f"{found.name} = {shown(found.value)}"
             for found, values in named
-            if values is not None and not any(_same(found.value, value) for value in (*values, *said.values()))
+            if values is not None
+            and not any(_same(found.value, value) for value in (*values, *said.values()))
         ]
 
     def _is_number(self, found: Found) -> bool:

@@ -75,7 +75,9 @@ def rows_with_one_after(x: Tensor, labels: Tensor | None) -> Tensor:
 
     x (B, N, W), labels (B, N) or None: all are -> (B, N + 1), 1 or 0
     """
-    count = torch.full_like(x[:, :1, 0], x.shape[1]) if labels is None else (labels != -10).sum(1, keepdim=True)
+    count = (
+        torch.full_like(x[:, :1, 0], x.shape[1]) if labels is None else (labels != -10).sum(1, keepdim=True)
+    )
     return (torch.arange(x.shape[1] + 1, device=x.device) <= count).long()
 
 

@@ -24,7 +24,9 @@ class ChainWords:
     beside: set[str] = field(default_factory=set)  # words of networks that read the same input
     residual: set[str] = field(default_factory=set)  # words of folders with a sum at their end
     apart: set[str] = field(default_factory=set)  # words of parts with which layers are no chain
-    cells: set[str] = field(default_factory=set)  # words of layers that one step calls with the state of the last
+    cells: set[str] = field(
+        default_factory=set
+    )  # words of layers that one step calls with the state of the last
     auxiliary: set[str] = field(default_factory=set)  # folders of heads that training alone reads
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
@@ -38,7 +40,16 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
         fields.text("vocabulary")
         for rank, words in enumerate(fields.sequence("order")):
             found.order.update({str(word): rank for word in words if str(word) not in found.order})
-        for section in ("shortcut", "spread", "advantage", "beside", "residual", "apart", "cells", "auxiliary"):
+        for section in (
+            "shortcut",
+            "spread",
+            "advantage",
+            "beside",
+            "residual",
+            "apart",
+            "cells",
+            "auxiliary",
+        ):
             getattr(found, section).update(fields.words(section))
         for table in TABLES:
             rows = found.tables.setdefault(table, {})

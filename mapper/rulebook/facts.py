@@ -144,7 +144,9 @@ class ConfigVocabulary:
     # what holds before all other rules where no family lists the model_type
     unlisted: FactRules = field(default_factory=lambda: FirstOf(()))
     unasked: frozenset[str] = frozenset()  # facts in which types may differ and no output shows it
-    alike: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # values that compute the same where all fit
+    alike: dict[str, tuple[Any, ...]] = field(
+        default_factory=dict
+    )  # values that compute the same where all fit
     unassumed: frozenset[str] = frozenset()  # facts whose default says nothing where there is no config
     # parts of names of fields that a computation must need: of an unlisted type none is passed over
     telling: frozenset[str] = frozenset()
