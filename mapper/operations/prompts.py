@@ -97,12 +97,12 @@ def box_samples(x: Tensor, boxes: Tensor, count: int) -> Tensor:
     x (B, C, Y, X), boxes (B, N, 4): centre and size in 0 to 1 -> (B * N, C, count, count)
     """
     middle, half = boxes[..., :2], boxes[..., 2:] / 2
-    down = _shares_of_places((middle - half)[..., 1], (middle + half)[..., 1], x.shape[2], count)
-    across = _shares_of_places((middle - half)[..., 0], (middle + half)[..., 0], x.shape[3], count)
+    down = part_weights((middle - half)[..., 1], (middle + half)[..., 1], x.shape[2], count)
+    across = part_weights((middle - half)[..., 0], (middle + half)[..., 0], x.shape[3], count)
     return torch.einsum("bniy,bcyx,bnjx->bncij", down, x, across).flatten(0, 1)
 
 
-def _shares_of_places(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:
+def part_weights(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:
     """Share of each of size places in each of count parts of first to last, (B, N) in 0 to 1 -> (B, N, count, size)"""
     first, last = first * size, last * size
     length = (last - first).clamp(min=1) / count  # of a part, in places

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from tests.parity.harness import check, image_inputs, reference, text_inputs, transformers
+from tests.regions import roi_align
 
 LAYERS = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
 
@@ -40,6 +43,54 @@ def test_sam3_lite_text_model(mixed: bool, tmp_path: Path) -> None:
         use_repmixer_blocks=mixed, repmixer_kernel_size=5,
     )  # fmt: skip
     check(reference("Sam3LiteTextTextModel", config), tmp_path, text_inputs(vocab_size=99, positions=False))
+
+
+def asked() -> dict[str, dict[str, torch.Tensor]]:
+    """A text and an image, with boxes or without: of what is meant and what is not, fewer of them, none at all."""
+    generator = torch.Generator().manual_seed(1)
+    boxes = torch.rand(3, 4, 4, generator=generator)
+    labels = torch.tensor([[1, 0, 1, 0], [1, -10, -10, -10], [0, 1, -10, -10]])
+    cases: dict[str, dict[str, torch.Tensor]] = text_inputs(vocab_size=99, positions=False)
+    cases |= {
+        "boxes": {**cases["no mask"], "input_boxes": boxes},
+        "boxes with labels": {**cases["right"], "input_boxes": boxes, "input_boxes_labels": labels},
+        "no box": {**cases["right"], "input_boxes": boxes[:, :0]},
+    }
+    for case in cases.values():
+        rows = len(case["input_ids"])
+        case["pixel_values"] = torch.randn(rows, 3, 64, 64, generator=generator)
+    return cases
+
+
+@pytest.mark.parametrize("name", ["Sam3", "Sam3LiteText"])
+def test_sam3(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps of 16 x 16 places, so that cells of large boxes have several points."""
+    model_type = "sam3" if name == "Sam3" else "sam3_lite_text"
+    published = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    aligned = SimpleNamespace(ops=SimpleNamespace(roi_align=roi_align))
+    monkeypatch.setattr(published, "torchvision", aligned, raising=False)  # which is not needed here otherwise
+    text = {**LAYERS, "vocab_size": 99, "max_position_embeddings": 12, "projection_dim": 20}
+    backbone = {
+        **LAYERS, "model_type": "sam3_vit_model", "image_size": 64, "pretrain_image_size": 64, "patch_size": 8,
+        "window_size": 4, "global_attn_indexes": [1],
+    }  # fmt: skip
+    config = getattr(transformers, f"{name}Config")(
+        vision_config={"backbone_config": backbone, "fpn_hidden_size": 40, "scale_factors": [4.0, 2.0, 1.0]},
+        text_config=text if name == "Sam3" else {**text, "repmixer_kernel_size": 5},
+        geometry_encoder_config={
+            "hidden_size": 40, "num_layers": 1, "num_attention_heads": 2, "intermediate_size": 36, "roi_size": 3,
+            "hidden_act": "silu",
+        },
+        detr_encoder_config={
+            "hidden_size": 40, "num_layers": 2, "num_attention_heads": 4, "intermediate_size": 44,
+        },
+        detr_decoder_config={
+            "hidden_size": 40, "num_layers": 3, "num_attention_heads": 5, "intermediate_size": 52, "num_queries": 7,
+            "hidden_act": "gelu",
+        },
+        mask_decoder_config={"hidden_size": 40, "num_attention_heads": 10, "num_upsampling_stages": 3},
+    )  # fmt: skip
+    check(reference(f"{name}Model", config), tmp_path, asked())
 
 
 @pytest.mark.parametrize("end", [2, 60])

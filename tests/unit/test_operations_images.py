@@ -9,6 +9,7 @@ from mapper.operations.detection import (
     box_sinusoids,
     inverse_sigmoid,
     refine_boxes,
+    side_distances,
 )
 from mapper.operations.grids import grids_of_images, pack_images
 from mapper.operations.patches import keep_some
@@ -100,9 +101,20 @@ def test_boxes_around_their_patches() -> None:
 def test_boxes_are_moved_before_sigmoid() -> None:
     boxes = torch.tensor([[[0.5, 0.25, 0.75, 0.5]]])
     assert torch.allclose(inverse_sigmoid(boxes).sigmoid(), boxes)
+    assert torch.allclose(inverse_sigmoid(torch.tensor([0.0, 1.0]), 0.1), torch.tensor([0.1, 10.0]).log())
     maps = (torch.eye(4), torch.zeros(4), torch.eye(4), torch.zeros(4), torch.eye(4), torch.zeros(4))
     moved = refine_boxes(torch.tensor([[[-1.0, 0.0, 0.0, 2.0]]]), boxes, maps)
     assert torch.allclose(moved, torch.tensor([[[0.5, 0.25, 0.75, torch.tensor(2.0).sigmoid()]]]))
+
+
+def test_distances_to_the_sides_of_boxes_are_signed_logarithms() -> None:
+    """Of rows at 0, 1/2 and columns at 0, 1/4, 1/2, 3/4 from a box of 1/4 to 3/4 across, 0 to 1/2 down."""
+    boxes = torch.tensor([[[0.5, 0.25, 0.5, 0.5]]])
+    rows, columns = side_distances(boxes, torch.zeros(1, 3, 2, 4))
+    quarter, half = torch.tensor(3.0).log2().item() / 3, torch.tensor(5.0).log2().item() / 3
+    torch.testing.assert_close(rows[0, 0], torch.tensor([[0.0, -half], [half, 0.0]]))
+    wanted = [[-quarter, -torch.tensor(7.0).log2().item() / 3], [0, -half], [quarter, -quarter], [half, 0]]
+    torch.testing.assert_close(columns[0, 0], torch.tensor(wanted))
 
 
 def test_boxes_have_waves_of_their_four_numbers() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from mapper.operations import prompts
+from tests.regions import roi_align
 
 TABLE = torch.tensor([[0.25, 0.0], [0.0, 0.25]])
 KINDS = tuple(torch.full((1, 4), float(number)) for number in (10, 20, 30, 40, 50))
@@ -41,3 +42,28 @@ def test_boxes_are_two_corners_behind_the_points() -> None:
 def test_what_is_of_an_image_stands_before_each_of_its_prompts() -> None:
     asked = torch.zeros(2, 3, 1, 4)
     assert prompts.for_each_prompt(torch.tensor([[5.0], [6.0]]), asked)[:, 0].tolist() == [5, 5, 5, 6, 6, 6]
+
+
+def test_boxes_are_cut_into_means_of_what_is_inside() -> None:
+    """Small and large boxes, several points to a cell, some outside of the map."""
+    x = torch.randn(2, 3, 19, 23, generator=torch.Generator().manual_seed(1))
+    boxes = torch.rand(2, 5, 4, generator=torch.Generator().manual_seed(2)) * 1.4 - 0.2
+    boxes[0, 0, 2:] = 0
+    middle, half = boxes[..., :2], boxes[..., 2:] / 2
+    sides = torch.cat((middle - half, middle + half), dim=-1) * torch.tensor([23, 19, 23, 19])
+    found = prompts.box_samples(x, boxes, 4)
+    assert torch.allclose(found, roi_align(x, list(sides), 4), atol=1e-5)
+
+
+def test_a_row_stands_after_the_real_ones() -> None:
+    x, labels = torch.arange(6.0).view(2, 3, 1), torch.tensor([[1, 0, -10], [1, 1, 0]])
+    found = prompts.with_row_after(x, labels != -10, torch.tensor([[9.0]]))
+    assert found[..., 0].tolist() == [[0, 1, 9, 0], [3, 4, 5, 9]]
+    assert prompts.rows_with_one_after(x, labels).tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert prompts.rows_with_one_after(x, None).tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
+
+
+def test_no_rows_are_none() -> None:
+    x = torch.zeros(2, 3, 4)
+    assert prompts.some_rows(x) is x
+    assert prompts.some_rows(x[:, :0]) is None and prompts.some_rows(None) is None
