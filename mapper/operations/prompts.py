@@ -70,17 +70,6 @@ def some_rows(x: Tensor | None) -> Tensor | None:
     return None if x is None or x.shape[1] == 0 else x
 
 
-def rows_with_one_after(x: Tensor, labels: Tensor | None) -> Tensor:
-    """Which of N + 1 rows are real where one more stands after those whose label is not -10: the first ones.
-
-    x (B, N, W), labels (B, N) or None: all are -> (B, N + 1), 1 or 0
-    """
-    count = (
-        torch.full_like(x[:, :1, 0], x.shape[1]) if labels is None else (labels != -10).sum(1, keepdim=True)
-    )
-    return (torch.arange(x.shape[1] + 1, device=x.device) <= count).long()
-
-
 def with_row_after(x: Tensor, real: Tensor, row: Tensor) -> Tensor:
     """x with one row more, in the place after as many as are real: what stood there is gone.
 
@@ -90,6 +79,26 @@ def with_row_after(x: Tensor, real: Tensor, row: Tensor) -> Tensor:
     return torch.where(at[..., None], row, F.pad(x, (0, 0, 0, 1)))
 
 
+def mask_with_row_after(real: Tensor) -> Tensor:
+    """Which rows are then real: the first ones, one more than before. real (B, N) -> (B, N + 1)"""
+    return torch.arange(real.shape[1] + 1, device=real.device) <= real.sum(1, keepdim=True)
+
+
+def with_prompts(
+    words: Tensor, attention_mask: Tensor | None, prompts: Tensor | None, labels: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Words with prompts after them and a mask of both. The last prompt has no label; those of -10 are padding.
+
+    words (B, T, W), attention_mask (B, T) or None, prompts (B, N + 1, W) or None: no more than the words,
+    labels (B, N) or None: all are real -> (B, T + N + 1, W), (B, T + N + 1)
+    """
+    if prompts is None:
+        return words, attention_mask
+    mask = torch.ones_like(words[..., 0], dtype=torch.bool) if attention_mask is None else attention_mask != 0
+    real = torch.ones_like(prompts[:, 1:, 0], dtype=torch.bool) if labels is None else labels != -10
+    return torch.cat((words, prompts), dim=1), torch.cat((mask, mask_with_row_after(real)), dim=1)
+
+
 def box_samples(x: Tensor, boxes: Tensor, count: int) -> Tensor:
     """Maps inside of boxes, each cut into count rows and columns of means (RoI align, paper 1703.06870).
 
@@ -97,12 +106,12 @@ def box_samples(x: Tensor, boxes: Tensor, count: int) -> Tensor:
     x (B, C, Y, X), boxes (B, N, 4): centre and size in 0 to 1 -> (B * N, C, count, count)
     """
     middle, half = boxes[..., :2], boxes[..., 2:] / 2
-    down = part_weights((middle - half)[..., 1], (middle + half)[..., 1], x.shape[2], count)
-    across = part_weights((middle - half)[..., 0], (middle + half)[..., 0], x.shape[3], count)
+    down = box_weights((middle - half)[..., 1], (middle + half)[..., 1], x.shape[2], count)
+    across = box_weights((middle - half)[..., 0], (middle + half)[..., 0], x.shape[3], count)
     return torch.einsum("bniy,bcyx,bnjx->bncij", down, x, across).flatten(0, 1)
 
 
-def part_weights(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:
+def box_weights(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:
     """Share of each of size places in each of count parts of first to last, (B, N) in 0 to 1 -> (B, N, count, size)"""
     first, last = first * size, last * size
     length = (last - first).clamp(min=1) / count  # of a part, in places

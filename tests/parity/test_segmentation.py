@@ -68,7 +68,9 @@ def test_sam3(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     model_type = "sam3" if name == "Sam3" else "sam3_lite_text"
     published = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
     aligned = SimpleNamespace(ops=SimpleNamespace(roi_align=roi_align))
-    monkeypatch.setattr(published, "torchvision", aligned, raising=False)  # which is not needed here otherwise
+    monkeypatch.setattr(
+        published, "torchvision", aligned, raising=False
+    )  # which is not needed here otherwise
     text = {**LAYERS, "vocab_size": 99, "max_position_embeddings": 12, "projection_dim": 20}
     backbone = {
         **LAYERS, "model_type": "sam3_vit_model", "image_size": 64, "pretrain_image_size": 64, "patch_size": 8,

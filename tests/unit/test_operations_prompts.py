@@ -59,8 +59,18 @@ def test_a_row_stands_after_the_real_ones() -> None:
     x, labels = torch.arange(6.0).view(2, 3, 1), torch.tensor([[1, 0, -10], [1, 1, 0]])
     found = prompts.with_row_after(x, labels != -10, torch.tensor([[9.0]]))
     assert found[..., 0].tolist() == [[0, 1, 9, 0], [3, 4, 5, 9]]
-    assert prompts.rows_with_one_after(x, labels).tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
-    assert prompts.rows_with_one_after(x, None).tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
+    assert prompts.mask_with_row_after(labels != -10).long().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+def test_prompts_stand_after_the_words_and_so_does_their_mask() -> None:
+    words, asked = torch.zeros(2, 2, 1), torch.ones(2, 3, 1)
+    mask, labels = torch.tensor([[1, 0], [1, 1]]), torch.tensor([[1, -10], [0, 1]])
+    found, both = prompts.with_prompts(words, mask, asked, labels)
+    assert found[..., 0].tolist() == [[0, 0, 1, 1, 1]] * 2
+    assert both is not None and both.long().tolist() == [[1, 0, 1, 1, 0], [1, 1, 1, 1, 1]]
+    _, every = prompts.with_prompts(words, None, asked, None)
+    assert every is not None and every.all() and every.shape == (2, 5)
+    assert prompts.with_prompts(words, mask, None, labels) == (words, mask)
 
 
 def test_no_rows_are_none() -> None:
