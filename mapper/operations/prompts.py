@@ -108,7 +108,7 @@ def box_samples(x: Tensor, boxes: Tensor, count: int) -> Tensor:
     middle, half = boxes[..., :2], boxes[..., 2:] / 2
     down = box_weights((middle - half)[..., 1], (middle + half)[..., 1], x.shape[2], count)
     across = box_weights((middle - half)[..., 0], (middle + half)[..., 0], x.shape[3], count)
-    return torch.einsum("bniy,bcyx,bnjx->bncij", down, x, across).flatten(0, 1)
+    return torch.einsum("bniy,bcyx,bnjx->bncij", down.to(x.dtype), x, across.to(x.dtype)).flatten(0, 1)
 
 
 def box_weights(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:
