@@ -14,6 +14,18 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
     return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
 
 
+def join_places(x: Tensor, width: int) -> Tensor:
+    """Neighbouring places of squares in frames side by side, to a width: rows and columns first, then frames.
+
+    x (N, T, Y, Y, W) -> (N, T / t, Y / n, Y / n, width), width = t * n * n * W; t is 1 unless n is Y
+    """
+    count = width // x.shape[-1]
+    side = min(math.isqrt(count), x.shape[2])
+    frames = count // side**2
+    cut = x.unflatten(3, (-1, side)).unflatten(2, (-1, side)).unflatten(1, (-1, frames))
+    return cut.permute(0, 1, 3, 5, 2, 4, 6, 7).flatten(4)
+
+
 def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
     """Puts the token where `masked` is true; None masks nothing.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.parity.harness import check, reference, text_inputs, transformers
 
@@ -28,3 +29,35 @@ def test_experts_that_all_share_alone(tmp_path: Path) -> None:
     made = {**SIZES, "mlp_layer_types": ["sparse"] * 3, "n_shared_experts": 1, "num_experts_per_tok": 3}
     config = transformers.InklingTextConfig(**made, layer_types=[NEAR, NEAR, FULL])
     check(reference("InklingForCausalLM", config), tmp_path, text_inputs(99, padding=1, positions=False))
+
+
+SEEN = {
+    "vision_config": {"patch_size": 12, "temporal_patch_size": 2, "n_layers": 3, "num_channels": 3},
+    "audio_config": {"n_mel_bins": 5, "mel_vocab_size": 7},
+    "image_token_id": 97,
+    "audio_token_id": 98,
+}
+
+
+@pytest.mark.parametrize("folds", [3, 1, 4])
+def test_inkling_with_images_and_sounds(folds: int, tmp_path: Path) -> None:
+    text = {**SIZES, "layer_types": [NEAR, FULL, NEAR], "rms_norm_eps": 1e-4}
+    vision = {**SEEN["vision_config"], "n_layers": folds}
+    config = transformers.InklingConfig(text_config=text, **{**SEEN, "vision_config": vision})
+    check(reference("InklingForConditionalGeneration", config), tmp_path, seen_and_heard())
+
+
+def seen_and_heard() -> dict[str, dict[str, torch.Tensor]]:
+    """Words, padded on either side, with two patches of images and four frames of two sounds, or without."""
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randn(2, 2, 12, 12, 3, generator=generator)
+    bins = torch.randint(0, 7, (2, 3, 5), generator=generator)
+    real = torch.tensor([[True, True, True], [True, False, False]])
+    cases: dict[str, dict[str, torch.Tensor]] = text_inputs(97, padding=1, positions=False)
+    for name in ("no mask", "right", "left", "odd"):
+        ids = cases[name]["input_ids"].clone()
+        places = (ids != 1).nonzero()[:6]
+        ids[places[:, 0], places[:, 1]] = torch.tensor([97, 98, 98, 98, 97, 98])
+        seen = {"pixel_values": images, "audio_input_ids": bins, "audio_input_ids_mask": real}
+        cases[name] = {**cases[name], "input_ids": ids, **seen}
+    return cases
