@@ -26,6 +26,13 @@ def join_places(x: Tensor, width: int) -> Tensor:
     return cut.permute(0, 1, 3, 5, 2, 4, 6, 7).flatten(4)
 
 
+def draw_patches(x: Tensor, kept: int) -> Tensor:
+    """The first positions, then the others in an order that is drawn anew for each row. x (B, T, W) -> like x"""
+    chances = torch.ones(x.shape[1] - kept)  # on the processor, so that a seed draws the same everywhere
+    order = torch.stack([torch.multinomial(chances, len(chances)) for _ in range(len(x))]).to(x.device)
+    return torch.cat((x[:, :kept], x[:, kept:].gather(1, order[..., None].expand(-1, -1, x.shape[2]))), dim=1)
+
+
 def mask_patches(x: Tensor, token: Tensor, masked: Tensor | None) -> Tensor:
     """Puts the token where `masked` is true; None masks nothing.
 
