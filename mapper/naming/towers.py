@@ -93,7 +93,8 @@ def _names(sizes: Counter[Folder], vocabulary: Vocabulary) -> dict[Folder, str]:
         names = _by_parts(list(sizes), vocabulary)
     if len(set(names.values())) <= 1:
         return dict.fromkeys(sizes, "tower")
-    if set(names.values()) <= {*_SENSES, "tower"}:  # beside what sees or hears, the nameless one writes
+    told = set(names.values())  # beside what sees or hears, maybe behind a backbone, the nameless one writes
+    if told <= {*_SENSES, "backbone", "tower"} and not told.isdisjoint(_SENSES):
         names = {place: "text" if name == "tower" else name for place, name in names.items()}
     return names
 

@@ -92,6 +92,36 @@ def join_tiles(
     return torch.cat(found)
 
 
+def join_pages(
+    wholes: Tensor,
+    tiles: Tensor | None,
+    counts: Tensor | None,
+    grids: Tensor | None,
+    line_end: Tensor,
+    image_end: Tensor,
+) -> Tensor:
+    """The vectors of all images: of its tiles, then of the whole, each row with a line's end, and an image's end.
+
+    wholes (B, S * S, W), tiles (N, s * s, W), counts (B,) of each image's, grids (B, 2) columns and rows of
+    these, line_end (W,), image_end (W,) -> (vectors, W)
+    """
+    found = []
+    parts = wholes.new_zeros(0, 1, wholes.shape[2]) if tiles is None else tiles
+    held = [0] * len(wholes) if counts is None or tiles is None else counts.tolist()
+    for at, own in enumerate(parts.split(held)):
+        pages = [wholes[at].unflatten(0, (math.isqrt(wholes.shape[1]), -1))]
+        if len(own):
+            columns, rows = grids[at].tolist()
+            side = math.isqrt(own.shape[1])
+            page = own.reshape(rows, columns, side, side, -1).transpose(1, 2)
+            pages = [page.flatten(2, 3).flatten(0, 1), *pages]
+        found += [
+            torch.cat((page, line_end.expand(len(page), 1, -1)), dim=1).flatten(0, 1) for page in pages
+        ]
+        found.append(image_end[None])
+    return torch.cat(found)
+
+
 def tile_mask(x: Tensor, mask: Tensor, places: int) -> Tensor:
     """What is added to scores over all tiles of an image: padding alone is hidden, and from padding alone.
 
