@@ -24,7 +24,7 @@ from mapper.inference.names import words_of as words_of_place
 from mapper.inference.part import Home
 from mapper.naming.towers import HALVES
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
-from mapper.naming.words import normal
+from mapper.naming.words import normal, unnumbered
 from mapper.rulebook.families import TRANSPOSED
 from mapper.rulebook.vocabulary import Region
 
@@ -184,9 +184,9 @@ class Families:
         return TEXT if tower in self.halves else tower
 
     def flows(self, scope: Scope) -> Sequence[str]:
-        """What the families say for a block: by its role path, longest first, its topic, its kind."""
+        """What the families say for a block: by its role path, longest first, also without a number, its topic, its kind."""
         paths = [".".join(scope.words[start:]) for start in range(len(scope.words))]
-        keys = [*paths, scope.topic, scope.block.kind]
+        keys = [*paths, *map(unnumbered, paths), scope.topic, scope.block.kind]
         part = self.part(scope) if scope.words else None  # the root is the whole's
         tables = [self.whole.flows] if self.whole and self._whole_speaks(scope) else []
         if part:
