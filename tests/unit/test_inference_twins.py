@@ -45,6 +45,24 @@ def test_what_listed_types_of_equal_names_differ_in_is_asked_with_its_candidates
     assert set(by_gelu["norm.offset"]) == {False, True}
 
 
+def test_between_values_that_compute_the_same_nobody_is_asked() -> None:
+    plain = example("llama")
+    norms = {name: plain.tensors[name] for name in plain.tensors if name.endswith("input_layernorm.weight")}
+    more = {
+        name.replace("input_layernorm", behind): info
+        for name, info in norms.items()
+        for behind in ("post_norm1", "post_norm2")
+    }
+    both = read(Checkpoint("x", "manifest", {**plain.tensors, **more}, plain.config), model_type=UNHEARD)
+    assert {fact.value for fact in both.facts if fact.name == "norm.placement"} == {"sandwich"}
+    assert "norm.placement" not in asked(both)  # listed types of these names have "pre", the same where both norms are
+
+
+def test_types_of_one_family_that_names_tell_apart_are_no_candidates_for_each_other() -> None:
+    whole = example("glm4v", at=1)
+    assert not {"features.frames", "text:features.spans"} & asked(read(whole, model_type=UNHEARD)).keys()
+
+
 def test_the_same_names_with_a_listed_type_ask_nothing() -> None:
     assert asked(read(example("llama"))) == {}
 
