@@ -232,7 +232,9 @@ class Facts:
             return rules
         if self.families.goes_by_names(scope):
             return rules
-        if self.families.is_in_stranger(scope) and (scope.parent is None or self._is_of_whole(name, rules)):
+        if self.families.is_in_stranger(scope) and scope.parent is None:
+            return rules
+        if self.families.is_in_part_of_stranger(scope) and self._is_of_whole(name, rules):
             return rules
         if self.families.stranger(scope):
             return tuple(rule for rule in rules if rule.at or name not in self.common)

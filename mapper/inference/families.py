@@ -134,6 +134,10 @@ class Families:
             return True
         return self.are_known_by_names and self._whole_speaks(scope)
 
+    def is_in_part_of_stranger(self, scope: Scope) -> bool:
+        """Whether a block is in a tower that a family reads, of a whole whose type no family lists."""
+        return not self.are_vouched_for and self.part(scope) is not None
+
     def is_in_stranger(self, scope: Scope) -> bool:
         """Whether a block is in a tower that a family reads, of a whole that no family knows by type or names."""
         return self.match is None and self.part(scope) is not None
