@@ -178,6 +178,19 @@ def image_sinusoids(x: Tensor, height: int, width: int, reaches_last: bool = Fal
     return torch.cat((across.sin(), across.cos(), down.sin(), down.cos()), dim=-1)[None].to(x.dtype)
 
 
+def video_sinusoids(x: Tensor, height: int, width: int) -> Tensor:
+    """Sines and cosines by column, by row, then by frame, for the patches of a video. x (B, T, W) -> (1, T, W)
+
+    Wavelengths grow to 10,000 times the first; channels that no axis has are zero.
+    """
+    sixth = x.shape[-1] // 6
+    omega = 10000.0 ** -(torch.arange(sixth, dtype=torch.float64, device=x.device) / (sixth - 1))
+    index = torch.arange(x.shape[1], device=x.device)[:, None]
+    angles = (index % width * omega, index // width % height * omega, index // (width * height) * omega)
+    waves = torch.cat([wave for angle in angles for wave in (angle.sin(), angle.cos())], dim=-1)
+    return F.pad(waves, (0, x.shape[-1] - 6 * sixth))[None].to(x.dtype)
+
+
 def square_sinusoids(x: Tensor) -> Tensor:
     """image_sinusoids for a square image. x (B, N * N, W) -> (1, N * N, W)"""
     side = math.isqrt(x.shape[1])

@@ -12,6 +12,7 @@ from mapper.operations.positions import (
     nearest_positions,
     resize_positions,
     stretch_positions,
+    video_sinusoids,
 )
 
 
@@ -48,6 +49,15 @@ def test_sinusoids_of_an_image_reach_the_longest_wavelength_where_they_are_to():
     torch.testing.assert_close(plain[:, 1], (index / 100).sin())
     torch.testing.assert_close(reaching[:, 1], (index / 10000).sin())
     torch.testing.assert_close(plain[:, 0], reaching[:, 0])
+
+
+def test_sinusoids_of_a_video_go_by_column_row_and_frame():
+    waves = video_sinusoids(torch.zeros(1, 12, 14), 2, 3)[0]
+    index = torch.arange(12.0)
+    torch.testing.assert_close(waves[:, 0], (index % 3).sin())
+    torch.testing.assert_close(waves[:, 5], (index // 3 % 2 / 10000).sin())
+    torch.testing.assert_close(waves[:, 10], (index // 6).cos())
+    assert not waves[:, 12:].any()
 
 
 def test_a_depthwise_convolution_is_added_behind_the_first_layer_alone() -> None:
