@@ -201,10 +201,10 @@ def _sizes_of_chain(architecture: Architecture) -> dict[str, int]:
 
 
 def _sizes_of_table(architecture: Architecture) -> dict[str, int]:
-    """The size of an image for which a table of positions of one size has rows, and a class token or two before them."""
+    """The size of an image for which a table of positions, or weights of each, has rows, and a class token or two before them."""
     known: dict[str, Any] = {fact.name: fact.value for fact in architecture.facts}
     rows, patch = known.get("positions"), known.get("patch_size")
-    if rows is None or patch is None or known.get("image.positions") != "own_size":
+    if rows is None or patch is None or known.get("image.positions") not in ("own_size", "none"):
         return {}
     if not (_is_id(rows) and _is_extent(patch, LARGEST_SIDE)):
         return {}

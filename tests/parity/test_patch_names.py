@@ -1,4 +1,4 @@
-"""Vision transformers under the names of vit-pytorch, against the same networks written here with torch alone."""
+"""Vision transformers under the names of vit-pytorch, and gMLP under those of g-mlp-pytorch, against the same networks written here with torch alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import mapper
-from tests.parity.harness import TOLERANCE, randomise
+from tests.parity.harness import TOLERANCE, check_by_names, randomise
 
 SIZE, HEADS, LABELS = 64, 4, 5
 
@@ -110,3 +110,91 @@ def test_patches_of_a_series_or_a_video(
     with torch.no_grad():
         wanted = model(x)
         assert float((built(pixel_values=x).logits - wanted).abs().max() / wanted.std()) <= TOLERANCE
+
+
+class Gate(nn.Module):
+    """Half of the channels, normed and mixed over the tokens, with weights for each of two heads."""
+
+    def __init__(self, tokens: int, is_causal: bool) -> None:
+        super().__init__()
+        self.is_causal, self.norm = is_causal, nn.LayerNorm(48)
+        self.weight, self.bias = (
+            nn.Parameter(torch.zeros(2, tokens, tokens)),
+            nn.Parameter(torch.zeros(2, tokens)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept, x = x.chunk(2, dim=-1)
+        count = x.shape[1]
+        weight = self.weight[:, :count, :count].tril() if self.is_causal else self.weight
+        x = self.norm(x).unflatten(2, (2, -1))
+        return kept * (torch.einsum("bnhd,hmn->bmhd", x, weight) + self.bias[:, :count].T[..., None]).flatten(
+            2
+        )
+
+
+class GatedLayer(nn.Module):
+    def __init__(self, tokens: int, is_causal: bool, wrappers: int) -> None:
+        super().__init__()
+        inner: nn.Module = nn.Module()
+        inner.proj_in, inner.sgu = nn.Sequential(nn.Linear(SIZE, 96), nn.GELU()), Gate(tokens, is_causal)
+        inner.proj_out = nn.Linear(48, SIZE)
+        self.inner = [inner]  # once among the modules, behind its wrappers
+        for _ in range(wrappers):
+            wrapper = nn.Module()
+            wrapper.fn = inner
+            inner = wrapper
+        self.fn = inner
+        self.fn.norm = nn.LayerNorm(SIZE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.inner[0]
+        return x + inner.proj_out(inner.sgu(inner.proj_in(self.fn.norm(x))))
+
+
+class Gated(nn.Module):
+    def __init__(self, is_causal: bool) -> None:
+        super().__init__()
+        self.to_embed = nn.Embedding(99, SIZE)
+        self.layers = nn.Sequential(*(GatedLayer(8, is_causal, 2) for _ in range(2)))
+        self.to_logits = nn.Sequential(nn.LayerNorm(SIZE), nn.Linear(SIZE, 99))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.to_logits(self.layers(self.to_embed(ids)))
+
+
+@pytest.mark.parametrize(("is_causal", "length"), [(True, 8), (True, 5), (False, 8)])
+def test_gates_over_tokens(is_causal: bool, length: int, tmp_path: Path) -> None:
+    model = randomise(Gated(is_causal).eval())
+    torch.save(model.state_dict(), tmp_path / "model.pth")
+    told = {"task": "masked_lm", "layer.shifted": False, "feed_forward.causal": is_causal}
+    built = mapper.build(tmp_path / "model.pth", hints=told)
+    ids = torch.randint(1, 99, (2, length), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        wanted = model(ids)
+        assert float((built(input_ids=ids).logits - wanted).abs().max() / wanted.std()) <= TOLERANCE
+
+
+class GatedPatches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.to_patch_embed = nn.Sequential(nn.Identity(), nn.Linear(48, SIZE))
+        self.layers = nn.Sequential(*(GatedLayer(6, False, 1) for _ in range(2)))
+        self.to_logits = nn.Sequential(nn.LayerNorm(SIZE), nn.Identity(), nn.Linear(SIZE, LABELS))
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = (
+            image.unflatten(3, (-1, 4))
+            .unflatten(2, (-1, 4))
+            .permute(0, 2, 4, 1, 3, 5)
+            .flatten(3)
+            .flatten(1, 2)
+        )
+        x = self.to_logits[0](self.layers(self.to_patch_embed(x)))
+        return self.to_logits[2](x.mean(1))
+
+
+def test_gates_over_patches(tmp_path: Path) -> None:
+    check_by_names(
+        GatedPatches(), tmp_path, torch.randn((2, 3, 8, 12), generator=torch.Generator().manual_seed(1))
+    )
