@@ -115,7 +115,7 @@ class Constructor:
         """Whether its tensors are those that its usual module has; a tied head may have stored its bias alone."""
         names, kind = set(self.leaf.tensors) - set(UPDATED), self.leaf.kind
         if kind in ("LSTM", "GRU", "RNN"):
-            is_plain = {"weight_ih_l0", "weight_hh_l0"} <= names and "weight_hr_l0" not in names
+            is_plain = {"weight_ih_l0", "weight_hh_l0"} <= names
             is_plain |= names - {"bias_ih", "bias_hh"} == {"weight_ih", "weight_hh"}
             return is_plain and self.agrees_inside()
         if (
@@ -449,11 +449,15 @@ class Constructor:
         )
         gates = {"LSTM": 4, "GRU": 3}.get(self.leaf.kind, 1)
         hidden = tensors["weight_hh_l0"].shape[1] if "weight_hh_l0" in tensors else self.weight()[0] // gates
+        projection = tensors["weight_hr_l0"].shape if "weight_hr_l0" in tensors else None
+        if projection is not None:  # from what is kept to what is given
+            hidden = projection[1]
         options = [
             f"num_layers={layers}" if layers > 1 else None,
             None if "bias_ih_l0" in tensors else "bias=False",
             "batch_first=True",
             "bidirectional=True" if any(name.endswith("_reverse") for name in tensors) else None,
+            f"proj_size={projection[0]}" if projection is not None else None,
         ]
         width = self.value("input_size", tensors["weight_ih_l0"].shape[1])
         return self.call(f"nn.{self.leaf.kind}", width, self.value("hidden_size", hidden), *options)

@@ -148,6 +148,18 @@ def test_recurrent_layers_by_attributes_of_the_whole_are_layers(tmp_path):
     torch.testing.assert_close(model(ids).output, fc(gru(table[ids])[0]))
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch says that it takes another way
+@pytest.mark.parametrize("sides", [1, 2])
+def test_an_lstm_may_give_fewer_numbers_than_it_keeps(sides, tmp_path):
+    lstm = nn.LSTM(3, 5, 2, batch_first=True, bidirectional=sides == 2, proj_size=2)
+    save_file(lstm.state_dict(), tmp_path / "m.safetensors")
+    x = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(1))
+    out = mapper.build(tmp_path / "m.safetensors")(x)
+    wanted, (hidden, cell) = lstm(x)
+    for made, right in ((out.output, wanted), (out.hidden, hidden), (out.cell, cell)):
+        torch.testing.assert_close(made, right)
+
+
 def test_single_numbers_of_a_loss_stand_beside_a_chain():
     names = {
         "lstm.weight_ih_l0": [8, 3],

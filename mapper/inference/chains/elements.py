@@ -133,7 +133,5 @@ def _recurrent(leaf: Leaf) -> Element | None:
     first, inner = leaf.tensors.get(f"weight_ih{end}"), leaf.tensors.get(f"weight_hh{end}")
     if first is None or inner is None or len(first.shape) != 2 or len(inner.shape) != 2:
         return None
-    if any(name.startswith("weight_hr") for name in leaf.tensors):
-        return None  # no constructor here takes a projection
     sides = 2 if any(name.endswith("_reverse") for name in leaf.tensors) else 1
     return Element(leaf, RECURRENT, first.shape[1], inner.shape[1] * sides)
