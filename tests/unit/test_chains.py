@@ -115,9 +115,8 @@ def test_what_is_no_value_is_refused():
     "names",
     [
         {"conv.weight": [4, 1, 3, 3], "fc.weight": [2, 5]},  # sizes that do not go together
-        {"fc2.weight": [4, 4], "fc1.weight": [4, 9], "fc3.weight": [9, 7]},  # against their numbers
+        {"fc2.weight": [4, 4], "fc1.weight": [4, 9], "fc3.weight": [9, 3]},  # against their numbers
         {"a.weight": [4, 4], "b.weight": [4, 4], "table": [9, 4]},  # a tensor of nobody
-        {"conv.weight": [4, 4, 3, 3], "se.fc1.weight": [2, 4], "se.fc2.weight": [4, 2], "out.weight": [3, 4]},
     ],
 )
 def test_what_is_no_chain_stays_a_skeleton(names):
@@ -188,15 +187,21 @@ def test_maps_of_another_size_are_not_joined():
         mapper.build(model.state_dict(), hints={**answers, "down2.3:chain.pooling": "max_2"})
 
 
-def test_layers_under_two_names_are_no_chain():
+def test_layers_under_two_names_are_asked_about():
     """As in the temporal convolutional network of paper 1803.01271, whose blocks put their layers into a list too."""
     block = nn.Module()
     block.conv1, block.conv2, block.downsample = nn.Conv1d(1, 4, 3), nn.Conv1d(4, 4, 3), nn.Conv1d(1, 4, 1)
     block.net = nn.Sequential(block.conv1, nn.ReLU(), block.conv2)
-    state = nn.ModuleDict({"network": nn.ModuleList([block]), "linear": nn.Linear(4, 2)}).state_dict()
-    read = mapper.inspect(state).architecture
-    assert read.reading == "skeleton"
-    assert any("network.0.net" in finding for finding in read.findings)
+    model = nn.ModuleDict({"network": nn.ModuleList([block]), "linear": nn.Linear(4, 2)})
+    assert "chain.twice" in {each.fact for each in mapper.inspect(model.state_dict()).architecture.questions}
+    answers = {**RELU, **PLAIN, "chain.padding": "causal", "chain.pooling": "none", "chain.reduction": "last", "chain.residual": "between_activations"}  # fmt: skip
+    x = torch.randn(2, 1, 9)
+    found = block.conv1(nn.functional.pad(x, (2, 0))).relu()
+    found = (block.conv2(nn.functional.pad(found, (2, 0))).relu() + block.downsample(x)).relu()
+    built = mapper.build(model.state_dict(), hints={**answers, "chain.twice": "same"})
+    torch.testing.assert_close(built(x).output, model["linear"](found[:, :, -1]))
+    with pytest.raises(mapper.MapperError, match="whether they are the same"):
+        mapper.build(model.state_dict(), hints={**answers, "chain.twice": "apart"})
 
 
 def test_made_up_inputs_have_the_size_that_a_chain_reads():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mapper.architecture import Leaf, Question
+from mapper.architecture import Fact, Leaf, Question
 from mapper.errors import HintError, shorten
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
@@ -13,6 +13,7 @@ from mapper.inference.scopes import Scope, leaf_scope
 from mapper.rulebook.chain import ChainWords
 
 APART = ("chain.reads",)  # facts of which each layer has a question of its own
+_COUNTER, _USUAL = "num_batches_tracked", 1e-05  # of torch's batch norms
 Evidence = tuple[str, str]  # a value, and what shows it
 
 
@@ -82,10 +83,16 @@ class Answers:
         self.lacking.setdefault(fact, {})[leaf.place.first()] = None
         return None
 
-    def ask(self, leaf: Leaf, fact: str) -> None:
-        """Ask for a fact of a layer that nothing says."""
-        if self.facts.get(leaf_scope(self.root, leaf), fact) is None:
+    def epsilon(self, leaf: Leaf) -> None:
+        """The epsilon of a norm: asked for, but for one of torch's batch norms, most of which have torch's own."""
+        fact = "norm.eps"
+        if self.facts.get(leaf_scope(self.root, leaf), fact) is not None:
+            return
+        if leaf.kind != "BatchNorm" or _COUNTER not in leaf.tensors:
             self.find(leaf, fact)
+            return
+        text = self.find(leaf, fact, default=(str(_USUAL), f"torch's own, as {_COUNTER} is"))
+        leaf.facts["eps"] = Fact(fact, float(text or _USUAL), leaf.place.first(), "default", "torch")
 
     def told_at(self, leaf: Leaf, fact: str) -> str:
         """What was said of a fact at one layer; "" for nothing."""

@@ -291,7 +291,7 @@ class Between:
     def norm(self, at: int, link: Link) -> None:
         role, leaf, before = self.roles[at], link.element.leaf, link.before
         axes = before.axes if before.form == MAPS else 0
-        self.answers.ask(leaf, "norm.eps")
+        self.answers.epsilon(leaf)
         if before.form == START and at + 1 < len(self.links):
             axes = len(self.links[at + 1].element.kernel)
         if leaf.kind == "BatchNorm":

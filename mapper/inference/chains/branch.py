@@ -28,7 +28,7 @@ def _arguments(between: Between, span: Span, link: Link, role: str) -> str:
     """Note the arguments of a layer's constructor; what is padded before it."""
     leaf, axes = link.element.leaf, link.after.axes
     if link.element.group != CONVOLUTION:
-        between.answers.ask(leaf, "norm.eps")
+        between.answers.epsilon(leaf)
         between.written.arguments[role] = {"dimensions": axes} if leaf.kind == "BatchNorm" else {}
         return ""
     steps = [setting(each, between.answers).steps for each in between.links[span.first : span.last + 1]]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Leaf
 from mapper.errors import HintError
@@ -22,6 +22,9 @@ from mapper.inference.chains.order import MAPS, START, Data, Link, follow, natur
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
 from mapper.rulebook.chain import ChainWords
+
+if TYPE_CHECKING:
+    from mapper.rulebook.facts import ActivationRule
 
 READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.takes"
 _OUTPUTS = 6  # of one network
@@ -105,7 +108,7 @@ class Weaving:
     """Writes the statements of such a network."""
 
     def __init__(
-        self, woven: Woven, leaves: Sequence[Leaf], answers: Answers, activations: Mapping[str, Any]
+        self, woven: Woven, leaves: Sequence[Leaf], answers: Answers, activations: dict[str, ActivationRule]
     ):
         self.answers, self.activations = answers, activations
         own, roles = iter(leaves), iter(woven.roles())
