@@ -175,7 +175,9 @@ class Filler:
                 known = self.facts.get(inner, name) if name in self.facts.types else None
                 if known is not None and not self.is_open(inner, name, known):
                     leaf.facts[argument] = self.settle(inner, name, known)
-                elif known is None and name in _REQUIRED and argument not in leaf.facts:
+                elif argument in leaf.facts:
+                    continue  # a chain knows it
+                elif known is None and name in _REQUIRED:
                     self.ask(inner, name, self.candidates(inner, name), is_complete=False)
                 elif known is None and (leaf.kind, argument) == _GROUPED:
                     self.ask(inner, name, _divisors(weight_shape(leaf)[0]))

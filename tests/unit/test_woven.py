@@ -42,7 +42,7 @@ def two_tables():
         lambda s, u, i: s.out(F.relu(s.fc1(torch.cat((s.user_emb(u), s.item_emb(i)), -1)))),
         fc1=lambda: nn.Linear(7, 5), item_emb=lambda: nn.Embedding(9, 3), user_emb=lambda: nn.Embedding(6, 4), out=lambda: nn.Linear(5, 1),
     )  # fmt: skip
-    answers = {**RELU, "fc1:chain.reads": "user_emb & item_emb", "chain.takes": "user_emb_ids, item_emb_ids"}
+    answers = {**RELU, "fc1:chain.reads": "user_emb & item_emb", "chain.inputs": "user_emb_ids, item_emb_ids"}
     return net, answers, (torch.tensor([1, 5]), torch.tensor([2, 8]))
 
 
@@ -205,10 +205,10 @@ def test_one_chain_for_two_inputs():
     net.once = lambda x: F.relu(net.fc2(F.relu(net.fc1(x))))
     inputs = torch.randn(2, 3), torch.randn(2, 3)
     built = mapper.build(
-        net.state_dict(), hints={**RELU, "chain.twins": "apart", "out:chain.twins": "difference"}
+        net.state_dict(), hints={**RELU, "chain.paired": "apart", "out:chain.paired": "difference"}
     )
     torch.testing.assert_close(built(*inputs).output, net(*inputs))
-    apart = mapper.build(net.state_dict(), hints={**RELU, "chain.twins": "apart"})(*inputs)
+    apart = mapper.build(net.state_dict(), hints={**RELU, "chain.paired": "apart"})(*inputs)
     torch.testing.assert_close(apart.output_2, net.out(net.once(inputs[1])))
 
 

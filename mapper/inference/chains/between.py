@@ -28,6 +28,7 @@ from mapper.inference.chains.forks import fork, unpooled
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.joins import Kept
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
+from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
@@ -43,7 +44,6 @@ _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
 )  # fmt: skip
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
-_SHUFFLES = range(2, 9)  # factors by which images are made larger
 
 
 @dataclass
@@ -277,7 +277,7 @@ class Between:
         self.kept.grow(1 / step if step and link.element.is_transposed else step)
         self.written.arguments[self.roles[at]] = dict(found.arguments)
         if found.padded:
-            self.say(f"F.pad(x, ({found.padded}))")
+            self.say(f"F.pad(x, {found.padded})")
         self.add_windows(found.windows)
         self.is_sequence = False
 
@@ -334,8 +334,10 @@ class Between:
         following = next((after.element for after in (*self.links[at + 1 :], *self.firsts)), None)
         if element.group in (RECURRENT, EMBEDDING):
             is_end = at + 1 == len(self.links) and self.is_whole_read
-            if not is_end and (following is None or following.group in (LINEAR, RECURRENT)):
-                self.pick(link, following)
+            behind = (after.element for after in (*self.links[at + 1 :], *self.firsts))
+            reader = next((one for one in behind if one.is_main), None)
+            if not is_end and (reader is None or reader.group in (LINEAR, RECURRENT)):
+                self.pick(link, reader)
             return
         if link.before.form == START == link.after.form or self.is_reduced:
             return
@@ -378,7 +380,8 @@ class Between:
         leaf, shown = self.links[at].element.leaf, self.no_activation(at)
         if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
-        usual, of = self.kept.before_join(at) or is_mean(self, at), self.main_of(at)
+        usual = self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at)
+        of = self.main_of(at)
         value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of)
         if value is not None and value != "none" and not self.activated(value):
             known = ", ".join(["none", *list(self.activations)[:12]])
@@ -386,6 +389,13 @@ class Between:
                 leaf, "chain.activation", value, f"no activation; allowed: {known} and more"
             )
         return value
+
+    def is_of_sequence(self, at: int) -> tuple[str, str] | None:
+        """That a norm right behind a recurrent layer or a table has no activation behind it."""
+        is_norm = at > 0 and self.links[at].element.group == NORM
+        before = self.links[at - 1].element
+        is_of = is_norm and before.group in (RECURRENT, EMBEDDING)
+        return ("none", f"a norm of what {before.name} gives") if is_of else None
 
     def activated(self, value: str) -> str:
         """The expression of an activation; `leaky_relu_0.2` has a number of its own. "" where there is none."""
@@ -408,6 +418,8 @@ class Between:
         if following.group == NORM:
             is_first = self.is_before_norm(at)
             return None if is_first in ("true", None) else ("none", f"after {following.name}")
+        if element.group == NORM and at and self.links[at - 1].element.group in (RECURRENT, EMBEDDING):
+            return None
         if element.group == NORM and at and self.links[at - 1].element.is_main:
             is_first = self.is_before_norm(at - 1)
             return None if is_first in ("false", None) else ("none", f"before {element.name}")
@@ -444,8 +456,8 @@ class Between:
     def finish(self) -> None:
         """What is computed from the last layer."""
         last = self.links[-1]
-        if last.after.form == MAPS and self.is_image_to_image():
-            self.restore(last)
+        if last.after.form == MAPS and is_image_to_image(self.links):
+            restore(self, last)
         self.output(last)
         if self.twins.are_apart:
             self.add("return output(output=x.chunk(2)[0], output_2=x.chunk(2)[1])")
@@ -465,27 +477,3 @@ class Between:
                     allowed = f"allowed: {', '.join(known)}, and several as relu+softmax"
                     raise self.answers.refuse(leaf, "chain.output", value, allowed)
                 self.say(known[word].format(channel=1 if last.after.form == MAPS else -1))
-
-    def is_image_to_image(self) -> bool:
-        return all(link.before.form in (START, MAPS) and link.after.form == MAPS for link in self.links)
-
-    def restore(self, last: Link) -> None:
-        """Channels to pixels, and the input joined to what has its channels."""
-        first, leaf, width = self.links[0].element, last.element.leaf, last.after.width
-        factor = next((r for r in _SHUFFLES if width == first.inputs * r * r and last.after.axes == 2), 1)
-        if factor > 1:
-            text = self.answers.find(leaf, "chain.shuffle", among=(str(factor), "1"))
-            if text is None:
-                return
-            factor = factor if text == str(factor) else 1
-            width = width // factor**2
-            self.say(f"F.pixel_shuffle(x, {factor})" if factor > 1 else "x")
-        if width != first.inputs:
-            return
-        value = self.answers.find(leaf, "chain.skip", among=("none", "added", "subtracted"))
-        if value is None or value == "none":
-            return
-        if value not in self.tables["skip"]:
-            raise self.answers.refuse(leaf, "chain.skip", value, f"allowed: {', '.join(self.tables['skip'])}")
-        base = f'F.interpolate(inputs, scale_factor={factor}, mode="nearest")' if factor > 1 else INPUT
-        self.say(self.tables["skip"][value].replace(INPUT, base))

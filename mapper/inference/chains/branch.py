@@ -20,7 +20,7 @@ def through_branch(between: Between, span: Span) -> str:
     for link in span.branch:
         role = between.roles[first + between.beside.index(link)]
         padded = _arguments(between, span, link, role)
-        text = f"{role}(F.pad({text}, ({padded})))" if padded else f"{role}({text})"
+        text = f"{role}(F.pad({text}, {padded}))" if padded else f"{role}({text})"
     return text
 
 

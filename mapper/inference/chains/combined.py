@@ -15,6 +15,8 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Data
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*|[&+*(),-])")
 _DEEPEST = 40
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
+_HALVES = ("first_half", "second_half")  # of features or channels
+_SHUFFLED = "shuffled_"  # channels to pixels: `shuffled_2`
 Reduce = Callable[[str, "Value"], str | None]  # a word and a value: the expression; None for no such word
 
 
@@ -143,6 +145,15 @@ def applied(word: str, inner: Value, functions: Reduce) -> Value | None:
             f"F.glu({inner.text}, dim={1 if data.form == MAPS else -1})",
             replace(data, width=data.width // 2),
         )
+    elif word in _HALVES:
+        axis = 1 if data.form == MAPS else -1
+        text, data = (
+            f"{tight}.chunk(2, dim={axis})[{_HALVES.index(word)}]",
+            replace(data, width=data.width // 2),
+        )
+    elif word.startswith(_SHUFFLED) and word.removeprefix(_SHUFFLED).isdecimal() and data.axes == 2:
+        factor = max(int(word.removeprefix(_SHUFFLED)), 1)
+        text, data = f"F.pixel_shuffle({inner.text}, {factor})", replace(data, width=data.width // factor**2)
     elif word == "pooled" and data.form == MAPS:
         text = f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)"
     else:

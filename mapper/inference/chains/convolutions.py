@@ -10,6 +10,7 @@ from mapper.inference.chains.elements import CONVOLUTION, Element
 from mapper.inference.chains.extents import Window, numbers, written
 from mapper.inference.chains.order import Link
 
+_MODES = ("_reflect", "_replicate", "_circular")  # what stands around maps, where it is not zeros
 _POINT = ("1", "a kernel of one place")
 _NONE = ("0", "a kernel of one place")
 _PLAIN = ("1", "most convolutions")
@@ -21,7 +22,7 @@ class Setting:
     """Arguments of a convolution, what is padded before it, and the window it is along each axis."""
 
     arguments: dict[str, str] = field(default_factory=dict)
-    padded: str = ""  # as torch pads: the last axis first
+    padded: str = ""  # as torch pads: the last axis first, and with what
     windows: list[Window] = field(default_factory=list)  # empty where something is asked for
 
     @property
@@ -83,15 +84,17 @@ def _forward(
             element.kernel, _sizes(answers, element, "chain.stride", stride_text), strict=True
         )
     )
-    pads = _padding(answers, element, padding_text, stride, dilation)
+    mode = padding_text.rpartition("_")[2] if padding_text.endswith(_MODES) else ""
+    pads = _padding(answers, element, padding_text.removesuffix(f"_{mode}"), stride, dilation)
     windows = [
         Window(*each) for each in zip(element.kernel, stride, *zip(*pads, strict=True), dilation, strict=True)
     ]
-    is_even = all(before == after for before, after in pads)
+    is_even = all(before == after for before, after in pads) and not mode
     arguments = {"stride": written(stride), "dilation": written(dilation)}
     if is_even:
         arguments["padding"] = written(tuple(before for before, _ in pads))
-    padded = "" if is_even else ", ".join(f"{before}, {after}" for before, after in reversed(pads))
+    sides = ", ".join(f"{before}, {after}" for before, after in reversed(pads))
+    padded = "" if is_even else f"({sides})" + (f', mode="{mode}"' if mode else "")
     return Setting(
         {name: text for name, text in arguments.items() if text != ("0" if name == "padding" else "1")},
         padded,

@@ -54,7 +54,18 @@ def inputs_for(axes: list[list[Window]], places: int) -> tuple[int, ...] | None:
             return extents
         if left > places:
             break
+    if len(axes) == 3:
+        return _deep(axes, places)
     return _oblong(axes, places) if len(axes) == 2 and not any(flat) else None
+
+
+def _deep(axes: list[list[Window]], places: int) -> tuple[int, ...] | None:
+    """The input of one depth and two equal sides of which the fewest frames are left."""
+    for count in (count for count in range(1, places + 1) if places % count == 0):
+        depth, sides = _side(axes[0], count), inputs_for(axes[1:], places // count)
+        if depth is not None and sides is not None:
+            return (depth, *sides)
+    return None
 
 
 def _oblong(axes: list[list[Window]], places: int) -> tuple[int, ...] | None:

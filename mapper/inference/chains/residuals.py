@@ -93,24 +93,31 @@ def spans_of(links: Sequence[Link], known: Sequence[Span] = (), words: Container
     found: list[Span] = list(known)
     taken = {at for span in known for at in range(span.first, span.last + 1)}
     for folder, group in groupby(enumerate(links), key=lambda item: _home(item[1].element, words)):
-        numbers = _even_run(links, folder, [at for at, _ in group])
+        numbers = [at for at, _ in group]
         mains = [at for at in numbers if links[at].element.is_main]
         if taken.intersection(numbers):
             continue
-        if folder and len(mains) > 1:
+        if folder[:1] == (_RUN,):
+            found += _in_run(links, mains)
+        elif folder and len(mains) > 1:
             found += [Span(numbers[0], numbers[-1], True)] * _is_even(links[numbers[0]], links[numbers[-1]])
         else:
             found += [Span(at, _end(links, at), False) for at in mains if _is_alone(links[at])]
     return found
 
 
-def _even_run(links: Sequence[Link], folder: Home, numbers: list[int]) -> list[int]:
-    """The layers of a block; of one that numbers alone show (`conv2_1`, `conv2_2`), without a first one of another width."""
-    first = links[numbers[0]]
-    if not folder or folder[0] != _RUN or first.before.width == first.after.width:
-        return numbers
-    rest = [at for at in numbers if at > _end(links, numbers[0])]
-    return rest if sum(links[at].element.is_main for at in rest) > 1 else numbers
+def _in_run(links: Sequence[Link], mains: list[int]) -> list[Span]:
+    """Blocks that numbers alone show (`conv2_1`, `conv2_2`, ...): two layers each behind the first one, or all of these."""
+    rest = mains[1:]
+    size = 2 if len(rest) % 2 == 0 else len(rest)
+    blocks = [rest[at : at + size] for at in range(0, len(rest), size)] if len(rest) > 1 else []
+    even = [block for block in blocks if _is_even(links[block[0]], links[block[-1]])]
+    inside = {at for block in even for at in block}
+    alone = (at for at in mains if at not in inside and _is_alone(links[at]))
+    return [
+        *(Span(block[0], _end(links, block[-1]), True) for block in even),
+        *(Span(at, _end(links, at), False) for at in alone),
+    ]
 
 
 def _home(element: Element, words: Container[str]) -> Home:

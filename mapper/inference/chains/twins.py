@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.answers import Answers
     from mapper.inference.chains.between import Between
 
-TWINS, OTHER = "chain.twins", "inputs_2"
+TWINS, OTHER = "chain.paired", "inputs_2"
 _MET = {  # what a layer reads of both
     "difference": "(x.chunk(2)[0] - x.chunk(2)[1]).abs()",
     "product": "x.chunk(2)[0] * x.chunk(2)[1]",

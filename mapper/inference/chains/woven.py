@@ -26,7 +26,7 @@ from mapper.rulebook.chain import ChainWords
 if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
 
-READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.takes"
+READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
 _OUTPUTS = 6  # of one network
 _EXTRA = 2  # inputs of vectors beside the first
 

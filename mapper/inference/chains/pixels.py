@@ -1,0 +1,43 @@
+"""The end of a network from images to images: channels become pixels, and the input is joined to what is as large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mapper.inference.chains.order import MAPS, START, Link
+
+if TYPE_CHECKING:
+    from mapper.inference.chains.between import Between
+
+_INPUT = "inputs"
+_SHUFFLES = range(2, 9)  # factors by which images are made larger
+
+
+def is_image_to_image(links: Sequence[Link]) -> bool:
+    """Whether every layer gives maps."""
+    return all(link.before.form in (START, MAPS) and link.after.form == MAPS for link in links)
+
+
+def restore(between: Between, last: Link) -> None:
+    """Channels to pixels, and the input joined to what has its channels."""
+    first, leaf, width = between.links[0].element, last.element.leaf, last.after.width
+    factor = next((r for r in _SHUFFLES if width == first.inputs * r * r and last.after.axes == 2), 1)
+    if factor > 1:
+        text = between.answers.find(leaf, "chain.shuffle", among=(str(factor), "1"))
+        if text is None:
+            return
+        factor = factor if text == str(factor) else 1
+        width = width // factor**2
+        between.say(f"F.pixel_shuffle(x, {factor})" if factor > 1 else "x")
+    if width != first.inputs:
+        return
+    value = between.answers.find(leaf, "chain.skip", among=("none", "added", "subtracted"))
+    if value is None or value == "none":
+        return
+    if value not in between.tables["skip"]:
+        raise between.answers.refuse(
+            leaf, "chain.skip", value, f"allowed: {', '.join(between.tables['skip'])}"
+        )
+    base = f'F.interpolate(inputs, scale_factor={factor}, mode="nearest")' if factor > 1 else _INPUT
+    between.say(between.tables["skip"][value].replace(_INPUT, base))
