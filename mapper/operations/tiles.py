@@ -115,9 +115,7 @@ def join_pages(
             side = math.isqrt(own.shape[1])
             page = own.reshape(rows, columns, side, side, -1).transpose(1, 2)
             pages = [page.flatten(2, 3).flatten(0, 1), *pages]
-        found += [
-            torch.cat((page, line_end.expand(len(page), 1, -1)), dim=1).flatten(0, 1) for page in pages
-        ]
+        found += [torch.cat((page, line_end.expand(len(page), 1, -1)), dim=1).flatten(0, 1) for page in pages]
         found.append(image_end[None])
     return torch.cat(found)
 

@@ -42,9 +42,7 @@ def with_places(ids: torch.Tensor, counts: list[int]) -> torch.Tensor:
     return torch.stack([row[: min(map(len, rows))] for row in rows])
 
 
-@pytest.mark.parametrize(
-    "text", [{}, GROUPS, {"layer_types": ["full_attention"] * 3}]
-)
+@pytest.mark.parametrize("text", [{}, GROUPS, {"layer_types": ["full_attention"] * 3}])
 def test_words_beside_whole_pages(text: dict[str, Any], tmp_path: Path) -> None:
     cases: dict[str, dict[str, torch.Tensor]] = text_inputs(97, padding=1)
     pixels = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(2))

@@ -55,7 +55,9 @@ def test_between_values_that_compute_the_same_nobody_is_asked() -> None:
     }
     both = read(Checkpoint("x", "manifest", {**plain.tensors, **more}, plain.config), model_type=UNHEARD)
     assert {fact.value for fact in both.facts if fact.name == "norm.placement"} == {"sandwich"}
-    assert "norm.placement" not in asked(both)  # listed types of these names have "pre", the same where both norms are
+    assert "norm.placement" not in asked(
+        both
+    )  # listed types of these names have "pre", the same where both norms are
 
 
 def test_types_of_one_family_that_names_tell_apart_are_no_candidates_for_each_other() -> None:
