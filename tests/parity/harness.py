@@ -47,6 +47,8 @@ CONFIGS = {
     "resampler": ("perceiver_config",),
     "encoder": ("encoder.text_config",),
     "decoder": ("decoder",),
+    "vision": ("vision_config.encoder_config",),
+    "backbone": ("vision_config.sam_config",),
 }  # tower: other names of its config
 Inputs = Mapping[str, Any]  # what is no tensor is a keyword of the reference alone
 
@@ -156,7 +158,7 @@ def record(made: Pair, report: Any, worst: float) -> None:
     record_line(report.family, made.reference.config.model_type, name, worst)
     config = json.loads((made.folder / "config.json").read_text())
     for tower, family in report.towers.items():
-        parts = (_part(config, name) for name in (f"{tower}_config", *CONFIGS.get(tower, ())))
+        parts = (_part(config, name) for name in (*CONFIGS.get(tower, ()), f"{tower}_config"))
         if model_type := next((part["model_type"] for part in parts if "model_type" in part), None):
             record_line(family, model_type, name, worst)
 

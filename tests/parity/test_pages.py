@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.parity.harness import check, reference, text_inputs, transformers
+import mapper
+from tests.parity.harness import check, image_inputs, reference, text_inputs, transformers
 
+MODELS = transformers.models.unlimited_ocr.modeling_unlimited_ocr
 IMAGE = 97
 TEXT: dict[str, Any] = {
     "vocab_size": 99, "hidden_size": 32, "intermediate_size": 40, "moe_intermediate_size": 12, "num_hidden_layers": 3,
@@ -53,6 +55,19 @@ def test_words_beside_whole_pages(text: dict[str, Any], tmp_path: Path) -> None:
     check(pages(**text), tmp_path, cases)
 
 
+def test_the_first_tower_alone(tmp_path: Path) -> None:
+    config = transformers.UnlimitedOcrSamVisionConfig(**SAM)
+    cases = image_inputs((40, 40), own=(64, 64))
+    check(reference(MODELS.UnlimitedOcrSamVisionEncoder, config), tmp_path, cases)
+
+
+def test_the_second_tower_alone(tmp_path: Path) -> None:
+    config = transformers.UnlimitedOcrVisionEncoderConfig(**CLIP)
+    maps = torch.randn(2, 24, 4, 4, generator=torch.Generator().manual_seed(2))
+    cases = {"own size": {"patch_embeds": maps}, "other": {"patch_embeds": maps[:1, :, :3, :2]}}
+    check(reference(MODELS.UnlimitedOcrVisionEncoder, config), tmp_path, cases)
+
+
 def test_pages_with_their_tiles(tmp_path: Path) -> None:
     ids = text_inputs(97, padding=1)["no mask"]["input_ids"][:2]
     made = check(pages(), tmp_path, {"words": {"input_ids": ids}})
@@ -67,3 +82,5 @@ def test_pages_with_their_tiles(tmp_path: Path) -> None:
         counts = {"num_local_patches": torch.tensor([6, 0]), "patches_grid": torch.tensor([[3, 2], [1, 1]])}
         got = made.built(input_ids=ids, pixel_values=pixels, pixel_values_local=tiles, **counts).logits
     torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(mapper.MapperError, match="no cache"):
+        mapper.build(made.folder, cache=True)  # which would have to know where the prompt ends
