@@ -14,7 +14,7 @@ def prepend_token(token: Tensor, x: Tensor) -> Tensor:
     return torch.cat((token.expand(x.shape[0], 1, -1), x), dim=1)
 
 
-def join_places(x: Tensor, width: int) -> Tensor:
+def fold_neighbours(x: Tensor, width: int) -> Tensor:
     """Neighbouring places of squares in frames side by side, to a width: rows and columns first, then frames.
 
     x (N, T, Y, Y, W) -> (N, T / t, Y / n, Y / n, width), width = t * n * n * W; t is 1 unless n is Y
@@ -26,7 +26,7 @@ def join_places(x: Tensor, width: int) -> Tensor:
     return cut.permute(0, 1, 3, 5, 2, 4, 6, 7).flatten(4)
 
 
-def draw_patches(x: Tensor, kept: int) -> Tensor:
+def random_patches(x: Tensor, kept: int) -> Tensor:
     """The first positions, then the others in an order that is drawn anew for each row. x (B, T, W) -> like x"""
     chances = torch.ones(x.shape[1] - kept)  # on the processor, so that a seed draws the same everywhere
     order = torch.stack([torch.multinomial(chances, len(chances)) for _ in range(len(x))]).to(x.device)

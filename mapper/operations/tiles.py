@@ -6,6 +6,8 @@ image_sizes (N, 2) are heights and widths of the images as they came; one keeps 
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -92,7 +94,7 @@ def join_tiles(
     return torch.cat(found)
 
 
-def join_pages(
+def join_tiles_first(
     wholes: Tensor,
     tiles: Tensor | None,
     counts: Tensor | None,
@@ -110,7 +112,7 @@ def join_pages(
     held = [0] * len(wholes) if counts is None or tiles is None else counts.tolist()
     for at, own in enumerate(parts.split(held)):
         pages = [wholes[at].unflatten(0, (math.isqrt(wholes.shape[1]), -1))]
-        if len(own):
+        if grids is not None and len(own):
             columns, rows = grids[at].tolist()
             side = math.isqrt(own.shape[1])
             page = own.reshape(rows, columns, side, side, -1).transpose(1, 2)

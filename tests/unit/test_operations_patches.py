@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 
 from mapper.operations.patches import (
+    fold_neighbours,
     image_coordinates,
     mask_patches,
     prepend_token,
+    random_patches,
     real_images,
     real_patches,
     spread_positions,
@@ -22,6 +24,28 @@ def test_a_token_of_any_rank_stands_before_every_sequence():
         assert y.shape == (3, 6, 4)
         assert torch.equal(y[:, 0], token.reshape(1, 4).expand(3, 4))
         assert torch.equal(y[:, 1:], x)
+
+
+def test_neighbours_are_folded_by_rows_and_columns_before_frames():
+    x = torch.arange(8.0).reshape(1, 2, 2, 2, 1)
+    assert fold_neighbours(x, 1).shape == x.shape
+    squares = fold_neighbours(x, 4)
+    assert squares.shape == (1, 2, 1, 1, 4)
+    assert squares.flatten().tolist() == list(range(8))
+    assert torch.equal(fold_neighbours(squares, 8), fold_neighbours(x, 8))
+    grid = torch.arange(16.0).reshape(1, 1, 4, 4, 1)
+    assert fold_neighbours(grid, 4)[0, 0, 0, 1].tolist() == [2, 3, 6, 7]
+
+
+def test_each_row_of_patches_has_an_order_of_its_own_behind_the_first_positions():
+    x = torch.arange(40.0).reshape(1, 20, 2).expand(3, -1, -1)
+    torch.manual_seed(0)
+    y = random_patches(x, 1)
+    assert torch.equal(y[:, 0], x[:, 0])
+    assert torch.equal(y.sort(dim=1).values, x)
+    assert not torch.equal(y[0], y[1])
+    torch.manual_seed(0)
+    assert torch.equal(random_patches(x, 1), y)
 
 
 def test_masked_patches_become_the_token():

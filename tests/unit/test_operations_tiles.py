@@ -9,6 +9,7 @@ from mapper.operations.tiles import (
     bounded_map,
     image_tiles,
     join_tiles,
+    join_tiles_first,
     states_read,
     tile_grids,
     tile_mask,
@@ -68,3 +69,14 @@ def test_a_layer_that_reads_images_reads_nothing_without_any() -> None:
     x = torch.ones(1)
     assert states_read(x, None, True) is None
     assert states_read(x, None, False) is x
+
+
+def test_tiles_stand_before_the_whole_and_each_row_has_an_end() -> None:
+    wholes = torch.arange(8.0).reshape(2, 4, 1)
+    tiles = torch.arange(10.0, 18.0).reshape(2, 4, 1)  # side by side
+    line, end = torch.tensor([-1.0]), torch.tensor([-2.0])
+    got = join_tiles_first(wholes, tiles, torch.tensor([2, 0]), torch.tensor([[2, 1], [1, 1]]), line, end)
+    first = [10, 11, 14, 15, -1, 12, 13, 16, 17, -1, 0, 1, -1, 2, 3, -1, -2]
+    assert got.flatten().tolist() == [*first, 4, 5, -1, 6, 7, -1, -2]
+    alone = join_tiles_first(wholes[1:], None, None, None, line, end)
+    assert alone.flatten().tolist() == [4, 5, -1, 6, 7, -1, -2]
