@@ -15,6 +15,7 @@ from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.emission import emit
 from mapper.errors import HintError
 from mapper.inference import infer
+from mapper.inference.config import Config
 from mapper.report.text import as_text
 from mapper.rulebook.examples import header
 from tests.shipped import RULEBOOK
@@ -209,11 +210,8 @@ def test_a_line_to_copy_keeps_braces_from_the_shell() -> None:
 
 
 def test_no_question_has_one_answer_of_an_open_list() -> None:
-    stages = asked(read(example("segformer")))
-    assert all(values == () for name, values in stages.items() if name.endswith("patches.stride"))
-    assert (
-        len([name for name in stages if name.endswith("patches.stride")]) > 1
-    )  # each with an answer of its own
+    strides = asked(read(example("segformer"), strides=None))["patches.stride"]
+    assert strides == ()  # of each stage another one
 
 
 def test_the_flow_may_be_said_and_must_fit() -> None:
@@ -237,6 +235,25 @@ def test_a_field_that_only_some_types_compute_with_is_not_passed_over() -> None:
     (refused,) = read(checkpoint, router_jitter_noise=0.01).missing
     assert "router_jitter_noise = 0.01" in refused
     assert read(checkpoint, {"model_type": "mixtral"}, router_jitter_noise=0.01).missing == []
+
+
+def test_a_disputed_field_counts_as_read_where_a_user_gave_its_value() -> None:
+    """Of what a user says, the same number is what the field is for; another one leaves it unread."""
+    data = {"model_type": UNHEARD, "router_jitter_noise": 0.01}
+    config = Config(data, RULEBOOK.config_vocabulary)
+    assert config.disputed({"moe.sharing_distance": 0.01}) == []
+    assert config.disputed({"moe.sharing_distance": 0.02}) == config.disputed({})
+    assert config.disputed({}) == ["router_jitter_noise = 0.01"]
+
+
+def test_an_answer_about_a_tower_leaves_a_folder_of_its_name_in_another_alone() -> None:
+    """The backbone of DETR stands in `backbone.conv_encoder.model.encoder`: it is no part of the encoder."""
+    detr = example("table-transformer")
+    names = [name for name in asked(read(detr)) if name.endswith(":norm.placement")]
+    assert len(names) == 2
+    told = read(detr, dict.fromkeys(names, "pre"))
+    placed = {(fact.at.split(".")[1], fact.value) for fact in told.facts if fact.name == "norm.placement"}
+    assert placed == {("backbone", "post"), ("encoder", "pre"), ("decoder", "pre")}
 
 
 def test_a_question_says_why_nobody_knows() -> None:

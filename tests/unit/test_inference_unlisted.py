@@ -164,7 +164,12 @@ def test_norms_inside_of_sub_layers_are_no_answer_where_no_tensor_is_one() -> No
     ).questions  # queries and keys may have such norms, too
     assert question.fact == "attention.norms" and set(question.candidates) == {"none", "after_rotary"}
     for where, step in (("none", False), ("after_rotary", True)):
-        told = infer(bare.checkpoint, RULEBOOK, hints={**said, "attention.norms": where})
+        said["attention.norms"] = where
+        if step:  # some of these turn the other way
+            (turned,) = infer(bare.checkpoint, RULEBOOK, hints=said).questions
+            assert turned.fact == "rotary.style" and set(turned.candidates) == {"half", "half_reversed"}
+            said["rotary.style"] = "half"
+        told = infer(bare.checkpoint, RULEBOOK, hints=said)
         flows = {block.flow or "" for block in told.root.blocks()}
         assert told.missing == [] and any("norms_without_weights" in flow for flow in flows) is step
 
@@ -213,6 +218,18 @@ def test_a_list_with_a_number_for_each_stage_is_read_so_whatever_family_has_the_
     config["num_attention_heads"] = config.pop("num_heads")  # which swin's family has no list for
     made = infer(Checkpoint("x", "manifest", known.tensors, config), RULEBOOK)
     assert facts(made, "attention.heads") == config["num_attention_heads"]
+
+
+@pytest.mark.parametrize("family", ["pvt", "segformer"])
+def test_strides_of_patches_are_those_of_their_list_or_of_their_stage(family: str) -> None:
+    """One list of a config, whether patches stand in a list beside the stages or each in its stage."""
+    for known in map(header, next(each for each in RULEBOOK.families if each.name == family).examples):
+        if (strides := (known.config or {}).get("strides")) is None:
+            continue
+        made = infer(
+            Checkpoint("x", "manifest", known.tensors, {**(known.config or {}), "model_type": "x"}), RULEBOOK
+        )
+        assert set(facts(made, "patches.stride")) == set(strides)
 
 
 def unheard(family: str, tensors: dict[str, TensorInfo] | None = None, **config: Any) -> Architecture:
