@@ -134,6 +134,12 @@ def litgpt_gemma(folder: Path) -> tuple[Path, torch.nn.Module]:
     )
 
 
+def litgpt_olmo(folder: Path) -> tuple[Path, torch.nn.Module]:
+    """Its norms store nothing."""
+    model = reference("OlmoForCausalLM", transformers.OlmoConfig(**DECODER, num_key_value_heads=2))
+    return litgpt(folder, model, norm_class_name="LayerNorm", norm_eps=1e-5)
+
+
 def litgpt_pythia(folder: Path) -> tuple[Path, torch.nn.Module]:
     config = transformers.GPTNeoXConfig(
         **DECODER,
@@ -175,7 +181,7 @@ def nanogpt(folder: Path) -> tuple[Path, torch.nn.Module]:
     return save(folder, "ckpt.pt", {"model": state, "model_args": arguments, "iter_num": 3}), model
 
 
-DECODERS = [meta_llama, litgpt_llama, litgpt_gemma, litgpt_pythia, nanogpt]
+DECODERS = [meta_llama, litgpt_llama, litgpt_gemma, litgpt_olmo, litgpt_pythia, nanogpt]
 
 
 @pytest.mark.parametrize("make", DECODERS, ids=lambda make: make.__name__)
