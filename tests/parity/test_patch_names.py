@@ -112,6 +112,49 @@ def test_patches_of_a_series_or_a_video(
         assert float((built(pixel_values=x).logits - wanted).abs().max() / wanted.std()) <= TOLERANCE
 
 
+class Merged(nn.Module):
+    """Patches of an image, of which queries read a few tokens after the first of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.to_patch_embedding = nn.Sequential(
+            nn.Identity(), nn.LayerNorm(48), nn.Linear(48, SIZE), nn.LayerNorm(SIZE)
+        )
+        self.pos_embedding = nn.Parameter(torch.zeros(1, 10, SIZE))
+        self.transformer, merger = nn.Module(), nn.Module()
+        self.transformer.layers = nn.ModuleList(nn.ModuleList((Attention(), FeedForward())) for _ in range(3))
+        merger.norm, merger.queries = nn.LayerNorm(SIZE), nn.Parameter(torch.zeros(4, SIZE))
+        self.transformer.norm, self.transformer.patch_merger = nn.LayerNorm(SIZE), merger
+        self.mlp_head = nn.Sequential(nn.Identity(), nn.Linear(SIZE, LABELS))
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = (
+            image.unflatten(3, (-1, 4))
+            .unflatten(2, (-1, 4))
+            .permute(0, 2, 4, 3, 5, 1)
+            .flatten(3)
+            .flatten(1, 2)
+        )
+        x = self.to_patch_embedding(x) + self.pos_embedding[:, : x.shape[1]]
+        for index, (mix, widen) in enumerate(self.transformer.layers):
+            x = x + mix(x)
+            x = x + widen(x)
+            if index == 1:
+                y = self.transformer.patch_merger.norm(x)
+                x = (self.transformer.patch_merger.queries @ y.mT / SIZE**0.5).softmax(-1) @ y
+        return self.mlp_head(self.transformer.norm(x).mean(1))
+
+
+def test_queries_between_layers(tmp_path: Path) -> None:
+    model = randomise(Merged().eval())
+    torch.save(model.state_dict(), tmp_path / "model.pth")
+    built = mapper.build(tmp_path / "model.pth", hints={"attention.heads": HEADS, "layers.before": 2})
+    image = torch.randn((2, 3, 12, 12), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        wanted = model(image)
+        assert float((built(pixel_values=image).logits - wanted).abs().max() / wanted.std()) <= TOLERANCE
+
+
 class Gate(nn.Module):
     """Half of the channels, normed and mixed over the tokens, with weights for each of two heads."""
 
