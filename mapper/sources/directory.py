@@ -30,7 +30,7 @@ from mapper.sources.manifest import GZIP, open_manifest
 from mapper.sources.pipeline import PIPELINE, NoWeights, open_members
 from mapper.sources.settings import beside, note
 from mapper.sources.shards import Shard
-from mapper.sources.trees import is_flat, name_as_torch
+from mapper.sources.trees import has_flat, name_as_torch
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".th", ".pt2", ".torchscript", ".jit")
 ARRAY_SUFFIX = ".npy"
@@ -339,7 +339,7 @@ def _with_beside(shard: Shard, follow_links: bool) -> list[Shard]:
 def read_table(file: BinaryIO, size: int, name: str, *, offsets: bool = True) -> Shard:
     """The table of an open weight file, by its first bytes. Without `offsets` it cannot be read from."""
     shard = _read_table(file, size, name, offsets=offsets)
-    if is_flat(shard):
+    if has_flat(shard):
         name_as_torch(shard)
     return shard
 

@@ -16,20 +16,30 @@ if TYPE_CHECKING:
 
 
 def name_as_torch(shard: Shard) -> None:
-    """Give the tensors of a tree torch's names; those of no known library keep theirs, as one flat name."""
+    """Give the tensors of a tree torch's names; those of no known library keep theirs, as one flat name.
+
+    Parameters of the whole may stand beside modules, which have folders.
+    """
     from mapper.rulebook.trees import trees  # here: most names have folders, and are not asked
 
+    flat = [key for key in shard.tensors if "." not in key]
     for tree in trees():
         if shard.container in tree.containers:
-            split = {key: words_of(tree, key) for key in shard.tensors}
-            if any(len(words) > 1 for words in split.values()) and _fits(tree, split.values()):
+            split = {key: words_of(tree, key) for key in (shard.tensors if tree.is_nested else flat)}
+            is_tree = any(len(words) > 1 for words in split.values()) and _fits(tree, split.values())
+            if is_tree and not _taken(shard, tree, split):
                 _rename(shard, tree, split)
                 return
 
 
-def is_flat(shard: Shard) -> bool:
-    """Whether no name has folders."""
-    return not any("." in key for key in shard.tensors)
+def _taken(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> bool:
+    """Whether a module beside the tree has one of its names."""
+    return any(torch_name(tree, words) in shard.tensors.keys() - split.keys() for words in split.values())
+
+
+def has_flat(shard: Shard) -> bool:
+    """Whether some name has no folder."""
+    return any("." not in key for key in shard.tensors)
 
 
 def words_of(tree: Tree, key: str) -> list[str]:
@@ -48,6 +58,9 @@ def _rename(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> None:
     before, shard.tensors = shard.tensors, {}
     left = []
     for key, info in before.items():
+        if key not in split:
+            shard.tensors[key] = info
+            continue
         words = split[key]
         if words[-1] in tree.left:
             left.append(key)

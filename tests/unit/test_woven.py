@@ -269,3 +269,35 @@ def test_settings_and_torch_answer_what_they_say(tmp_path):
     assert {fact.evidence for fact in read.facts if fact.name == "norm.eps"} == {"default"}
     x = torch.randn(5, 3)
     torch.testing.assert_close(mapper.build(tmp_path, hints=told)(x).output, net.eval()(x))
+
+
+def test_recurrent_parameters_stand_beside_modules(tmp_path):
+    """`enc_w_ih` of the whole, and a linear layer with a folder."""
+    gru, fc = nn.GRU(3, 4, batch_first=True), nn.Linear(4, 2)
+    named = {f"enc_{name[0]}_{name[-5:-3]}": tensor.detach() for name, tensor in gru.state_dict().items()}
+    named |= {f"fc.{name}": tensor.detach() for name, tensor in fc.state_dict().items()}
+    save_file({name: tensor.clone() for name, tensor in named.items()}, tmp_path / "m.safetensors")
+    model = mapper.build(tmp_path / "m.safetensors", hints={"chain.positions": "all", "chain.output": "none"})
+    x = torch.randn(2, 5, 3)
+    torch.testing.assert_close(model(x).output, fc(gru(x)[0]))
+
+
+def test_a_stem_with_shortcut_is_doubtful():
+    """Hand-written ResNets for small images have the names of those for large ones, and neither a stride nor pooling at the start."""
+    names = {"conv1.weight": [4, 3, 3, 3], **_norm("bn1", 4), "linear.weight": [5, 8], "linear.bias": [5]}
+    for stage, width, out in ((1, 4, 4), (2, 4, 8)):
+        home = f"layer{stage}.0"
+        names |= {f"{home}.conv1.weight": [out, width, 3, 3], f"{home}.conv2.weight": [out, out, 3, 3]}
+        names |= {**_norm(f"{home}.bn1", out), **_norm(f"{home}.bn2", out)}
+    names |= {"layer2.0.shortcut.0.weight": [8, 4, 1, 1], **_norm("layer2.0.shortcut.1", 8)}
+    asked = {question.fact for question in mapper.inspect(names).architecture.questions}
+    assert {"chain.stride", "chain.pooling", "chain.residual"} <= asked
+    said = {"activation": "relu", "norm.eps": 1e-5, "convolution.stride": 1, "embedding.activation": "relu"}
+    plain = mapper.generate(names, hints={**said, "stem": "plain"})
+    assert "max_pool2d" not in plain and "max_pool2d" in mapper.generate(
+        names, hints={**said, "stem": "pooled"}
+    )
+
+
+def _norm(name, width):
+    return {f"{name}.{part}": [width] for part in ("weight", "bias", "running_mean", "running_var")}

@@ -154,6 +154,9 @@ def applied(word: str, inner: Value, functions: Reduce) -> Value | None:
     elif word.startswith(_SHUFFLED) and word.removeprefix(_SHUFFLED).isdecimal() and data.axes == 2:
         factor = max(int(word.removeprefix(_SHUFFLED)), 1)
         text, data = f"F.pixel_shuffle({inner.text}, {factor})", replace(data, width=data.width // factor**2)
+    elif word in ("maps", "positions") and (data.form == MAPS) is (word == "positions") and data.axes < 2:
+        text = f"{tight}.transpose(1, 2)"
+        data = Data(MAPS, data.width, 1) if word == "maps" else Data(ROWS, data.width, is_sequence=True)
     elif word == "pooled" and data.form == MAPS:
         text = f"F.adaptive_avg_pool{data.axes}d({inner.text}, 1)"
     else:
