@@ -132,7 +132,55 @@ def highway():
     return net, answers, (torch.randn(2, 3),)
 
 
-NETWORKS = [two_tables, scored, gated, again, with_action, towers, gru_on_both, highway]
+def film():
+    """Inputs that single layers read, all joined by one that is told (1709.07871)."""
+    net = Net(
+        lambda s, x, c: s.fc2(s.scale(c) * s.fc1(x) + s.offset(c)),
+        fc1=lambda: nn.Linear(6, 8), fc2=lambda: nn.Linear(8, 3), offset=lambda: nn.Linear(4, 8), scale=lambda: nn.Linear(4, 8),
+    )  # fmt: skip
+    answers = {"chain.activation": "none", "chain.output": "none", "fc2:chain.reads": "scale * fc1 + offset"}
+    return net, answers, (torch.randn(2, 6), torch.randn(2, 4))
+
+
+def image_and_numbers():
+    def forward(s, x, m):
+        return s.last(torch.cat((F.relu(s.conv(x)).mean((2, 3)), F.relu(s.meta(m))), 1))
+
+    net = Net(forward, conv=lambda: nn.Conv2d(1, 4, 3, padding=1), meta=lambda: nn.Linear(5, 6), last=lambda: nn.Linear(10, 2))  # fmt: skip
+    return (
+        net,
+        {**MAPS, "last:chain.reads": "mean(conv) & meta"},
+        (torch.randn(2, 1, 6, 6), torch.randn(2, 5)),
+    )
+
+
+def dense():
+    """Each layer reads what all before it give (1608.06993)."""
+
+    def forward(s, x):
+        x = F.relu(s.conv0(x))
+        x = torch.cat((x, F.relu(s.conv1(x))), 1)
+        x = torch.cat((x, F.relu(s.conv2(x))), 1)
+        return s.fc(x.mean((2, 3)))
+
+    net = Net(forward, conv0=lambda: nn.Conv2d(1, 5, 3, padding=1), conv1=lambda: nn.Conv2d(5, 3, 3, padding=1), conv2=lambda: nn.Conv2d(8, 4, 3, padding=1), fc=lambda: nn.Linear(12, 2))  # fmt: skip
+    answers = {**MAPS, "conv2:chain.reads": "conv0 & conv1", "fc:chain.reads": "conv0 & conv1 & conv2"}
+    return net, answers, (torch.randn(2, 1, 6, 6),)
+
+
+NETWORKS = [
+    film,
+    image_and_numbers,
+    dense,
+    two_tables,
+    scored,
+    gated,
+    again,
+    with_action,
+    towers,
+    gru_on_both,
+    highway,
+]
 
 
 @pytest.mark.parametrize("make", NETWORKS)
@@ -153,6 +201,18 @@ def test_what_sizes_leave_open_is_asked(make):
     """Without answers there is no model, and no reading of such a network is called exact."""
     read = mapper.inspect(make()[0].state_dict()).architecture
     assert read.reading == "unverified" and read.questions
+
+
+def test_a_gate_is_asked_about_beside_what_it_may_gate():
+    """`conv` and `conv_gate` read the same: nothing stored shows that one is scaled by the other (1612.08083)."""
+    names = {
+        "embedding.weight": [9, 3],
+        "conv.weight": [4, 3, 3],
+        "conv_gate.weight": [4, 3, 3],
+        "fc.weight": [2, 4],
+    }
+    asked = {question.name: question.candidates for question in mapper.inspect(names).architecture.questions}
+    assert asked["fc:chain.reads"][0] == "conv * sigmoid(conv_gate)"
 
 
 def test_each_layer_has_a_question_of_its_own():

@@ -12,8 +12,8 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow, natur
 from mapper.inference.chains.residuals import is_of
 
 NODES = 64  # layers of such a network
-_SIDE_BY_SIDE = 3  # that one layer reads
-_POOL = 14  # among so many
+_SIDE_BY_SIDE = 4  # that one layer reads
+_FEW, _POOL = 8, 28  # of more than so many no four, and no three
 _LISTED = 8  # of a question
 INPUT, IDS = "inputs", "input_ids"
 
@@ -54,6 +54,7 @@ class Sources:
         default_factory=dict
     )  # what each layer that is asked about may read
     inputs: dict[str, int] = field(default_factory=dict)  # name -> width, of vectors and maps
+    maps: set[str] = field(default_factory=set)  # those of inputs that are maps
 
     def __post_init__(self) -> None:
         self.by_name = {node.name: node for node in self.nodes}
@@ -76,11 +77,21 @@ class Sources:
     def enter(self, node: Node) -> None:
         """It reads the input of the network, or one of its own where that is of another size."""
         width = node.first.inputs
-        name = next((name for name, known in self.inputs.items() if known == width), "")
+        name = next((name for name in self._inputs_of(node) if self.inputs[name] == width), "")
         if not name:
             name = f"{INPUT}_{len(self.inputs) + 1}" if self.inputs else INPUT
-            self.inputs[name] = width
+            self.note(name, node)
         self.known[node.name] = (name, "no layer gives what it reads")
+
+    def note(self, name: str, node: Node) -> None:
+        """A layer reads an input of its width."""
+        self.inputs[name] = node.first.inputs
+        if node.first.group == CONVOLUTION:
+            self.maps.add(name)
+
+    def _inputs_of(self, node: Node) -> list[str]:
+        """The inputs that are of the form that a layer reads."""
+        return [name for name in self.inputs if (name in self.maps) is (node.first.group == CONVOLUTION)]
 
     def _tables(self) -> None:
         tables = [
@@ -104,10 +115,10 @@ class Sources:
     def _decide(self, node: Node) -> bool:
         """Whether sizes and names show what it reads."""
         found = self.candidates(node)
-        before = self._numbered_before(node)
+        before, plain = self._numbered_before(node), [_plain(text) for text in found]
         if before and before.name in found:
             self.known[node.name] = (before.name, f"numbers: {before.name}, then {node.name}")
-        elif len(found) == 1 and found[0] in self.by_name:
+        elif len(found) == 1 and plain[0] in self.by_name:
             self.known[node.name] = (found[0], "nothing else gives what it reads")
         elif near := self._nearest(node, found):
             self.known[node.name] = (near, "of the same part")
@@ -127,15 +138,31 @@ class Sources:
 
     # ------------------------------------------------------------------------------------------- candidates
     def candidates(self, node: Node) -> tuple[str, ...]:
-        """Layers that give what it reads; else what gives it side by side."""
+        """Layers and inputs that give what it reads; else what gives it side by side."""
         free = [other for other in self.nodes if other is not node and not self._is_behind(other, node)]
-        single = [other.name for other in free if self._fits(other, node, exactly=True)]
+        free = [other for other in free if self._home(other) in ((), self._home(node))]
+        single = [self._read_by(node, other) for other in free if self._fits(other, node, exactly=True)]
+        inputs = [name for name in self._inputs_of(node) if self.inputs[name] == node.first.inputs]
+        single += inputs if single else []
         if single:
             return tuple(single)
-        if side := self._side_by_side(node, free):
-            return tuple(side)
-        found = tuple(other.name for other in free if self._fits(other, node, exactly=False))
-        return found or tuple(self._beside_an_input(node, free))
+        side = self._side_by_side(node, free)
+        found = [other.name for other in free if self._fits(other, node, exactly=False)]
+        return tuple([*side, *found] or self._beside_an_input(node, free))
+
+    def _read_by(self, node: Node, other: Node) -> str:
+        """What a layer gives, as another reads it: a gate of convolutions over one place reads means of maps."""
+        is_pooled = self._home(node) and not self._home(other) and set(node.first.kernel) == {1}
+        return f"pooled({other.name})" if is_pooled else other.name
+
+    def _home(self, node: Node) -> tuple[object, ...]:
+        """The gate that a layer belongs to; of `gates.0` and `gates.1` each is one. Empty for none."""
+        place = node.first.leaf.place
+        at = next((at for at, part in enumerate(place) if is_of(part, self.apart)), None)
+        if at is None:
+            return ()
+        is_list = str(place[at]).endswith("gates") and at + 2 == len(place)
+        return tuple(place[: at + 1 + is_list])
 
     def _beside_an_input(self, node: Node, free: Sequence[Node]) -> Iterator[str]:
         """Layers that give less than it reads, with another input for the rest: once something reads the first one."""
@@ -146,7 +173,7 @@ class Sources:
         ]
         read = {name for text, _ in self.known.values() for name in names_in(text)}
         bases = [before] if before in bases else [other for other in bases if other.name not in read]
-        for base in bases if self.inputs and not self._begins(node) else ():
+        for base in bases if self._inputs_of(node) and not self._begins(node) else ():
             another = f"{INPUT}_{len(self.inputs) + 1}"
             yield from (f"{base.name} & {another}", f"{another} & {base.name}")
 
@@ -161,29 +188,29 @@ class Sources:
 
     def _side_by_side(self, node: Node, free: Sequence[Node]) -> list[str]:
         """Layers and inputs whose features or channels are together as many as it reads."""
-        form = MAPS if node.first.group == CONVOLUTION else ROWS
-        pool = {
-            other.name: other.gives.width
-            for other in free
-            if other.gives.form in (form, *[START] * (form == ROWS))
-        }
-        pool |= {} if form == MAPS else self.inputs
+        is_row = node.first.group != CONVOLUTION
+        pool = {other.name: other.gives.width for other in free if is_row or other.gives.form == MAPS}
+        pool |= {name: self.inputs[name] for name in self._inputs_of(node) if is_row}
         before = self._numbered_before(node)
-        if len(pool) > _POOL:
-            pool = {name: width for name, width in pool.items() if width < node.first.inputs}
+        pool = {name: width for name, width in pool.items() if width < node.first.inputs}
         found: list[str] = []
-        for count in range(2, _SIDE_BY_SIDE + 1):
-            if len(pool) > _POOL * 2:
-                break
+        for count in range(2, _SIDE_BY_SIDE + 1 - (len(pool) > _FEW) - (len(pool) > _POOL)):
             for names in combinations(sorted(pool, key=natural), count):
                 is_right = sum(pool[name] for name in names) == node.first.inputs
                 if is_right and (before is None or before.name not in pool or before.name in names):
-                    found += [" & ".join(order) for order in permutations(names)]
+                    found += [" & ".join(self._as_rows(order)) for order in permutations(names)]
         return found
+
+    def _as_rows(self, names: Sequence[str]) -> Sequence[str]:
+        """Names side by side; of maps beside vectors their means."""
+        maps = [name for name in names if name in self.by_name and self.by_name[name].gives.form == MAPS]
+        return (
+            [f"mean({name})" if name in maps else name for name in names] if len(maps) < len(names) else names
+        )
 
     def _is_behind(self, other: Node, node: Node) -> bool:
         """Whether a layer reads, or may by its number only read, what comes of another."""
-        if _stem(other) == _stem(node) and natural(other.name) > natural(node.name):
+        if _is_later(other, node):
             return True
         seen: set[str] = set()
         waiting = [other.name]
@@ -201,14 +228,17 @@ class Sources:
             other
             for other in self.nodes
             if _stem(other) == _stem(node) and natural(other.name) < natural(node.name)
+            if self._home(other) == self._home(node)
         ]
         return max(same, key=lambda other: natural(other.name)) if same else None
 
     def _nearest(self, node: Node, found: Sequence[str]) -> str:
         """The one layer with which it shares most of its path, or its first word; "" for several."""
-        shared = {name: _shared(self.by_name[name], node) for name in found if name in self.by_name}
+        shared = {
+            text: _shared(self.by_name[_plain(text)], node) for text in found if _plain(text) in self.by_name
+        }
         most = max(shared.values(), default=0)
-        best = [name for name, count in shared.items() if count == most]
+        best = [text for text, count in shared.items() if count == most]
         return best[0] if most and len(best) == 1 and len(shared) == len(found) else ""
 
     def _begins(self, node: Node) -> bool:
@@ -223,29 +253,43 @@ class Sources:
         read = {name for text, _ in self.known.values() for name in names_in(text)}
         for node in self.nodes:
             base = self._base(node) if node.name not in read else None
-            others = [name for name, (text, _) in self.known.items() if base and text == base.name]
-            others = [name for name in others if not self._leads(name, node.name)]
-            if base is None or not others:
+            if base is None:
                 continue
-            is_score = node.first.outputs == 1 and base.gives.is_sequence
-            if is_score:
-                text = f"sum(softmax({node.name}) * {base.name})"
-            elif (
-                any(is_of(part, self.apart) for part in node.first.leaf.place)
-                and node.first.outputs == base.gives.width
-            ):
-                text = f"{base.name} * sigmoid({node.name})"
-            else:
+            if node.first.outputs == 1 and base.gives.is_sequence:
+                self._weighed(base, f"sum(softmax({node.name}) * {base.name})", node, "")
+            elif self._home(node) and node.first.outputs == base.gives.width:
+                why = "" if self._is_doubtful(node, base) else "a gate, by its name"
+                self._weighed(base, f"{base.name} * sigmoid({node.name})", node, why)
+            elif self._home(node):
+                for other in self.nodes:
+                    is_beside = other is not node and self.known[other.name][0] == self.known[node.name][0]
+                    if is_beside and other.gives == node.gives:
+                        self._weighed(other, f"{other.name} * sigmoid({node.name})", node, "")
+
+    def _is_doubtful(self, node: Node, base: Node) -> bool:
+        """Whether what a gate reads is open, or its name says no more than that it is one."""
+        line = node
+        while line is not base:
+            if line.name in self.open:
+                return True
+            line = self.by_name[_plain(self.known[line.name][0])]
+        return "gate" in str(self._home(node)[-1]) or "gate" in str(self._home(node)[-2:])
+
+    def _weighed(self, base: Node, text: str, gate: Node, why: str) -> None:
+        """Whoever reads a layer may read what a gate lets through: asked for but where a name shows it."""
+        readers = [name for name, (said, _) in self.known.items() if said == base.name]
+        for name in readers:
+            if self._leads(name, gate.name):
                 continue
-            for name in others:
-                if is_score:
-                    self.open[name] = (text, base.name)
-                self.known[name] = (text, "" if is_score else "a gate, by its name")
+            if not why or name in self.open:
+                others = self.open.get(name, (base.name,))
+                self.open[name] = tuple(dict.fromkeys((text, *others)))[:_LISTED]
+            self.known[name] = (text, "" if name in self.open else why)
 
     def _base(self, node: Node) -> Node | None:
         """Where the line of layers that ends in this one leaves others that read the same."""
         while True:
-            text = self.known[node.name][0].removeprefix("pooled(").removesuffix(")")
+            text = _plain(self.known[node.name][0])
             before = self.by_name.get(text)
             if before is None:
                 return None
@@ -260,6 +304,36 @@ class Sources:
 def names_in(text: str) -> tuple[str, ...]:
     """The names in an expression."""
     return tuple(re.findall(r"[A-Za-z_][\w.]*\b(?!\()", text))
+
+
+def _plain(text: str) -> str:
+    return text.removeprefix("pooled(").removesuffix(")") if text.startswith("pooled(") else text
+
+
+def _is_later(other: Node, node: Node) -> bool:
+    """Whether the number of a layer, or that of its block in the same list, is behind another's."""
+    if _stem(other) == _stem(node) and natural(other.name) > natural(node.name):
+        return True
+    pairs = zip(other.first.leaf.place, node.first.leaf.place, strict=False)
+    one, two = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
+    return isinstance(one, tuple) and isinstance(two, tuple) and one > two
+
+
+def is_connected(sources: Sources) -> bool:
+    """Whether every layer is of one network, by what each reads or may read: more than the input joins them."""
+    home = {node.name: node.name for node in sources.nodes}
+
+    def top(name: str) -> str:
+        while home[name] != name:
+            name = home[name]
+        return name
+
+    for name, (text, _) in sources.known.items():
+        for said in (text, *sources.open.get(name, ())):
+            for other in names_in(said):
+                if other in home:
+                    home[top(other)] = top(name)
+    return len({top(name) for name in home}) == 1
 
 
 def _ids(node: Node) -> str:

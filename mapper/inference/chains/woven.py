@@ -17,7 +17,16 @@ from mapper.inference.chains.combined import NoReadingError, Reader, Value
 from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import is_free
-from mapper.inference.chains.nodes import IDS, INPUT, Node, Sources, names_in, nodes_of, outputs_of
+from mapper.inference.chains.nodes import (
+    IDS,
+    INPUT,
+    Node,
+    Sources,
+    is_connected,
+    names_in,
+    nodes_of,
+    outputs_of,
+)
 from mapper.inference.chains.order import MAPS, START, Data, Link, follow, natural
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
@@ -69,24 +78,27 @@ def woven_of(
 
 
 def _is_likely(woven: Woven, words: ChainWords) -> bool:
-    """Whether most layers read what others give: what has no place for its sizes is no network of these layers alone."""
+    """Whether layers read what others give: what has no place for its sizes is no network of these layers alone."""
     sources = Sources(woven.nodes, words.apart)
     sources.solve()
-    ends = list(outputs_of({name: text for name, (text, _) in sources.known.items()}, woven.nodes))
-    entering = [node for node in woven.nodes if sources.known[node.name][0] in sources.inputs]
-    alone = [node for node in entering if node in ends]
-    more = [node for node in entering if node.first.inputs != entering[0].first.inputs]
-    folders = Counter(node.first.leaf.place[:1] for node in woven.nodes)
-    is_apart = all(folders[node.first.leaf.place[:1]] > 1 for node in more) or not more
-    is_joined = any(not _is_name(text) for text, _ in sources.known.values())
-    tables = any(node.first.group == EMBEDDING for node in woven.nodes)
-    return (
-        not alone
-        and len(ends) <= _OUTPUTS
-        and is_apart
-        and len(sources.inputs) <= _EXTRA + 1
-        and (is_joined or tables or bool(more) or bool(sources.open))
-    )
+    known = {name: text for name, (text, _) in sources.known.items()}
+    may_be_read = {name for texts in sources.open.values() for text in texts for name in names_in(text)}
+    ends = [node for node in outputs_of(known, woven.nodes) if node.name not in may_be_read]
+    if len(ends) > _OUTPUTS or len(sources.inputs) > _EXTRA + 1:
+        return False
+    if any(known[node.name] in sources.inputs for node in ends):
+        return False  # it reads the input, and nobody what it gives
+    has_tables = any(node.first.group == EMBEDDING for node in woven.nodes)
+    is_joined = any(not _is_name(text) for text in known.values()) or bool(sources.open)
+    is_several = len(sources.inputs) > 1
+    return (is_joined or has_tables or is_several) and (not is_several or _is_one(sources, woven.nodes))
+
+
+def _is_one(sources: Sources, nodes: Sequence[Node]) -> bool:
+    """Whether layers that read inputs of their own are joined, or each of them begins a folder of several layers."""
+    entering = [node for node in nodes if sources.known[node.name][0] in sources.inputs]
+    folders = Counter(node.first.leaf.place[:1] for node in nodes)
+    return is_connected(sources) or all(folders[node.first.leaf.place[:1]] > 1 for node in entering)
 
 
 def _is_name(text: str) -> bool:
@@ -154,7 +166,7 @@ class Weaving:
             ):
                 raise self.answers.refuse(node.first.leaf, READS, text, f"no layer is called {name!r}")
         if _is_name(text) and text not in self.by_name and node.first.group != EMBEDDING:
-            self.sources.inputs[text] = node.first.inputs
+            self.sources.note(text, node)
 
     # ------------------------------------------------------------------------------------------------ statements
     def run(self, between: Between) -> None:
