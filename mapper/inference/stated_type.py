@@ -11,7 +11,7 @@ from mapper.inference.matching import AnyFamily, FamilyMatch, near_type, plain_t
 from mapper.rulebook.facts import TYPE
 from mapper.rulebook.values import shown
 
-_OTHER_LIBRARY = "_class_name"  # where configs of another library say it
+OTHER_LIBRARY = "_class_name"  # where configs of another library say it
 
 
 def odd_type(config: Config, families: Sequence[AnyFamily], match: FamilyMatch | None) -> list[str]:
@@ -29,7 +29,7 @@ def odd_type(config: Config, families: Sequence[AnyFamily], match: FamilyMatch |
 
 def is_of_another_library(config: Config) -> bool:
     """Whether a config names a class as another library does."""
-    return isinstance(config.data.get(_OTHER_LIBRARY), str)
+    return isinstance(config.data.get(OTHER_LIBRARY), str)
 
 
 def _untyped(config: Config, families: Sequence[AnyFamily], match: FamilyMatch | None) -> str:

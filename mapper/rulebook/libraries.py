@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from mapper.flows.arithmetic import parse_rule
+from mapper.flows.arithmetic import names, parse_rule
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.namings import KIND, NUMBER
+from mapper.rulebook.numbered import Template, template
 from mapper.rulebook.rulebook import rule_files
 from mapper.rulebook.strict import Document, load_yaml
 
@@ -20,10 +22,10 @@ STYLES = ("half", "interleaved")  # of rotary pairs, as the fact rotary.style ha
 LAYOUTS = ("concatenated", "per_head", "grouped")  # of joined maps, as the fact attention.fused has them
 TENSORS = ("weight", "bias")  # of a leaf
 _WEIGHT = TENSORS[0]
-ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "zeros", "zeros_beside", "tied")
+ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "zeros", "zeros_beside", "tied", "kernel", "halves_swapped", "rows", "beside")  # fmt: skip
 # Where a field of the settings is from, one of them; `at` narrows a fact to a block.
-ORIGINS = ("value", "fact", "rows", "columns", "has", "lacks", "config", "expr")
-SETTING = (*ORIGINS, "at", "map", "default", "when", "unless")
+ORIGINS = ("value", "fact", "rows", "columns", "has", "lacks", "config", "expr", "count")
+SETTING = (*ORIGINS, "at", "map", "default", "when", "unless", "over", "alike")
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Entry:
     """What a library calls the tensors of one role, or of several that are one there."""
 
     roles: tuple[str, ...]  # role paths of leaves, `{n}` for the element of a list
-    tensors: Mapping[str, str]  # tensor of the leaf -> its whole name in the library
+    numbers: tuple[str, ...]  # what names call the numbers of these, one after the other
+    tensors: Mapping[str, Template]  # tensor of the leaf -> its whole name in the library
     transposed: bool = False  # stored [in, out]
     layout: str = LAYOUTS[0]  # of several roles
     stores: str = ""  # role path whose tensor stands here where a model has none of its own
@@ -39,6 +42,28 @@ class Entry:
     drops: str = ""  # role path: what is equal to its tensor is not stored a second time
     zeros: bool = False  # a bias is always there: zeros where the model has none
     zeros_beside: str = ""  # role path with `{n}` as the roles have it: the same where its map has a bias
+    kernel: int = 0  # how many extents of one a map has there behind its own: a convolution of one place
+    halves_swapped: bool = False  # the second half of the rows stands before the first
+    rows: tuple[
+        ast.expr, ...
+    ] = ()  # of joined roles but the last, by which they are cut apart; none: equal parts
+    beside: tuple[
+        tuple[Template, Mapping[str, Template]], ...
+    ] = ()  # role path -> the names where it is there
+
+    @property
+    def every_name(self) -> list[tuple[str, Template]]:
+        """Each name that a tensor may have, with the tensor."""
+        tables = [self.tensors, *(tensors for _, tensors in self.beside)]
+        return [item for table in tables for item in table.items()]
+
+    def named(
+        self, tensor: str, indices: Iterable[str], counts: Mapping[str, int], roles: Container[str]
+    ) -> str:
+        """What a tensor is called in a model of these role paths."""
+        known = {**counts, **dict(zip(self.numbers, map(int, indices), strict=True))}
+        other = (tensors for role, tensors in self.beside if role.of(known) in roles)
+        return next(other, self.tensors)[tensor].of(known)
 
 
 @dataclass(frozen=True)
@@ -77,6 +102,10 @@ class LibraryNaming:
     )  # fact -> the value that no setting changes, or arithmetic
     free: Mapping[str, Free] = field(default_factory=dict)  # fact -> where it may be another
     same: Mapping[str, Same] = field(default_factory=dict)  # role path -> the role path that entries have
+    reads: str = ""  # the family whose checkpoints have these very names: they get their roles from here
+    lists: tuple[
+        tuple[Template, ast.expr], ...
+    ] = ()  # a role path up to its last number -> the length of that list
     examples: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -127,13 +156,28 @@ def read_library(document: Document, others: Mapping[str, Document]) -> LibraryN
         {key: _free(fields, key, value) for key, value in fields.mapping("free").items()}
         or (above.free if above else {}),
         {key: _same(fields, key, value) for key, value in fields.mapping("same").items()},
+        fields.text("reads", ""),
+        tuple(_lists(fields)) or (above.lists if above else ()),
         tuple(fields.sequence("examples")),
     )
     if found.rotary not in STYLES:
         fields.fail(f"expected one of {', '.join(STYLES)}", "rotary")
+    _refuse_unknown_numbers(found, fields)
     settings.done()
     fields.done()
     return found
+
+
+def _refuse_unknown_numbers(naming: LibraryNaming, fields: Fields) -> None:
+    """Every number of a name is said by that of the role path and by lengths of lists, and leaves none of these out."""
+    lengths = {name for _, length in naming.lists for name in names(length)}
+    for entry in naming.entries:
+        for _, name in entry.every_name:
+            if not set(entry.numbers) <= set(name.variables) <= lengths.union(entry.numbers):
+                where = entry.roles[0]
+                fields.fail(
+                    f"the name of {where} does not have its numbers as {', '.join(entry.numbers)}", "names"
+                )
 
 
 def _with_base(entries: Mapping[str, Entry | None], above: LibraryNaming | None) -> tuple[Entry, ...]:
@@ -156,9 +200,12 @@ def _entries(fields: Fields) -> dict[str, Entry | None]:
 
 
 def roles_of(key: str) -> tuple[str, ...]:
-    """`a.query+key` are `a.query` and `a.key`."""
-    above, _, last = key.rpartition(".")
-    return tuple(f"{above}.{role}" if above else role for role in last.split(JOINED))
+    """`a.query+key` are `a.query` and `a.key`; between whole paths spaces stand around the sign."""
+    found: list[str] = []
+    for path in key.split(f" {JOINED} "):
+        above, _, last = path.rpartition(".")
+        found += (f"{above}.{role}" if above else role for role in last.split(JOINED))
+    return tuple(found)
 
 
 def _entry(fields: Fields, key: str, value: Any) -> Entry:
@@ -170,18 +217,16 @@ def _entry(fields: Fields, key: str, value: Any) -> Entry:
     if not isinstance(said, dict) or any(word not in ENTRY for word in said):
         fields.fail(f"expected a name, or a mapping with some of {', '.join(ENTRY)}", "names", key)
     inner = fields.inner(said, "names", key)
-    name, roles = inner.text("name", ""), roles_of(key)
-    tensors = {tensor: f"{name}.{tensor}" for tensor in TENSORS} if name else {}
-    tensors |= {tensor: inner.text(tensor) for tensor in TENSORS if tensor in said}
-    numbers = roles[0].count(NUMBER)
-    if not tensors or any(text.count(NUMBER) != numbers for text in tensors.values()):
-        inner.fail(f"expected a name with {NUMBER} as often as the role path has it")
+    roles = [_template(inner, role) for role in roles_of(key)]
+    if any(role.variables != roles[0].variables for role in roles):
+        inner.fail("joined roles have the same numbers")
     layout = inner.text("layout", LAYOUTS[0])
     if layout not in LAYOUTS:
         inner.fail(f"expected one of {', '.join(LAYOUTS)}", "layout")
     return Entry(
-        roles,
-        tensors,
+        tuple(role.plain(NUMBER) for role in roles),
+        tuple(roles[0].variables),
+        _tensors(inner, said),
         inner.flag("transposed"),
         layout,
         inner.text("stores", ""),
@@ -189,7 +234,44 @@ def _entry(fields: Fields, key: str, value: Any) -> Entry:
         inner.text("drops", ""),
         inner.flag("zeros"),
         inner.text("zeros_beside", ""),
+        _ones(inner),
+        inner.flag("halves_swapped"),
+        tuple(parse_rule(text, fields.file, fields.line("names", key)) for text in inner.words("rows")),
+        tuple(
+            (_template(inner, role), _tensors(inner, {"name": name}))
+            for role, name in inner.mapping("beside").items()
+        ),
     )
+
+
+def _ones(inner: Fields) -> int:
+    """How many extents a kernel of one place has: 2 of `1x1`."""
+    kernel = inner.text("kernel", "")
+    if kernel.replace("x1", "") not in ("", "1"):
+        inner.fail("expected 1, 1x1 or 1x1x1: a larger one is more than a map", "kernel")
+    return kernel.count("1")
+
+
+def _tensors(inner: Fields, said: Mapping[str, Any]) -> dict[str, Template]:
+    """The whole name of each tensor of a leaf."""
+    found = {tensor: f"{said['name']}.{tensor}" for tensor in TENSORS} if said.get("name") else {}
+    found |= {tensor: str(said[tensor]) for tensor in TENSORS if tensor in said}
+    if not found:
+        inner.fail("expected a name")
+    return {tensor: _template(inner, name) for tensor, name in found.items()}
+
+
+def _template(inner: Fields, text: str) -> Template:
+    try:
+        return template(text)
+    except ValueError as error:
+        inner.fail(str(error))
+
+
+def _lists(fields: Fields) -> Iterator[tuple[Template, ast.expr]]:
+    """Role paths that end in the number of a list, with arithmetic for its length."""
+    for path, length in fields.mapping("lists").items():
+        yield _template(fields, path), parse_rule(str(length), fields.file, fields.line("lists", path))
 
 
 def _computed(fields: Fields, key: str) -> dict[str, Any]:

@@ -34,17 +34,21 @@ class Piece(NamedTuple):
     info: TensorInfo
     flipped: bool = False  # its first two dimensions are to be exchanged
     cut: Cut | None = None
+    point: int = 0  # how many of its last extents are those of a kernel of one place: left out
 
     @property
     def shape(self) -> tuple[int, ...]:
         """As it is compared."""
         shape = turned(self.info.shape) if self.flipped else self.info.shape
+        shape = shape[: len(shape) - self.point]
         return (self.cut.rows, *shape[1:]) if self.cut else shape
 
     def of(self, tensor: Any) -> Any:
         """This piece of the tensor at its path, as it is compared: a view where that can be."""
         if self.flipped:
             tensor = tensor.transpose(0, 1)
+        if self.point:
+            tensor = tensor.flatten(tensor.dim() - self.point - 1)
         if self.cut:
             _, outer, middle, inner, first, last = self.cut
             tensor = tensor.unflatten(0, (outer, middle, inner))[:, first:last].flatten(0, 2)

@@ -13,12 +13,13 @@ from mapper.weights.renaming.containers import containers
 from mapper.weights.renaming.parts import Part, Where, parts_of
 from mapper.weights.renaming.reading_back import read_back
 from mapper.weights.renaming.settings import (
-    TYPE,
     OtherModel,
     Settings,
     as_config,
     free_facts,
     settings_of,
+    type_in,
+    type_of,
 )
 from mapper.weights.renaming.table import Made, NoPlace, Table, table_of
 
@@ -65,8 +66,8 @@ def first_that_fits(candidates: Iterable[LibraryNaming], architecture: Architect
     """The model by the first naming that can say it; of the errors of all that of the one that got furthest."""
     refuse_what_is_not_known(architecture)
     parts = parts_of(architecture)
-    said = (architecture.checkpoint.config or {}).get(TYPE)
-    ordered = sorted(candidates, key=lambda naming: said not in (type_of(naming), naming.of))
+    said = type_in(architecture.checkpoint.config or {})
+    ordered = sorted(candidates, key=lambda naming: not said or said not in (type_of(naming), naming.of))
     failed: list[MapperError] = []
     for naming in ordered:
         try:
@@ -76,11 +77,6 @@ def first_that_fits(candidates: Iterable[LibraryNaming], architecture: Architect
     nearest = min(failed, key=lambda error: len(error.tensors))  # of an OtherModel all have their places
     text = f"{architecture.checkpoint.source}: {nearest.in_command()}"
     raise MapperError(text, fact=nearest.fact, tensors=nearest.tensors)
-
-
-def type_of(naming: LibraryNaming) -> str:
-    """The model type that its config names; "" where it has none."""
-    return str(naming.fields.get(TYPE, {}).get("value", ""))
 
 
 def _renamed(naming: LibraryNaming, parts: Mapping[Where, Part], architecture: Architecture) -> Renamed:

@@ -22,10 +22,9 @@ from mapper.weights.renaming.fitting import (
     as_checkpoint,
     first_that_fits,
     refuse_what_is_not_known,
-    type_of,
 )
 from mapper.weights.renaming.reading_back import read_back
-from mapper.weights.renaming.settings import TYPE
+from mapper.weights.renaming.settings import type_in, type_of
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +98,7 @@ def _packed(container: str, architecture: Architecture) -> tuple[Packed, Checkpo
 def _under_its_own_names(container: str, architecture: Architecture) -> Iterator[Callable[[], Checkpoint]]:
     """Ways to the names and the config that the container's namings are of: by roles, or as they are."""
     types = types_of(container)
-    said = (architecture.checkpoint.config or {}).get(TYPE)
+    said = type_in(architecture.checkpoint.config or {})
     fitting = [naming for naming in library_namings() if type_of(naming) in types]
     for naming in fitting:
         if type_of(naming) == said:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -37,6 +37,16 @@ class Turn(NamedTuple):
         return rows[np.concatenate((turned, heads[:, self.dim :]), 1).reshape(-1)]
 
 
+class Halves(NamedTuple):
+    """Rows whose second half is to lie before the first."""
+
+    def of(self, rows: Any) -> Any:
+        import numpy as np
+
+        half = rows.shape[0] // 2
+        return rows[np.r_[half : 2 * half, :half]]
+
+
 class Where(NamedTuple):
     """What one tensor is in the model."""
 
@@ -58,7 +68,7 @@ class Part:
 
     piece: Piece
     at: tuple[str, ...]  # the folder of its leaf, numbers as "*"
-    turn: Turn | None = None
+    turn: Turn | Halves | None = None
 
     @property
     def path(self) -> str:
@@ -86,6 +96,13 @@ class Part:
         return cast("Sequence[int]", self.turn.of(rows) if self.turn else rows)
 
 
+def filled(pattern: str, indices: Iterable[str]) -> str:
+    """A path with these for its `{n}`, one after the other."""
+    for index in indices:
+        pattern = pattern.replace(NUMBER, index, 1)
+    return pattern
+
+
 def zeros(like: Part) -> Part:
     """A bias for the map of this weight that adds nothing."""
     return Part(Piece("", TensorInfo(like.shape[:1], like.dtype)), like.at)
@@ -93,6 +110,13 @@ def zeros(like: Part) -> Part:
 
 def parts_of(architecture: Architecture) -> dict[Where, Part]:
     """Every tensor of the model by its role. Raises MapperError for one whose role is not known."""
+    from mapper.weights.renaming.arranged import arranged_parts
+
+    return arranged_parts(architecture) or _by_own_roles(architecture)
+
+
+def _by_own_roles(architecture: Architecture) -> dict[Where, Part]:
+    """By the roles of the reading, each as the namings have it."""
     tensors = architecture.checkpoint.tensors
     found = spots(architecture, {})
     _refuse_unknown(architecture, {spot.path for spot in found.values()})

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from mapper.architecture import Architecture, Question
+from mapper.architecture import Architecture, Leaf, Question
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import ArchitectureError, cut
 from mapper.inference import infer
-from mapper.weights.renaming.settings import OtherModel, facts_by_role
+from mapper.weights.renaming.arranged import arranged_parts
+from mapper.weights.renaming.known import Said, facts_by_role, facts_of_parts
+from mapper.weights.renaming.parts import parts_of
+from mapper.weights.renaming.settings import OtherModel
 
 # Facts of how something is stored, which renaming itself changes, and those that are seen in what is stored.
 OFFSET = "norm.offset"
@@ -91,18 +94,30 @@ def _answer(question: Question, known: Values, label: str) -> Any:
 
 
 def _values(architecture: Architecture) -> Values:
+    return _by_place(facts_by_role(architecture))
+
+
+def _by_place(said: Iterable[Said]) -> Values:
     found: Values = {}
-    for role, name, value in facts_by_role(architecture):
+    for role, name, value in said:
         found.setdefault((role, name), set()).add(json.dumps(value, sort_keys=True))
     return found
+
+
+def _both(source: Architecture, found: Architecture) -> tuple[Values, Values]:
+    """The facts of both sides, block by block where the one arranges its blocks otherwise than the other."""
+    if not (arranged_parts(source) or arranged_parts(found)):
+        return _values(source), _values(found)
+    ours, theirs = (_by_place(facts_of_parts(side, parts_of(side))) for side in (source, found))
+    return ours, theirs
 
 
 def _offsets(architecture: Architecture) -> Values:
     """Whether each norm scales by 1 + weight: the form of what is stored shows it, where no fact does."""
     return {
-        ((*(word for word, _ in leaf.block), leaf.role), OFFSET): {json.dumps(leaf.form == _OFFSET_FORM)}
-        for leaf in architecture.leaves
-        if leaf.role and leaf.kind.endswith("Norm")
+        (role, OFFSET): {json.dumps(leaf.form == _OFFSET_FORM)}
+        for leaf, role in _leaves(architecture)
+        if leaf.kind.endswith("Norm")
     }
 
 
@@ -113,7 +128,7 @@ def _compare(label: str, source: Architecture, found: Architecture, free: Collec
         if other_norms.get(norm, kind) != kind:
             raise OtherModel(f"{norm} is {kind} here, and {label} has {other_norms[norm]}")
     said = {item.name for item in source.facts if item.evidence not in _RULES}
-    ours, theirs = _values(source), _values(found)
+    ours, theirs = _both(source, found)
     differing: dict[str, str] = {}
     for (role, name), values in ours.items():
         if name in free or name in differing:
@@ -131,10 +146,21 @@ def _compare(label: str, source: Architecture, found: Architecture, free: Collec
 def _norms(architecture: Architecture) -> dict[str, str]:
     """Role path of each norm without indices: its kind, and what of its scale is stored."""
     return {
-        ".".join((*(word for word, _ in leaf.block), leaf.role)): f"a {leaf.kind} ({leaf.form})"
-        for leaf in architecture.leaves
-        if leaf.role and leaf.kind.endswith("Norm")
+        ".".join(role): f"a {leaf.kind} ({leaf.form})"
+        for leaf, role in _leaves(architecture)
+        if leaf.kind.endswith("Norm")
     }
+
+
+def _leaves(architecture: Architecture) -> Iterator[tuple[Leaf, tuple[str, ...]]]:
+    """Each leaf with its role path without indices, as a naming has it that arranges its blocks otherwise."""
+    arranged = {part.path: where for where, part in (arranged_parts(architecture) or {}).items()}
+    for leaf in architecture.leaves:
+        where = next(filter(None, map(arranged.get, leaf.keys())), None)
+        if where:
+            yield leaf, tuple(word for word in where.role.split(".") if not word.isdigit())
+        elif leaf.role:
+            yield leaf, (*(word for word, _ in leaf.block), leaf.role)
 
 
 def _read_by(values: Values) -> set[str]:

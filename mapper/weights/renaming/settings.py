@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mapper.errors import MapperError, cut
+from mapper.errors import MapperError
 from mapper.flows.arithmetic import evaluate, names
+from mapper.inference.stated_type import OTHER_LIBRARY
+from mapper.rulebook.facts import TYPE
 from mapper.rulebook.libraries import LibraryNaming
 from mapper.sources.settings import every_settings
+from mapper.weights.renaming.known import Known
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
@@ -22,7 +24,7 @@ class OtherModel(MapperError):
     """What a library computes otherwise, and its settings cannot say."""
 
 
-TYPE = "model_type"  # of a config
+TYPES = (TYPE, OTHER_LIBRARY)  # where configs name a class of models
 _ABSENT = object()  # of a field: it is not written
 _BY_DEFAULT = object()  # of a field: nothing says it
 
@@ -35,86 +37,6 @@ class Settings:
     notes: list[str] = field(default_factory=list)
 
 
-class _Known:
-    """What is known of a model: facts by the role paths of blocks, sizes by those of tensors."""
-
-    def __init__(self, architecture: Architecture, parts: Mapping[Where, Part], stored: set[str]):
-        self.architecture, self.stored = architecture, stored
-        self.config = architecture.checkpoint.config or {}
-        self.shapes = {where.pattern: part.shape for where, part in parts.items() if where.tensor == "weight"}
-        self.facts: dict[tuple[str, ...], dict[str, list[Any]]] = {}  # by role path without indices
-        for path, name, value in facts_by_role(architecture):
-            values = self.facts.setdefault(path, {}).setdefault(name, [])
-            if value not in values:
-                values.append(value)
-
-    def fact(self, name: str, at: str) -> Any:
-        """Its value in the blocks at this role path, anywhere for ""; None where nobody knows it."""
-        scope = tuple(at.split(".")) if at else ()
-        inside = {path: facts for path, facts in self.facts.items() if path[: len(scope)] == scope}
-        around = {path: facts for path, facts in self.facts.items() if scope[: len(path)] == path}
-        values: list[Any] = []
-        for known in (inside, around):
-            for facts in known.values() if not values else ():
-                values += [value for value in facts.get(name, ()) if value not in values]
-        if len(values) > 1:
-            where = f" of {at}" if at else ""
-            raise MapperError(
-                f"{name}{where} is {' and '.join(cut(json.dumps(value), 60) for value in values[:4])}, and the settings "
-                "have one"
-            )
-        return values[0] if values else None
-
-    def beside(self, name: str, said: Any) -> Iterator[tuple[Any, Any]]:
-        """Each value of a fact with what `said` is in the same blocks, a value or arithmetic over their facts."""
-        for facts in self.facts.values():
-            for value in facts.get(name, ()):
-                if not isinstance(said, ast.expr):
-                    yield value, said
-                elif all(one in facts for one in names(said)):
-                    yield value, _evaluated(said, {one: facts[one][0] for one in names(said)})
-
-    def extent(self, role: str, axis: int) -> int | None:
-        shape = self.shapes.get(role, ())
-        return shape[axis] if len(shape) > axis else None
-
-
-def _evaluated(said: ast.expr, facts: Mapping[str, Any]) -> Any:
-    """Its value; None for arithmetic that these facts do not allow."""
-    try:
-        return evaluate(said, facts)
-    except ValueError:
-        return None
-
-
-def facts_by_role(architecture: Architecture) -> list[tuple[tuple[str, ...], str, Any]]:
-    """Role path of a block without indices, a fact of it, and its value; the most particular scope is the one."""
-    found: list[tuple[tuple[str, ...], str, Any]] = []
-    places: dict[tuple[tuple[str, ...], tuple[str, ...]], None] = {}
-    for leaf in architecture.leaves:
-        role = tuple(word for word, _ in leaf.block)
-        places[role, _starred(leaf.place)] = None
-        found += [(role, name, item.value) for name, item in leaf.facts.items()]
-    scopes = [
-        (_starred(item.at.split(".")) if item.at not in ("", "*") else (), item)
-        for item in architecture.facts
-    ]
-    for role, at in places:
-        best: dict[str, tuple[int, list[Any]]] = {}
-        for scope, item in scopes:
-            if at[: len(scope)] == scope and best.get(item.name, (-1,))[0] <= len(scope):
-                same = best[item.name][1] if best.get(item.name, (-1,))[0] == len(scope) else []
-                best[item.name] = (len(scope), [*same, item.value])
-        found += [(role, name, value) for name, (_, values) in best.items() for value in values]
-    return found
-
-
-def _starred(path: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(
-        "*" if not isinstance(word, str) or word.isdigit() or word.startswith("{") else word for word in path
-    )
-
-
 def settings_of(
     naming: LibraryNaming,
     architecture: Architecture,
@@ -122,7 +44,7 @@ def settings_of(
     stored: set[str],
 ) -> Settings:
     """The settings as `naming` says; `stored` are the role paths of which the library stores a tensor."""
-    known, found = _Known(architecture, parts, stored), Settings()
+    known, found = Known(architecture, parts, stored), Settings()
     _refuse_what_it_computes_otherwise(naming, known)
     for name, said in naming.fields.items():
         value = _written(naming, name, said, known)
@@ -144,8 +66,18 @@ def settings_of(
 
 def _is_of_the_source(naming: LibraryNaming, config: Mapping[str, Any]) -> bool:
     """Whether the source has the settings of this very architecture: they stay, those that no naming says too."""
-    said = naming.fields.get(TYPE, {}).get("value")
-    return said is not None and said == config.get(TYPE)
+    return type_in(config) == type_of(naming) != ""
+
+
+def type_of(naming: LibraryNaming) -> str:
+    """The type that its config names; "" where it has none."""
+    said = (naming.fields.get(word, {}).get("value") for word in TYPES)
+    return str(next(filter(None, said), ""))
+
+
+def type_in(config: Mapping[str, Any]) -> str:
+    """The type that a config names."""
+    return str(next(filter(None, (config.get(word) for word in TYPES)), ""))
 
 
 def _is_of_storage(said: Mapping[str, Any] | None, parts: Mapping[Where, Part]) -> bool:
@@ -154,10 +86,10 @@ def _is_of_storage(said: Mapping[str, Any] | None, parts: Mapping[Where, Part]) 
     return bool(role) and any(where.role == role for where in parts)
 
 
-def _written(naming: LibraryNaming, name: str, said: Mapping[str, Any], known: _Known) -> Any:
+def _written(naming: LibraryNaming, name: str, said: Mapping[str, Any], known: Known) -> Any:
     """The value of a field; _ABSENT for one that is not written, _BY_DEFAULT for one that nothing says."""
-    at = said.get("at", "")
-    if not all(known.fact(fact, at) in _list(wanted) for fact, wanted in said.get("when", {}).items()):
+    at = _list(said.get("at", ""))
+    if not all(_fact(known, fact, at) in _list(wanted) for fact, wanted in said.get("when", {}).items()):
         return _ABSENT
     try:
         value = _value(said, known)
@@ -168,7 +100,7 @@ def _written(naming: LibraryNaming, name: str, said: Mapping[str, Any], known: _
     return _ABSENT if "unless" in said and value == said["unless"] else value
 
 
-def _refuse_what_it_computes_otherwise(naming: LibraryNaming, known: _Known) -> None:
+def _refuse_what_it_computes_otherwise(naming: LibraryNaming, known: Known) -> None:
     """Raise OtherModel for a fact that no setting of the library says, and that is another there."""
     for name, said in naming.computes.items():
         for value, wanted in known.beside(name, said):
@@ -179,7 +111,7 @@ def _refuse_what_it_computes_otherwise(naming: LibraryNaming, known: _Known) -> 
 
 def free_facts(naming: LibraryNaming, architecture: Architecture) -> set[str]:
     """Facts that may be others in this library without another output."""
-    known = _Known(architecture, {}, set())
+    known = Known(architecture, {}, set())
     return {
         name
         for name, free in naming.free.items()
@@ -199,29 +131,11 @@ def _enter(table: dict[str, Any], path: list[str], value: Any) -> None:
     table[path[-1]] = value
 
 
-def _value(said: Mapping[str, Any], known: _Known) -> Any:
+def _value(said: Mapping[str, Any], known: Known) -> Any:
     """What a field is; _ABSENT where nothing says it."""
-    at = said.get("at", "")
-    if "value" in said:
-        return said["value"]
-    if "has" in said or "lacks" in said:
-        return (
-            (said.get("has") or said["lacks"]) in known.stored
-            if "has" in said
-            else said["lacks"] not in known.stored
-        )
-    if "config" in said:
-        return next(
-            (found for name in _list(said["config"]) if (found := _field(known.config, name)) is not None),
-            _ABSENT,
-        )
-    if "expr" in said:
-        return evaluate(said["expr"], {name: known.fact(name, at) for name in names(said["expr"])})
-    if "fact" in said:
-        value = known.fact(said["fact"], at)
-    else:
-        axis = 0 if "rows" in said else 1
-        value = known.extent(said.get("rows") or said["columns"], axis)
+    if "over" in said:
+        return _of_each(said, known)
+    value = said["value"] if "value" in said else _found(said, known)
     if "map" in said:
         table = said["map"]
         key = value if isinstance(value, str) else json.dumps(value)
@@ -229,6 +143,56 @@ def _value(said: Mapping[str, Any], known: _Known) -> Any:
             raise ValueError(f"{said.get('fact')} is {key}, and it has {', '.join(map(str, table))}")
         return table.get(key, table.get("*"))
     return _ABSENT if value is None and "default" in said else value
+
+
+def _of_each(said: Mapping[str, Any], known: Known) -> Any:
+    """A list with the value for each element of a list of blocks; one value where all are `alike`."""
+    path, _, number = said["over"].rpartition(".")
+    one = {word: value for word, value in said.items() if word not in ("over", "alike")}
+    values = [_value(_with_number(one, number, at), known) for at in known.elements(path)]
+    if any(value is None or value is _ABSENT for value in values):
+        raise ValueError(f"it is not known for each of {path}")
+    return values[0] if said.get("alike") and all(value == values[0] for value in values) else values
+
+
+def _with_number(said: Any, number: str, at: int) -> Any:
+    """The same with a number for its name in every path."""
+    if isinstance(said, Mapping):
+        return {word: _with_number(value, number, at) for word, value in said.items()}
+    if isinstance(said, list):
+        return [_with_number(value, number, at) for value in said]
+    return said.replace(number, str(at)) if isinstance(said, str) else said
+
+
+def _found(said: Mapping[str, Any], known: Known) -> Any:
+    """What the model, or the source's config, says of a field."""
+    at = _list(said.get("at", ""))
+    if "has" in said or "lacks" in said:
+        role = said.get("has") or said["lacks"]
+        is_there = known.has(role) if any(map(str.isdigit, role.split("."))) else role in known.stored
+        return is_there == ("has" in said)
+    if "config" in said:
+        values = (_field(known.config, name) for name in _list(said["config"]))
+        return next((value for value in values if value is not None), _ABSENT)
+    if "expr" in said:
+        return evaluate(said["expr"], {name: _fact(known, name, at) for name in names(said["expr"])})
+    if "fact" in said:
+        return _fact(known, said["fact"], at)
+    if "count" in said:
+        lengths = (len(known.elements(path)) for path in _list(said["count"]))
+        return next(filter(None, lengths), None)
+    return known.extent(said.get("rows") or said["columns"], 0 if "rows" in said else 1)
+
+
+def _fact(known: Known, name: str, at: list[str]) -> Any:
+    """What it is at the first of these role paths where it is known."""
+    values = (
+        known.fact_of_element(name, path)
+        if any(map(str.isdigit, path.split(".")))
+        else known.fact(name, path)
+        for path in at
+    )
+    return next((value for value in values if value is not None), None)
 
 
 def _field(config: Any, name: str) -> Any:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mapper.checkpoint import Rows, Span, TensorInfo
 from mapper.errors import MapperError, listed, shorten
+from mapper.flows.arithmetic import evaluate
 from mapper.report.wording import counted
 from mapper.rulebook.libraries import LAYOUTS, Entry, LibraryNaming
-from mapper.rulebook.namings import NUMBER
 from mapper.weights.comparing.pieces import turned
 from mapper.weights.comparing.places import fact
-from mapper.weights.renaming.parts import BIAS, Part, Where, turned_to, zeros
+from mapper.weights.renaming.arranged import lengths_of
+from mapper.weights.renaming.parts import BIAS, Halves, Part, Where, filled, turned_to, zeros
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +35,8 @@ class Made:
     parts: tuple[Part, ...]
     layout: str
     transposed: bool
-    groups: tuple[int, int]  # key/value heads and their size, by which some layouts join
+    groups: tuple[int, int] = (0, 0)  # key/value heads and their size, by which some layouts join
+    point: int = 0  # how many extents of one it has behind its own
 
     @property
     def info(self) -> TensorInfo:
@@ -42,7 +44,10 @@ class Made:
         shape = first.shape
         if len(self.parts) > 1:
             shape = (sum(part.shape[0] for part in self.parts), *shape[1:])
-        return TensorInfo(turned(shape) if self.transposed else shape, first.dtype)
+        return TensorInfo(self._shaped(turned(shape) if self.transposed else shape), first.dtype)
+
+    def _shaped(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return (*shape, *(1 for _ in range(self.point)))
 
     @property
     def copied(self) -> str:
@@ -79,7 +84,8 @@ class Made:
             whole = grouped.flatten(0, 2)
         else:
             whole = torch.cat(tensors) if len(tensors) > 1 else tensors[0]
-        return (whole.t() if self.transposed and whole.dim() == 2 else whole).contiguous()
+        whole = (whole.t() if self.transposed and whole.dim() == 2 else whole).contiguous()
+        return whole.view(self._shaped(whole.shape))
 
 
 def _tensor(part: Part, read: Read) -> torch.Tensor:
@@ -125,8 +131,19 @@ class _Maker:
         self.naming, self.parts, self.architecture, self.read = naming, parts, architecture, read
         self.by_role = {role: entry for entry in naming.entries for role in entry.roles}
         self.found = Table()
+        self.present = {where.role for where in parts}
+        self.counts = self._counts()
         self.added: list[str] = []
         self.dropped: list[str] = []
+
+    def _counts(self) -> dict[str, int]:
+        found = lengths_of(self.naming, self.present)
+        if isinstance(found, str):
+            raise NoPlace(f"{self.naming.label} has no place for it: {found}")
+        return found
+
+    def named(self, entry: Entry, where: Where) -> str:
+        return entry.named(where.tensor, where.indices, self.counts, self.present)
 
     def table(self) -> Table:
         self._refuse_without_place()
@@ -168,7 +185,7 @@ class _Maker:
 
     def enter(self, entry: Entry, where: Where) -> None:
         """The tensor that this part is in, and a bias that belongs to it."""
-        name = _numbered(entry.tensors[where.tensor], where.indices)
+        name = self.named(entry, where)
         self.found.roles[where] = name
         if name in self.found.made:
             return
@@ -184,10 +201,11 @@ class _Maker:
                 f"{self.naming.label} has one tensor for {where.role} and {other}, which differ here"
             )
         self._make(name, entry, where)
-        bias = entry.tensors.get(BIAS)
-        if self._needs_bias(entry, where) and bias and self._bias_of(entry, where) is None:
-            self.added.append(bias)
-            self._make(_numbered(bias, where.indices), entry, where._replace(tensor=BIAS))
+        lacks = BIAS in entry.tensors and self._bias_of(entry, where) is None
+        if lacks and self._needs_bias(entry, where):
+            bias = where._replace(tensor=BIAS)
+            self.added.append(self.named(entry, bias))
+            self._make(self.named(entry, bias), entry, bias)
 
     def _needs_bias(self, entry: Entry, where: Where) -> bool:
         """Whether the library has a bias beside a weight, also where the model has none."""
@@ -206,8 +224,22 @@ class _Maker:
         heads, size = (
             fact(self.architecture, f"attention.{one}", at) or 0 for one in ("kv_heads", "head_dim")
         )
-        flips = entry.transposed and where.tensor != BIAS
-        self.found.made[name] = Made(tuple(parts), entry.layout, flips, (heads, size))
+        is_map = where.tensor != BIAS
+        point = entry.kernel if is_map else 0
+        self._refuse_extents(entry, where, parts)
+        if entry.halves_swapped:
+            parts = [_swapped(part) for part in parts]
+        flips = entry.transposed and is_map
+        self.found.made[name] = Made(tuple(parts), entry.layout, flips, (heads, size), point)
+
+    def _refuse_extents(self, entry: Entry, where: Where, parts: Sequence[Part]) -> None:
+        """A convolution is no map, and joined parts have the sizes by which they are told apart again."""
+        if entry.kernel and where.tensor != BIAS and len(parts[0].shape) != 2:
+            raise NoPlace(f"{self.naming.label} has a map for {where.pattern}, which here is none")
+        columns = self.parts[where._replace(tensor="weight")].shape[1:2]
+        sizes = [evaluate(size, {"columns": columns[0]}) for size in entry.rows] if columns else []
+        if any(part.shape[0] != size for part, size in zip(parts, sizes, strict=False)):
+            raise NoPlace(f"{self.naming.label} has other sizes of what is one with {where.pattern}")
 
     def _part(self, where: Where, name: str) -> Part:
         part = self.parts.get(where)
@@ -232,9 +264,9 @@ class _Maker:
         own, other = Where(entry.roles[0], "weight"), Where(entry.stores, "weight")
         if not entry.stores or own in self.parts or other not in self.parts:
             return
-        name = entry.tensors["weight"]
+        name = self.named(entry, own)
         self.found.roles[own] = name
-        self.found.made[name] = Made((self.parts[other],), entry.layout, entry.transposed, (0, 0))
+        self.found.made[name] = Made((self.parts[other],), entry.layout, entry.transposed)
         self.found.notes.append(
             f"{name} is stored, equal to {self.found.roles[other]}, as {self.naming.label} has it"
         )
@@ -242,10 +274,9 @@ class _Maker:
 
 def _sibling(role: str, where: Where, tensor: str) -> Where:
     """Another role of the same entry, with the indices of this one."""
-    return Where(_numbered(role, where.indices), tensor)
+    return Where(filled(role, where.indices), tensor)
 
 
-def _numbered(pattern: str, indices: Iterable[str]) -> str:
-    for index in indices:
-        pattern = pattern.replace(NUMBER, index, 1)
-    return pattern
+def _swapped(part: Part) -> Part:
+    """With the halves of its rows the other way round than they are."""
+    return replace(part, turn=None if isinstance(part.turn, Halves) else Halves())

@@ -1,0 +1,139 @@
+"""Models whose blocks a library arranges otherwise: the roles of their tensors by the names that a naming has for them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING
+
+from mapper.checkpoint import TensorInfo
+from mapper.flows.arithmetic import evaluate, names
+from mapper.rulebook.libraries import Entry, LibraryNaming, library_namings
+from mapper.rulebook.namings import NUMBER
+from mapper.rulebook.numbered import Template, starred
+from mapper.weights.comparing.pieces import Cut, Piece
+from mapper.weights.renaming.parts import BIAS, Halves, Part, Where, filled
+
+if TYPE_CHECKING:
+    from mapper.architecture import Architecture
+
+_LONGEST = 64  # list of a model, longer than any whose length its names do not say
+
+Parts = dict[Where, Part]
+
+
+def arranged_parts(architecture: Architecture) -> Parts | None:
+    """The tensors by their roles; None where no naming reads this family, or a name is none of its."""
+    for naming in library_namings():
+        if naming.reads and naming.reads == architecture.family:
+            return _Reader(naming, architecture).parts()
+    return None
+
+
+class _Reader:
+    """The names of one checkpoint, backwards through a naming."""
+
+    def __init__(self, naming: LibraryNaming, architecture: Architecture):
+        unused = dict(architecture.unused)
+        tensors = architecture.checkpoint.tensors
+        self.naming = naming
+        self.infos = {name: info for name, info in tensors.items() if name not in unused}
+        self.lines: dict[str, list[tuple[Entry, str, Template]]] = {}
+        for entry in naming.entries:
+            for tensor, name in entry.every_name:
+                self.lines.setdefault(name.starred, []).append((entry, tensor, name))
+
+    @cached_property
+    def unknown(self) -> list[str]:
+        """Lengths of lists that only the names show."""
+        return list(dict.fromkeys(name for _, length in self.naming.lists for name in names(length)))
+
+    def parts(self) -> Parts | None:
+        """By the least lengths with which every name has a line."""
+        for lengths in product(range(1, _LONGEST), repeat=len(self.unknown)):
+            if (found := self._with(dict(zip(self.unknown, lengths, strict=True)))) is not None:
+                return found
+        return None
+
+    def _with(self, counts: Mapping[str, int]) -> Parts | None:
+        below = dict(_below(self.naming, counts))
+        found: Parts = {}
+        for name, info in self.infos.items():
+            read = self._read(name, counts, below)
+            if read is None:
+                return None
+            entry, tensor, indices = read
+            found |= self._of(entry, tensor, indices, name, info)
+        return found
+
+    def _read(
+        self, name: str, counts: Mapping[str, int], below: Mapping[str, int]
+    ) -> tuple[Entry, str, list[str]] | None:
+        for entry, tensor, form in self.lines.get(starred(name), ()):
+            said = form.read(name, counts, below)
+            if said is not None:
+                return entry, tensor, [str(said[number]) for number in entry.numbers]
+        return None
+
+    def _of(self, entry: Entry, tensor: str, indices: list[str], name: str, info: TensorInfo) -> Parts:
+        """The parts in one tensor."""
+        is_map = tensor != BIAS
+        flipped = is_map and entry.transposed and len(info.shape) == 2
+        whole = Piece(name, info, flipped, point=entry.kernel if is_map else 0)
+        at = tuple("*" if word.isdigit() else word for word in name.split(".")[:-1])
+        turn = Halves() if entry.halves_swapped else None
+        pieces = [whole] if len(entry.roles) == 1 else _pieces(entry, whole, self._columns(name, tensor))
+        return {
+            Where(filled(role, indices), tensor): Part(piece, at, turn)
+            for role, piece in zip(entry.roles, pieces, strict=True)
+        }
+
+    def _columns(self, name: str, tensor: str) -> int:
+        """Of the map that a tensor is, or is the bias of."""
+        weight = self.infos.get(f"{name.removesuffix(BIAS)}weight" if tensor == BIAS else name)
+        return weight.shape[1] if weight and len(weight.shape) > 1 else 1
+
+
+def _pieces(entry: Entry, whole: Piece, columns: int) -> Iterator[Piece]:
+    """A joined tensor role by role: equal parts, or as many rows as is said and for the last what is left."""
+    total, each = whole.shape[0], len(entry.roles)
+    sizes = [int(evaluate(size, {"columns": columns})) for size in entry.rows] or [total // each] * (each - 1)
+    first = 0
+    for role, size in zip(entry.roles, [*sizes, total - sum(sizes)], strict=True):
+        yield whole._replace(cut=Cut(role, 1, total, 1, first, first + size))
+        first += size
+
+
+def _below(naming: LibraryNaming, counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """What the number of an element is smaller than, by the name that lines have for it."""
+    for path, length in naming.lists:
+        yield path.variables[-1], int(evaluate(length, counts))
+
+
+def lengths_of(naming: LibraryNaming, roles: Collection[str]) -> dict[str, int] | str:
+    """The lengths of lists that names of a library rest on, from the role paths of a model; why there are none."""
+    known: dict[str, int] = {}
+    for path, length in naming.lists:
+        seen = _seen(path, roles)
+        if isinstance(length, ast.Name) and seen:
+            known.setdefault(length.id, max(map(len, seen)))
+        if not set(names(length)) <= known.keys():
+            return f"it has no {path.plain(NUMBER)}"
+        wanted = set(range(int(evaluate(length, known))))
+        if any(numbers != wanted for numbers in seen):
+            return f"{path.plain(NUMBER)} has {len(wanted)} elements there, and not everywhere here"
+    return known
+
+
+def _seen(path: Template, roles: Collection[str]) -> list[set[int]]:
+    """The numbers of the elements of each list at a role path."""
+    form = path.plain(NUMBER)
+    groups: dict[tuple[str, ...], set[int]] = {}
+    depth = form.count(".") + 1
+    for role in roles:
+        words = role.split(".")[:depth]
+        if ".".join(NUMBER if word.isdigit() else word for word in words) == form:
+            groups.setdefault(tuple(words[:-1]), set()).add(int(words[-1]))
+    return list(groups.values())

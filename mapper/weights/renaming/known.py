@@ -1,0 +1,172 @@
+"""What is known of a model by the roles of its parts: facts of blocks, sizes of tensors, lengths of lists."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mapper.errors import MapperError, cut
+from mapper.flows.arithmetic import evaluate, names
+from mapper.weights.renaming.arranged import arranged_parts
+
+if TYPE_CHECKING:
+    from mapper.architecture import Architecture
+    from mapper.weights.renaming.parts import Part, Where
+
+Said = tuple[tuple[str, ...], str, Any]  # role path of a block, a fact of it, its value
+
+
+class Known:
+    """What is known of a model: facts by the role paths of blocks, sizes by those of tensors."""
+
+    def __init__(self, architecture: Architecture, parts: Mapping[Where, Part], stored: set[str]):
+        self.architecture, self.parts, self.stored = architecture, parts, stored
+        self.config = architecture.checkpoint.config or {}
+        self.shapes = {where.pattern: part.shape for where, part in parts.items() if where.tensor == "weight"}
+        self.shapes |= {where.role: part.shape for where, part in parts.items() if where.tensor == "weight"}
+        self.facts: dict[tuple[str, ...], dict[str, list[Any]]] = {}  # by role path without indices
+        for path, name, value in facts_by_role(architecture):
+            values = self.facts.setdefault(path, {}).setdefault(name, [])
+            if value not in values:
+                values.append(value)
+
+    def fact(self, name: str, at: str) -> Any:
+        """Its value in the blocks at this role path, anywhere for ""; None where nobody knows it."""
+        scope = tuple(at.split(".")) if at else ()
+        inside = {path: facts for path, facts in self.facts.items() if path[: len(scope)] == scope}
+        around = {path: facts for path, facts in self.facts.items() if scope[: len(path)] == path}
+        values: list[Any] = []
+        for known in (inside, around):
+            for facts in known.values() if not values else ():
+                values += [value for value in facts.get(name, ()) if value not in values]
+        if len(values) > 1:
+            where = f" of {at}" if at else ""
+            raise MapperError(
+                f"{name}{where} is {' and '.join(cut(json.dumps(value), 60) for value in values[:4])}, and the settings "
+                "have one"
+            )
+        return values[0] if values else None
+
+    def beside(self, name: str, said: Any) -> Iterator[tuple[Any, Any]]:
+        """Each value of a fact with what `said` is in the same blocks, a value or arithmetic over their facts."""
+        for facts in self.facts.values():
+            for value in facts.get(name, ()):
+                if not isinstance(said, ast.expr):
+                    yield value, said
+                elif all(one in facts for one in names(said)):
+                    yield value, _evaluated(said, {one: facts[one][0] for one in names(said)})
+
+    def elements(self, path: str) -> list[int]:
+        """The numbers in a list of blocks at this role path."""
+        above = path.split(".")
+        roles = (where.role.split(".") for where in self.parts)
+        return sorted({int(words[len(above)]) for words in roles if words[: len(above)] == above})
+
+    def has(self, path: str) -> bool:
+        """Whether the model has a leaf at this role path or below it."""
+        return any(f"{where.role}.".startswith(f"{path}.") for where in self.parts)
+
+    def fact_of_element(self, name: str, at: str) -> Any:
+        """Its value in the blocks at a role path with numbers; None where nobody knows it or there are none."""
+        scope = tuple(at.split("."))
+        values = [
+            value for path, fact, value in self.numbered if fact == name and path[: len(scope)] == scope
+        ]
+        if any(value != values[0] for value in values):
+            raise MapperError(f"{name} of {at} has several values, and the settings have one")
+        return values[0] if values else None
+
+    @cached_property
+    def numbered(self) -> list[Said]:
+        return facts_of_parts(self.architecture, self.parts)
+
+    def extent(self, role: str, axis: int) -> int | None:
+        shape = self.shapes.get(role, ())
+        return shape[axis] if len(shape) > axis else None
+
+
+def _evaluated(said: ast.expr, facts: Mapping[str, Any]) -> Any:
+    """Its value; None for arithmetic that these facts do not allow."""
+    try:
+        return evaluate(said, facts)
+    except ValueError:
+        return None
+
+
+def facts_by_role(architecture: Architecture) -> list[Said]:
+    """Role path of a block without indices, a fact of it, and its value; the most particular scope is the one.
+
+    Of a model that a naming arranges otherwise the blocks as the naming has them.
+    """
+    if arranged := arranged_parts(architecture):
+        said = facts_of_parts(architecture, arranged)
+        return [
+            (tuple(word for word in role if not word.isdigit()), name, value) for role, name, value in said
+        ]
+    found: list[Said] = []
+    places: dict[tuple[tuple[str, ...], tuple[str, ...]], None] = {}
+    for leaf in architecture.leaves:
+        role = tuple(word for word, _ in leaf.block)
+        places[role, _starred(leaf.place)] = None
+        found += [(role, name, item.value) for name, item in leaf.facts.items()]
+    scopes = [
+        (_starred(item.at.split(".")) if item.at not in ("", "*") else (), item)
+        for item in architecture.facts
+    ]
+    for role, at in places:
+        best: dict[str, tuple[int, list[Any]]] = {}
+        for scope, item in scopes:
+            if at[: len(scope)] == scope and best.get(item.name, (-1,))[0] <= len(scope):
+                same = best[item.name][1] if best.get(item.name, (-1,))[0] == len(scope) else []
+                best[item.name] = (len(scope), [*same, item.value])
+        found += [(role, name, value) for name, (_, values) in best.items() for value in values]
+    return found
+
+
+def _starred(path: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(
+        "*" if not isinstance(word, str) or word.isdigit() or word.startswith("{") else word for word in path
+    )
+
+
+def facts_of_parts(architecture: Architecture, parts: Mapping[Where, Part]) -> list[Said]:
+    """The same with the indices of blocks, by the roles of parts: whatever their own blocks are."""
+    scopes: dict[int, list[tuple[tuple[str, ...], Any]]] = {}
+    for item in architecture.facts:
+        at = tuple(item.at.split(".")) if item.at not in ("", "*") else ()
+        scopes.setdefault(len(at), []).append((at, item))
+    deepest_first = [scopes[depth] for depth in sorted(scopes, reverse=True)]
+    own = {key: leaf.facts for leaf in architecture.leaves if leaf.facts for key in tuple(leaf.keys())}
+    found: dict[tuple[tuple[str, ...], str, str], Said] = {}
+    known: dict[tuple[str, ...], dict[str, list[Any]]] = {}
+    for where, part in parts.items():
+        role, folder = tuple(where.role.split(".")[:-1]), tuple(part.path.split(".")[:-1])
+        if folder not in known:
+            known[folder] = _at(folder, deepest_first)
+        said = [(name, value) for name, values in known[folder].items() for value in values]
+        said += [(name, item.value) for name, item in own.get(part.path, {}).items()]
+        found |= {(role, name, json.dumps(value)): (role, name, value) for name, value in said}
+    return list(found.values())
+
+
+def _at(
+    folder: tuple[str, ...], deepest_first: Iterable[list[tuple[tuple[str, ...], Any]]]
+) -> dict[str, list[Any]]:
+    """What holds in a folder: of each fact what the most particular scope says."""
+    found: dict[str, list[Any]] = {}
+    for scopes in deepest_first:
+        here: dict[str, list[Any]] = {}
+        for at, item in scopes:
+            if item.name not in found and _is_within(folder, at):
+                here.setdefault(item.name, []).append(item.value)
+        found |= here
+    return found
+
+
+def _is_within(folder: tuple[str, ...], at: tuple[str, ...]) -> bool:
+    return len(folder) >= len(at) and all(
+        word in (other, "*" if other.isdigit() else other) for word, other in zip(at, folder, strict=False)
+    )
