@@ -24,7 +24,8 @@ TENSORS = ("weight", "bias")  # of a leaf
 _WEIGHT = TENSORS[0]
 ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "zeros", "zeros_beside", "tied", "kernel", "halves_swapped", "rows", "beside")  # fmt: skip
 # Where a field of the settings is from, one of them; `at` narrows a fact to a block.
-ORIGINS = ("value", "fact", "rows", "columns", "has", "lacks", "config", "expr", "count")
+ORIGINS = ("value", "fact", "rows", "columns", "has", "lacks", "config", "expr", "count", "rank")
+EXTENTS = ("rows", "columns")  # of a weight, which arithmetic may use too
 SETTING = (*ORIGINS, "at", "map", "default", "when", "unless", "over", "alike")
 
 
@@ -298,12 +299,17 @@ def _same(fields: Fields, key: str, value: Any) -> Same:
     return found
 
 
+def _is_of_one_origin(said: dict[str, Any]) -> bool:
+    origins = [word for word in said if word in ORIGINS and not ("expr" in said and word in EXTENTS)]
+    return len(origins) == 1
+
+
 def _setting(fields: Fields, key: str, value: Any) -> dict[str, Any]:
     """Where one field of the settings comes from; a text is a fact, null takes the field out."""
     if value is None:
         return {}
     said = {"fact": value} if isinstance(value, str) else value
-    if not isinstance(said, dict) or sum(word in ORIGINS for word in said) != 1:
+    if not isinstance(said, dict) or not _is_of_one_origin(said):
         fields.fail(f"expected a fact, or a mapping with one of {', '.join(ORIGINS)}", "fields", key)
     if odd := [word for word in said if word not in SETTING]:
         fields.fail(f"unknown {', '.join(odd)}; allowed: {', '.join(SETTING)}", "fields", key)

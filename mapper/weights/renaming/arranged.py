@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from mapper.checkpoint import TensorInfo
 from mapper.flows.arithmetic import evaluate, names
@@ -22,14 +24,21 @@ if TYPE_CHECKING:
 _LONGEST = 64  # list of a model, longer than any whose length its names do not say
 
 Parts = dict[Where, Part]
+_READ: deque[tuple[ref[Architecture], Parts | None]] = deque(maxlen=2)  # a source and what it becomes
 
 
 def arranged_parts(architecture: Architecture) -> Parts | None:
     """The tensors by their roles; None where no naming reads this family, or a name is none of its."""
-    for naming in library_namings():
-        if naming.reads and naming.reads == architecture.family:
-            return _Reader(naming, architecture).parts()
-    return None
+    for known, parts in _READ:
+        if known() is architecture:
+            return parts
+    naming = next(
+        (naming for naming in library_namings() if naming.reads and naming.reads == architecture.family), None
+    )
+    if naming is None:
+        return None
+    _READ.append((ref(architecture), _Reader(naming, architecture).parts()))
+    return _READ[-1][1]
 
 
 class _Reader:
@@ -39,6 +48,7 @@ class _Reader:
         unused = dict(architecture.unused)
         tensors = architecture.checkpoint.tensors
         self.naming = naming
+        self.names = [name for name in tensors if name not in unused]
         self.infos = {name: info for name, info in tensors.items() if name not in unused}
         self.lines: dict[str, list[tuple[Entry, str, Template]]] = {}
         for entry in naming.entries:
@@ -60,12 +70,13 @@ class _Reader:
     def _with(self, counts: Mapping[str, int]) -> Parts | None:
         below = dict(_below(self.naming, counts))
         found: Parts = {}
-        for name, info in self.infos.items():
+        for at, name in enumerate(self.names):
             read = self._read(name, counts, below)
             if read is None:
+                self.names.insert(0, self.names.pop(at))  # the first to be asked the next time
                 return None
             entry, tensor, indices = read
-            found |= self._of(entry, tensor, indices, name, info)
+            found |= self._of(entry, tensor, indices, name, self.infos[name])
         return found
 
     def _read(

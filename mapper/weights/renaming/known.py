@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mapper.architecture import Block
 from mapper.errors import MapperError, cut
 from mapper.flows.arithmetic import evaluate, names
 from mapper.weights.renaming.arranged import arranged_parts
@@ -64,6 +65,20 @@ class Known:
         above = path.split(".")
         roles = (where.role.split(".") for where in self.parts)
         return sorted({int(words[len(above)]) for words in roles if words[: len(above)] == above})
+
+    def length(self, path: str) -> int:
+        """How many elements a list has, `*` for any number above it; ValueError where such lists differ."""
+        form = path.split(".")
+        seen: dict[tuple[str, ...], set[str]] = {}
+        for where in self.parts:
+            words = where.role.split(".")
+            above = ["*" if other == "*" else word for other, word in zip(form, words, strict=False)]
+            if above == form and len(words) > len(form):
+                seen.setdefault(tuple(words[: len(form)]), set()).add(words[len(form)])
+        lengths = {len(numbers) for numbers in seen.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"lists at {path} have {' and '.join(map(str, sorted(lengths)))} elements")
+        return next(iter(lengths), 0)
 
     def has(self, path: str) -> bool:
         """Whether the model has a leaf at this role path or below it."""
@@ -134,22 +149,41 @@ def _starred(path: Iterable[Any]) -> tuple[str, ...]:
 
 def facts_of_parts(architecture: Architecture, parts: Mapping[Where, Part]) -> list[Said]:
     """The same with the indices of blocks, by the roles of parts: whatever their own blocks are."""
+    blocks = dict(_facts_of_leaves(architecture.root, {}))
+    in_blocks = {name for facts in blocks.values() for name in facts}
+    deepest_first = _scopes(architecture, in_blocks)
+    around: dict[tuple[str, ...], dict[str, list[Any]]] = {}
+    found: dict[tuple[tuple[str, ...], str, str], Said] = {}
+    for where, part in parts.items():
+        role, folder = tuple(where.role.split(".")[:-1]), tuple(part.path.split(".")[:-1])
+        if folder not in around:
+            around[folder] = _at(folder, deepest_first)
+        said = [(name, value) for name, values in around[folder].items() for value in values]
+        said += blocks.get(part.path, {}).items()
+        found |= {(role, name, json.dumps(value)): (role, name, value) for name, value in said}
+    return list(found.values())
+
+
+def _facts_of_leaves(block: Block, around: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each tensor with the facts that the flows of its blocks use, the innermost first, and its leaf's own."""
+    facts = {**around, **{item.name: item.value for item in block.facts.values()}}
+    for value in block.roles.values():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Block):
+                yield from _facts_of_leaves(item, facts)
+            else:
+                own = {**facts, **{fact.name: fact.value for fact in item.facts.values()}}
+                yield from ((key, own) for key in item.keys())
+
+
+def _scopes(architecture: Architecture, without: set[str]) -> list[list[tuple[tuple[str, ...], Any]]]:
+    """Facts that no flow uses itself, by the depth of their scopes."""
     scopes: dict[int, list[tuple[tuple[str, ...], Any]]] = {}
     for item in architecture.facts:
         at = tuple(item.at.split(".")) if item.at not in ("", "*") else ()
-        scopes.setdefault(len(at), []).append((at, item))
-    deepest_first = [scopes[depth] for depth in sorted(scopes, reverse=True)]
-    own = {key: leaf.facts for leaf in architecture.leaves if leaf.facts for key in tuple(leaf.keys())}
-    found: dict[tuple[tuple[str, ...], str, str], Said] = {}
-    known: dict[tuple[str, ...], dict[str, list[Any]]] = {}
-    for where, part in parts.items():
-        role, folder = tuple(where.role.split(".")[:-1]), tuple(part.path.split(".")[:-1])
-        if folder not in known:
-            known[folder] = _at(folder, deepest_first)
-        said = [(name, value) for name, values in known[folder].items() for value in values]
-        said += [(name, item.value) for name, item in own.get(part.path, {}).items()]
-        found |= {(role, name, json.dumps(value)): (role, name, value) for name, value in said}
-    return list(found.values())
+        if item.name not in without:
+            scopes.setdefault(len(at), []).append((at, item))
+    return [scopes[depth] for depth in sorted(scopes, reverse=True)]
 
 
 def _at(

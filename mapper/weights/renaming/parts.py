@@ -37,7 +37,8 @@ class Turn(NamedTuple):
         return rows[np.concatenate((turned, heads[:, self.dim :]), 1).reshape(-1)]
 
 
-class Halves(NamedTuple):
+@dataclass(frozen=True)
+class Halves:
     """Rows whose second half is to lie before the first."""
 
     def of(self, rows: Any) -> Any:

@@ -11,7 +11,7 @@ from mapper.errors import MapperError
 from mapper.flows.arithmetic import evaluate, names
 from mapper.inference.stated_type import OTHER_LIBRARY
 from mapper.rulebook.facts import TYPE
-from mapper.rulebook.libraries import LibraryNaming
+from mapper.rulebook.libraries import EXTENTS, LibraryNaming
 from mapper.sources.settings import every_settings
 from mapper.weights.renaming.known import Known
 
@@ -175,12 +175,15 @@ def _found(said: Mapping[str, Any], known: Known) -> Any:
         values = (_field(known.config, name) for name in _list(said["config"]))
         return next((value for value in values if value is not None), _ABSENT)
     if "expr" in said:
-        return evaluate(said["expr"], {name: _fact(known, name, at) for name in names(said["expr"])})
+        extents = {word: known.extent(said[word], axis) for axis, word in enumerate(EXTENTS) if word in said}
+        facts = {name: _fact(known, name, at) for name in names(said["expr"]) if name not in extents}
+        return evaluate(said["expr"], facts | extents)
     if "fact" in said:
         return _fact(known, said["fact"], at)
     if "count" in said:
-        lengths = (len(known.elements(path)) for path in _list(said["count"]))
-        return next(filter(None, lengths), None)
+        return next(filter(None, map(known.length, _list(said["count"]))), None)
+    if "rank" in said:
+        return len(known.shapes.get(said["rank"], ())) or None
     return known.extent(said.get("rows") or said["columns"], 0 if "rows" in said else 1)
 
 
