@@ -26,7 +26,7 @@ ENTRY = ("name", "weight", "bias", "transposed", "layout", "stores", "drops", "z
 # Where a field of the settings is from, one of them; `at` narrows a fact to a block.
 ORIGINS = ("value", "fact", "rows", "columns", "has", "lacks", "config", "expr", "count", "rank")
 EXTENTS = ("rows", "columns")  # of a weight, which arithmetic may use too
-SETTING = (*ORIGINS, "at", "map", "default", "when", "unless", "over", "alike")
+SETTING = (*ORIGINS, "at", "map", "default", "when", "unless", "over", "alike", "numbers")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Entry:
     zeros_beside: str = ""  # role path with `{n}` as the roles have it: the same where its map has a bias
     kernel: int = 0  # how many extents of one a map has there behind its own: a convolution of one place
     halves_swapped: bool = False  # the second half of the rows stands before the first
+    swapped_without: Template | None = None  # role path: only where the model has nothing there
     rows: tuple[
         ast.expr, ...
     ] = ()  # of joined roles but the last, by which they are cut apart; none: equal parts
@@ -58,11 +59,21 @@ class Entry:
         tables = [self.tensors, *(tensors for _, tensors in self.beside)]
         return [item for table in tables for item in table.items()]
 
+    def _known(self, indices: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
+        return {**counts, **dict(zip(self.numbers, map(int, indices), strict=True))}
+
+    def is_swapped(self, indices: Iterable[str], counts: Mapping[str, int], roles: Container[str]) -> bool:
+        """Whether the halves of its rows lie the other way round in a model of these role paths."""
+        without = self.swapped_without
+        return self.halves_swapped or (
+            without is not None and without.of(self._known(indices, counts)) not in roles
+        )
+
     def named(
         self, tensor: str, indices: Iterable[str], counts: Mapping[str, int], roles: Container[str]
     ) -> str:
         """What a tensor is called in a model of these role paths."""
-        known = {**counts, **dict(zip(self.numbers, map(int, indices), strict=True))}
+        known = self._known(indices, counts)
         other = (tensors for role, tensors in self.beside if role.of(known) in roles)
         return next(other, self.tensors)[tensor].of(known)
 
@@ -236,13 +247,20 @@ def _entry(fields: Fields, key: str, value: Any) -> Entry:
         inner.flag("zeros"),
         inner.text("zeros_beside", ""),
         _ones(inner),
-        inner.flag("halves_swapped"),
+        said.get("halves_swapped") is True,
+        _without(inner),
         tuple(parse_rule(text, fields.file, fields.line("names", key)) for text in inner.words("rows")),
         tuple(
             (_template(inner, role), _tensors(inner, {"name": name}))
             for role, name in inner.mapping("beside").items()
         ),
     )
+
+
+def _without(inner: Fields) -> Template | None:
+    """Of `halves_swapped` that is true only beside nothing at a role path."""
+    said = inner.any("halves_swapped", False)
+    return None if isinstance(said, bool) else _template(inner, inner.text("halves_swapped"))
 
 
 def _ones(inner: Fields) -> int:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from mapper.checkpoint import TensorInfo
@@ -41,6 +41,19 @@ def arranged_parts(architecture: Architecture) -> Parts | None:
     return _READ[-1][1]
 
 
+class _Read(NamedTuple):
+    """What a name says."""
+
+    name: str
+    entry: Entry
+    tensor: str
+    indices: list[str]
+
+    @property
+    def roles(self) -> list[str]:
+        return [filled(role, self.indices) for role in self.entry.roles]
+
+
 class _Reader:
     """The names of one checkpoint, backwards through a naming."""
 
@@ -69,37 +82,36 @@ class _Reader:
 
     def _with(self, counts: Mapping[str, int]) -> Parts | None:
         below = dict(_below(self.naming, counts))
-        found: Parts = {}
+        found: list[_Read] = []
         for at, name in enumerate(self.names):
             read = self._read(name, counts, below)
             if read is None:
                 self.names.insert(0, self.names.pop(at))  # the first to be asked the next time
                 return None
-            entry, tensor, indices = read
-            found |= self._of(entry, tensor, indices, name, self.infos[name])
-        return found
+            found.append(read)
+        roles = {role for read in found for role in read.roles}
+        return {where: part for read in found for where, part in self._parts(read, counts, roles)}
 
-    def _read(
-        self, name: str, counts: Mapping[str, int], below: Mapping[str, int]
-    ) -> tuple[Entry, str, list[str]] | None:
+    def _read(self, name: str, counts: Mapping[str, int], below: Mapping[str, int]) -> _Read | None:
         for entry, tensor, form in self.lines.get(starred(name), ()):
             said = form.read(name, counts, below)
             if said is not None:
-                return entry, tensor, [str(said[number]) for number in entry.numbers]
+                return _Read(name, entry, tensor, [str(said[number]) for number in entry.numbers])
         return None
 
-    def _of(self, entry: Entry, tensor: str, indices: list[str], name: str, info: TensorInfo) -> Parts:
+    def _parts(
+        self, read: _Read, counts: Mapping[str, int], roles: Collection[str]
+    ) -> Iterator[tuple[Where, Part]]:
         """The parts in one tensor."""
-        is_map = tensor != BIAS
+        name, entry, tensor, indices = read
+        info, is_map = self.infos[name], tensor != BIAS
         flipped = is_map and entry.transposed and len(info.shape) == 2
         whole = Piece(name, info, flipped, point=entry.kernel if is_map else 0)
         at = tuple("*" if word.isdigit() else word for word in name.split(".")[:-1])
-        turn = Halves() if entry.halves_swapped else None
+        turn = Halves() if entry.is_swapped(indices, counts, roles) else None
         pieces = [whole] if len(entry.roles) == 1 else _pieces(entry, whole, self._columns(name, tensor))
-        return {
-            Where(filled(role, indices), tensor): Part(piece, at, turn)
-            for role, piece in zip(entry.roles, pieces, strict=True)
-        }
+        for role, piece in zip(read.roles, pieces, strict=True):
+            yield Where(role, tensor), Part(piece, at, turn)
 
     def _columns(self, name: str, tensor: str) -> int:
         """Of the map that a tensor is, or is the bias of."""

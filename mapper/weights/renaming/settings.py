@@ -146,10 +146,13 @@ def _value(said: Mapping[str, Any], known: Known) -> Any:
 
 
 def _of_each(said: Mapping[str, Any], known: Known) -> Any:
-    """A list with the value for each element of a list of blocks; one value where all are `alike`."""
+    """A list with the value for each element of a list of blocks; one value where all are `alike`, or the `numbers` of those where it holds."""
     path, _, number = said["over"].rpartition(".")
-    one = {word: value for word, value in said.items() if word not in ("over", "alike")}
-    values = [_value(_with_number(one, number, at), known) for at in known.elements(path)]
+    one = {word: value for word, value in said.items() if word not in ("over", "alike", "numbers")}
+    numbers = known.elements(path)
+    values = [_value(_with_number(one, number, at), known) for at in numbers]
+    if said.get("numbers"):
+        return [at for at, value in zip(numbers, values, strict=True) if value]
     if any(value is None or value is _ABSENT for value in values):
         raise ValueError(f"it is not known for each of {path}")
     return values[0] if said.get("alike") and all(value == values[0] for value in values) else values

@@ -227,7 +227,7 @@ class _Maker:
         is_map = where.tensor != BIAS
         point = entry.kernel if is_map else 0
         self._refuse_extents(entry, where, parts)
-        if entry.halves_swapped:
+        if entry.is_swapped(where.indices, self.counts, self.present):
             parts = [_swapped(part) for part in parts]
         flips = entry.transposed and is_map
         self.found.made[name] = Made(tuple(parts), entry.layout, flips, (heads, size), point)
