@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
@@ -62,6 +63,7 @@ class _Reader:
         tensors = architecture.checkpoint.tensors
         self.naming = naming
         self.names = [name for name in tensors if name not in unused]
+        self.prefix = _folder_of(self.names)
         self.infos = {name: info for name, info in tensors.items() if name not in unused}
         self.lines: dict[str, list[tuple[Entry, str, Template]]] = {}
         for entry in naming.entries:
@@ -93,8 +95,9 @@ class _Reader:
         return {where: part for read in found for where, part in self._parts(read, counts, roles)}
 
     def _read(self, name: str, counts: Mapping[str, int], below: Mapping[str, int]) -> _Read | None:
-        for entry, tensor, form in self.lines.get(starred(name), ()):
-            said = form.read(name, counts, below)
+        inner = name.removeprefix(self.prefix)
+        for entry, tensor, form in self.lines.get(starred(inner), ()):
+            said = form.read(inner, counts, below)
             if said is not None:
                 return _Read(name, entry, tensor, [str(said[number]) for number in entry.numbers])
         return None
@@ -117,6 +120,12 @@ class _Reader:
         """Of the map that a tensor is, or is the bias of."""
         weight = self.infos.get(f"{name.removesuffix(BIAS)}weight" if tensor == BIAS else name)
         return weight.shape[1] if weight and len(weight.shape) > 1 else 1
+
+
+def _folder_of(names: Collection[str]) -> str:
+    """The folder that all names stand in, with the point behind it."""
+    shared = os.path.commonprefix([name.split(".")[:-1] for name in names])
+    return "".join(f"{word}." for word in shared)
 
 
 def _pieces(entry: Entry, whole: Piece, columns: int) -> Iterator[Piece]:

@@ -150,7 +150,7 @@ def _starred(path: Iterable[Any]) -> tuple[str, ...]:
 def facts_of_parts(architecture: Architecture, parts: Mapping[Where, Part]) -> list[Said]:
     """The same with the indices of blocks, by the roles of parts: whatever their own blocks are."""
     blocks = dict(_facts_of_leaves(architecture.root, {}))
-    in_blocks = {name for facts in blocks.values() for name in facts}
+    in_blocks = {name for both in blocks.values() for facts in both for name in facts}
     deepest_first = _scopes(architecture, in_blocks)
     around: dict[tuple[str, ...], dict[str, list[Any]]] = {}
     found: dict[tuple[tuple[str, ...], str, str], Said] = {}
@@ -158,22 +158,27 @@ def facts_of_parts(architecture: Architecture, parts: Mapping[Where, Part]) -> l
         role, folder = tuple(where.role.split(".")[:-1]), tuple(part.path.split(".")[:-1])
         if folder not in around:
             around[folder] = _at(folder, deepest_first)
-        said = [(name, value) for name, values in around[folder].items() for value in values]
-        said += blocks.get(part.path, {}).items()
-        found |= {(role, name, json.dumps(value)): (role, name, value) for name, value in said}
+        block, own = blocks.get(part.path, ({}, {}))
+        said = [(role, name, value) for name, values in around[folder].items() for value in values]
+        said += [(role, name, value) for name, value in block.items()]
+        said += [((*role, where.role.rpartition(".")[2]), name, value) for name, value in own.items()]
+        found |= {(at, name, json.dumps(value)): (at, name, value) for at, name, value in said}
     return list(found.values())
 
 
-def _facts_of_leaves(block: Block, around: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each tensor with the facts that the flows of its blocks use, the innermost first, and its leaf's own."""
+def _facts_of_leaves(
+    block: Block, around: Mapping[str, Any]
+) -> Iterator[tuple[str, tuple[dict[str, Any], dict[str, Any]]]]:
+    """Each tensor with the facts that the flows of its blocks use, the innermost first, and with its leaf's own."""
     facts = {**around, **{item.name: item.value for item in block.facts.values()}}
     for value in block.roles.values():
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Block):
                 yield from _facts_of_leaves(item, facts)
-            else:
-                own = {**facts, **{fact.name: fact.value for fact in item.facts.values()}}
-                yield from ((key, own) for key in item.keys())
+                continue
+            own = {fact.name: fact.value for fact in item.facts.values()}
+            for key in tuple(item.keys()):
+                yield key, ({name: said for name, said in facts.items() if name not in own}, own)
 
 
 def _scopes(architecture: Architecture, without: set[str]) -> list[list[tuple[tuple[str, ...], Any]]]:

@@ -46,21 +46,27 @@ def settings_of(
     """The settings as `naming` says; `stored` are the role paths of which the library stores a tensor."""
     known, found = Known(architecture, parts, stored), Settings()
     _refuse_what_it_computes_otherwise(naming, known)
+    own = known.config if _is_of_the_source(naming, known.config) else {}
     for name, said in naming.fields.items():
-        value = _written(naming, name, said, known)
+        try:
+            value = _written(naming, name, said, known)
+        except MapperError:
+            if name not in own:
+                raise
+            continue  # it stays as it is
         if value is _ABSENT:
             continue
         if value is _BY_DEFAULT:
             value = said["default"]
             found.notes.append(f"{name} = {json.dumps(value)} by default: nothing in the source says it")
         _enter(found.fields, name.split("."), value)
-    if _is_of_the_source(naming, known.config):
+    if own:
         ties = {
             name: value
             for name, value in found.fields.items()
             if _is_of_storage(naming.fields.get(name), parts)
         }
-        found.fields, found.notes = {**found.fields, **known.config, **ties}, []
+        found.fields, found.notes = {**found.fields, **own, **ties}, []
     return found
 
 

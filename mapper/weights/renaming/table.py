@@ -139,7 +139,8 @@ class _Maker:
     def _counts(self) -> dict[str, int]:
         found = lengths_of(self.naming, self.present)
         if isinstance(found, str):
-            raise NoPlace(f"{self.naming.label} has no place for it: {found}")
+            everything = [part.path for part in self.parts.values()]
+            raise NoPlace(f"{self.naming.label} has no place for it: {found}", tensors=everything)
         return found
 
     def named(self, entry: Entry, where: Where) -> str:
