@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from itertools import product
+from itertools import product, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
-from mapper.checkpoint import TensorInfo
 from mapper.flows.arithmetic import evaluate, names
 from mapper.rulebook.libraries import Entry, LibraryNaming, library_namings
 from mapper.rulebook.namings import NUMBER
@@ -124,8 +122,9 @@ class _Reader:
 
 def _folder_of(names: Collection[str]) -> str:
     """The folder that all names stand in, with the point behind it."""
-    shared = os.path.commonprefix([name.split(".")[:-1] for name in names])
-    return "".join(f"{word}." for word in shared)
+    levels = zip(*(name.split(".")[:-1] for name in names), strict=False)
+    shared = takewhile(lambda words: len(set(words)) == 1, levels)
+    return "".join(f"{words[0]}." for words in shared)
 
 
 def _pieces(entry: Entry, whole: Piece, columns: int) -> Iterator[Piece]:
@@ -144,18 +143,25 @@ def _below(naming: LibraryNaming, counts: Mapping[str, int]) -> Iterator[tuple[s
         yield path.variables[-1], int(evaluate(length, counts))
 
 
-def lengths_of(naming: LibraryNaming, roles: Collection[str]) -> dict[str, int] | str:
-    """The lengths of lists that names of a library rest on, from the role paths of a model; why there are none."""
+class NoLength(NamedTuple):
+    """Why a library has no names for the lists of a model."""
+
+    why: str
+    beginning: str  # of the role paths that have no place, numbers as `{n}`
+
+
+def lengths_of(naming: LibraryNaming, roles: Collection[str]) -> dict[str, int] | NoLength:
+    """The lengths of lists that names of a library rest on, from the role paths of a model."""
     known: dict[str, int] = {}
     for path, length in naming.lists:
-        seen = _seen(path, roles)
+        seen, list_of = _seen(path, roles), path.plain(NUMBER)
         if isinstance(length, ast.Name) and seen:
             known.setdefault(length.id, max(map(len, seen)))
         if not set(names(length)) <= known.keys():
-            return f"it has no {path.plain(NUMBER)}"
+            return NoLength(f"it has no {list_of}", "")
         wanted = set(range(int(evaluate(length, known))))
         if any(numbers != wanted for numbers in seen):
-            return f"{path.plain(NUMBER)} has {len(wanted)} elements there, and not everywhere here"
+            return NoLength(f"{list_of} has {len(wanted)} elements there, and not everywhere here", list_of)
     return known
 
 

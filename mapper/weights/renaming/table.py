@@ -13,7 +13,7 @@ from mapper.report.wording import counted
 from mapper.rulebook.libraries import LAYOUTS, Entry, LibraryNaming
 from mapper.weights.comparing.pieces import turned
 from mapper.weights.comparing.places import fact
-from mapper.weights.renaming.arranged import lengths_of
+from mapper.weights.renaming.arranged import NoLength, lengths_of
 from mapper.weights.renaming.parts import BIAS, Halves, Part, Where, filled, turned_to, zeros
 
 if TYPE_CHECKING:
@@ -138,9 +138,9 @@ class _Maker:
 
     def _counts(self) -> dict[str, int]:
         found = lengths_of(self.naming, self.present)
-        if isinstance(found, str):
-            everything = [part.path for part in self.parts.values()]
-            raise NoPlace(f"{self.naming.label} has no place for it: {found}", tensors=everything)
+        if isinstance(found, NoLength):
+            without = [part.path for at, part in self.parts.items() if at.pattern.startswith(found.beginning)]
+            raise NoPlace(f"{self.naming.label} has no place for it: {found.why}", tensors=without)
         return found
 
     def named(self, entry: Entry, where: Where) -> str:
