@@ -5,9 +5,12 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Any
 
-from mapper.errors import listed
+from mapper.errors import listed, shorten
+from mapper.inference.config import Found
+from mapper.inference.evidence import Known
 from mapper.inference.scopes import TOWER_LISTS, Scope
 from mapper.rulebook.facts import FactRule
+from mapper.rulebook.values import NUMBERS, checked, shown
 
 
 def list_around(value: Any, scope: Scope) -> str | None:
@@ -69,3 +72,38 @@ def is_silent(rule: FactRule, value: Any) -> bool:
 def goes_by_form(rule: FactRule) -> bool:
     """Whether a rule reads words by their form: the name of a network, say."""
     return any("*" in key and key not in ("*", "[*]") for key in rule.map)
+
+
+def from_field(rule: FactRule, found: Found, scope: Scope, kind: str) -> Known:
+    """What a rule reads in a field of a config for one block, as a value of this kind; the problem where it is none."""
+    evidence = "default" if found.default_of else "config"
+    left_out = f", left out: the default of {found.default_of}" if found.default_of else ""
+    try:
+        value, source = _value(rule, found, scope, kind)
+    except ValueError as error:
+        return Known(None, evidence, found.name, f"config {found.name}{left_out}: {error}", rule=rule.place)
+    implied = list(rule.map) == ["*"]
+    return Known(value, evidence, f"{source}{left_out}", implied=implied, rule=rule.place)
+
+
+def _value(rule: FactRule, found: Found, scope: Scope, kind: str) -> tuple[Any, str]:
+    """The value, and the field or entry that it stands in. Raises ValueError."""
+    value, source = found.value, found.name
+    if not found.wanted:
+        raise ValueError(f"{shorten(shown(value))} stands where an object is needed")
+    if kind == "list" and rule.map and isinstance(value, list):
+        value = [mapped(rule, item) for item in value]
+    is_bare = kind in NUMBERS and not rule.map
+    per = rule.per
+    if is_bare if per is None else scope.index_of(per) is None:  # one for each of another list
+        per = list_around(value, scope) or per
+    if per and isinstance(value, list):
+        value = repeated(value, scope, per) if rule.repeated else value
+        value, source = element(value, scope, per, source)
+        if kind == "list" and scope.index_of(per) is not None:
+            kind = "any"  # an entry, in a block that is an element itself
+    if kind != "list" and rule.map and value is not None:
+        value = mapped(rule, value)
+    if value is not None or not rule.nullable:
+        value = checked(value, kind)
+    return value, source

@@ -8,10 +8,9 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Place
-from mapper.errors import shorten
 from mapper.inference.computed import calculate, formula, sources
-from mapper.inference.config import Config, Found
-from mapper.inference.entries import element, goes_by_form, is_silent, list_around, mapped, repeated
+from mapper.inference.config import Config
+from mapper.inference.entries import from_field, goes_by_form, is_silent
 from mapper.inference.evidence import Chain, Known, named, origin, weakest
 from mapper.inference.families import TYPE
 from mapper.inference.hints import DEFAULT, Given
@@ -21,7 +20,7 @@ from mapper.inference.observed import in_all_layers
 from mapper.inference.scopes import Scope
 from mapper.rulebook.declared import FLOW
 from mapper.rulebook.facts import UNSET, FactRule, types_beside
-from mapper.rulebook.values import NUMBERS, checked, shown
+from mapper.rulebook.values import checked
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Observed
@@ -315,7 +314,7 @@ class Facts:
                 continue  # a network's name says what its kind has, a field beside it what this one has
             if not item.default_of or (scope, rule.name) not in self.denied:
                 is_said = True
-                yield self._configured(rule, item, scope)
+                yield from_field(rule, item, scope, self.types.get(rule.name, "any"))
 
     def _look_up(self, rules: Iterable[FactRule], scope: Scope) -> None:
         """Note which fields of the config speak here, though a stronger one may settle it."""
@@ -450,34 +449,6 @@ class Facts:
             self._shared[scope] = {name: known for name, known in found.items() if known}
         return self._shared[scope]
 
-    def _configured(self, rule: FactRule, found: Found, scope: Scope) -> Known:
-        value, source = found.value, found.name
-        evidence = "default" if found.default_of else "config"
-        try:
-            if not found.wanted:
-                raise ValueError(f"{shorten(shown(value))} stands where an object is needed")
-            kind = self.types.get(rule.name, "any")
-            if kind == "list" and rule.map and isinstance(value, list):
-                value = [mapped(rule, item) for item in value]
-            is_bare = kind in NUMBERS and not rule.map
-            per = rule.per
-            if is_bare if per is None else scope.index_of(per) is None:  # one for each of another list
-                per = list_around(value, scope) or per
-            if per and isinstance(value, list):
-                value = repeated(value, scope, per) if rule.repeated else value
-                value, source = element(value, scope, per, source)
-                if kind == "list" and scope.index_of(per) is not None:
-                    kind = "any"  # an entry, in a block that is an element itself
-            if kind != "list" and rule.map and value is not None:
-                value = mapped(rule, value)
-            if value is not None or not rule.nullable:
-                value = checked(value, kind)
-        except ValueError as error:
-            problem = f"config {found.name}{_left_out(found)}: {error}"
-            return Known(None, evidence, source, problem, rule=rule.place)
-        implied = list(rule.map) == ["*"]
-        return Known(value, evidence, f"{source}{_left_out(found)}", implied=implied, rule=rule.place)
-
     def _calculated(self, rule: FactRule, scope: Scope) -> Known | None:
         values: dict[str, Any] = {}
         evidences = ["rule"]
@@ -497,7 +468,3 @@ class Facts:
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
         return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}", rule=rule.place, by=rule)
-
-
-def _left_out(found: Found) -> str:
-    return f", left out: the default of {found.default_of}" if found.default_of else ""
