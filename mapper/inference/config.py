@@ -360,7 +360,10 @@ def _is_said(found: Found, left: Sequence[Found], said: Mapping[str, Any]) -> bo
     alike = [name for name, value in said.items() if _repeats(value, found.value)]
     rivals = [other for other in left if _repeats(other.value, found.value)]
     is_list = isinstance(found.value, list)
-    return len(rivals) == 1 and any(is_list or not words.isdisjoint(name.split(".")) for name in alike)
+    return len(rivals) == 1 and any(
+        is_list or not words.isdisjoint(part for word in name.split(".") for part in parts(word))
+        for name in alike
+    )
 
 
 def _repeats(one: Any, other: Any) -> bool:
