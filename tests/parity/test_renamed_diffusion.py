@@ -125,8 +125,10 @@ def test_it_has_the_names_and_the_numbers_of_the_other_and_computes_the_same(
         written(tmp_path / "first", first),
         tmp_path / "there" / "diffusion_pytorch_model.safetensors",
     )
-    there.parent.mkdir()
-    mapper.rename(source, "diffusers", there, hints=hints)
+    mapper.rename(source, "diffusers", there.parent, hints=hints)
+    with pytest.raises(FileExistsError):
+        mapper.rename(source, "diffusers", there.parent, hints=hints)
+    mapper.rename(source, "diffusers", there.parent, hints=hints, overwrite=True)
     same(there, theirs)
     with torch.no_grad():
         got = mapper.build(there.parent)(**inputs).sample

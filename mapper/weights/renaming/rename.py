@@ -13,7 +13,14 @@ from mapper._api import describe
 from mapper._files import write_text
 from mapper._written import check_place
 from mapper.errors import MapperError, joined, shorten
-from mapper.weights.converting.streaming import TORCH, Conversion, shard_bytes, suffix_of, write_all_of
+from mapper.weights.converting.streaming import (
+    SAFETENSORS,
+    TORCH,
+    Conversion,
+    shard_bytes,
+    suffix_of,
+    write_all_of,
+)
 from mapper.weights.converting.torch_files import TorchTable
 from mapper.weights.renaming.containers import containers
 from mapper.weights.renaming.fitting import Renamed, as_checkpoint, candidates_of, first_that_fits
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from mapper.architecture import Architecture
+    from mapper.rulebook.libraries import LibraryNaming
 
 
 def rename(
@@ -56,33 +64,44 @@ def rename(
         return rename_into(to, architecture, place, quantised, overwrite)
     if quantised is not None:
         raise MapperError(f"{shorten(quantised)} is a type of {joined(containers())}; {to} has plain numbers")
+    candidates = candidates_of(to)
+    if shard_size is None:
+        place = _with_own_name(place, candidates)
     suffix = suffix_of(place, TORCH)
     largest = shard_bytes(shard_size, place, suffix)
-    check_place(place, None if suffix else (), overwrite=overwrite)
-    candidates = candidates_of(to)
+    is_new = _check_target(os.fspath(out), place, suffix, overwrite)
     architecture = describe(
         source, hints, purpose="weights", revision=revision, rules=rules, follow_links=follow_links
     )
     renamed = first_that_fits(candidates, architecture)
-    checkpoint = as_checkpoint(renamed, architecture.checkpoint)
-    texts = _texts(renamed)
-    if suffix:
-        for name in texts:
-            check_place(os.path.join(os.path.dirname(place), name), None, overwrite=overwrite)
+    beside, texts = os.path.dirname(place), _texts(renamed)
+    for name in texts if suffix and not is_new else ():
+        check_place(os.path.join(beside, name), None, overwrite=overwrite)
+    if is_new:
+        os.makedirs(out)
     done = Conversion(place, [], 0, 0, _notes(renamed, architecture, suffix))
-    write_all_of(
-        done,
-        replace(checkpoint, config=None),
-        checkpoint.tensors,
-        texts,
-        largest,
-        overwrite,
-        _torch_table(renamed),
-    )
+    checkpoint = as_checkpoint(renamed, architecture.checkpoint)
+    tensors, without = checkpoint.tensors, replace(checkpoint, config=None)
+    write_all_of(done, without, tensors, texts, largest, overwrite, _torch_table(renamed))
     for name, text in texts.items() if suffix else ():
-        write_text(os.path.join(os.path.dirname(place), name), text, overwrite=overwrite)
+        write_text(os.path.join(beside, name), text, overwrite=overwrite)
         done.files.append(name)
     return done
+
+
+def _check_target(out: str, place: str, suffix: str, overwrite: bool) -> bool:
+    """Raise OverwriteError for what may not be replaced; whether `place` is a file of a folder that is to be made."""
+    is_new = place != out and not os.path.isdir(out)
+    check_place(out if is_new else place, None if suffix and not is_new else (), overwrite=overwrite)
+    return is_new
+
+
+def _with_own_name(place: str, candidates: Sequence[LibraryNaming]) -> str:
+    """A folder, or the file in it where that is the one of safetensors that the library looks for."""
+    names = {naming.weights for naming in candidates}
+    if suffix_of(place, TORCH) or len(names) != 1 or not all(name.endswith(SAFETENSORS) for name in names):
+        return place
+    return os.path.join(place, names.pop())
 
 
 def _texts(renamed: Renamed) -> dict[str, str]:

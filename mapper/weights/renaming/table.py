@@ -237,7 +237,8 @@ class _Maker:
         """A convolution is no map, and joined parts have the sizes by which they are told apart again."""
         if entry.kernel and where.tensor != BIAS and len(parts[0].shape) != 2:
             raise NoPlace(f"{self.naming.label} has a map for {where.pattern}, which here is none")
-        columns = self.parts[where._replace(tensor="weight")].shape[1:2]
+        weight = self.parts.get(where._replace(tensor="weight"))
+        columns = weight.shape[1:2] if weight else ()
         sizes = [evaluate(size, {"columns": columns[0]}) for size in entry.rows] if columns else []
         if any(part.shape[0] != size for part, size in zip(parts, sizes, strict=False)):
             raise NoPlace(f"{self.naming.label} has other sizes of what is one with {where.pattern}")
