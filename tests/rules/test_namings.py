@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,13 @@ import pytest
 
 from mapper.authoring.check import check_rules
 from mapper.errors import RuleError
+from mapper.rulebook.libraries import library_namings
 from mapper.rulebook.namings import Naming, namings, read_naming
 from mapper.rulebook.rulebook import Rulebook, rule_files, rulebook_of
 from mapper.rulebook.strict import parse_yaml
+from mapper.weights.renaming.parts import Halves
+from mapper.weights.renaming.proof import wrong_round_trips
+from mapper.weights.renaming.table import Made
 
 NAMED = [naming for naming in namings() if naming.architectures]
 
@@ -72,3 +77,20 @@ def test_what_no_naming_may_have_is_refused_with_its_line(line: str, expected: s
     with pytest.raises(RuleError, match=r"naming\.yaml:\d: ") as caught:
         read(f"naming: a\ncontainer: gguf\n{line}\n")
     assert expected in str(caught.value)
+
+
+def test_halves_that_stay_where_they_are_are_told_though_the_way_back_undoes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (flux,) = (naming for naming in library_namings() if naming.label == "diffusers/flux")
+    assert list(wrong_round_trips(flux, SHIPPED)) == []
+    made = Made.of
+
+    def as_they_stand(self: Made, read: Any) -> Any:
+        parts = (replace(part, turn=None) if isinstance(part.turn, Halves) else part for part in self.parts)
+        return made(replace(self, parts=tuple(parts)), read)
+
+    monkeypatch.setattr(Made, "of", as_they_stand)
+    told = list(wrong_round_trips(flux, SHIPPED))
+    assert any("the weight of tower.last_modulation has other numbers there" in text for text in told)
+    assert not any("is not what it was" in text for text in told)

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from mapper.errors import MapperError, joined, listed
 from mapper.inference import infer
 from mapper.rulebook.examples import Example, header, is_near_miss
+from mapper.rulebook.libraries import STYLES
 from mapper.sources.in_memory import open_tensors
 from mapper.weights.renaming.fitting import as_checkpoint, candidates_of, first_that_fits
+from mapper.weights.renaming.parts import Where, parts_of, turned_to
+from mapper.weights.renaming.table import tensor_of
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +44,9 @@ def _wrong(naming: LibraryNaming, said: dict[str, Any], rulebook: Rulebook) -> I
     checkpoint = _with_numbers(header(_example(naming, said, rulebook)), said.get("equal", {}))
     first = infer(checkpoint, rulebook, hints=said.get("hints"))
     there, hints = _renamed(first, naming.label)
-    back, _ = _renamed(infer(there, rulebook, hints=hints), said["back"])
+    second = infer(there, rulebook, hints=hints)
+    yield from _other_numbers(first, second)
+    back, _ = _renamed(second, said["back"])
     unused = {name for name, _ in first.unused}
     names = [name for name in checkpoint.tensors if name not in unused]
     if odd := sorted(set(names) ^ back.tensors.keys()):
@@ -51,6 +56,22 @@ def _wrong(naming: LibraryNaming, said: dict[str, Any], rulebook: Rulebook) -> I
     for name in names:
         if before[name].dtype != after[name].dtype or not before[name].equal(after[name]):
             yield f"{name} is not what it was"
+
+
+def _other_numbers(first: Architecture, second: Architecture) -> Iterator[str]:
+    """Roles that have other numbers on the way, where the other reading has them too: turned back, it would not show."""
+    ours, theirs = _by_role(first), _by_role(second)
+    for where in ours.keys() & theirs.keys():
+        if ours[where].shape != theirs[where].shape or not ours[where].equal(theirs[where]):
+            yield f"the {where.tensor} of {where.role} has other numbers there"
+
+
+def _by_role(architecture: Architecture) -> dict[Where, torch.Tensor]:
+    """Each tensor by its role, all rotary pairs as halves."""
+    read = architecture.checkpoint.read
+    assert read is not None
+    parts = turned_to(STYLES[0], parts_of(architecture), architecture)
+    return {where: tensor_of(part, read) for where, part in parts.items()}
 
 
 def _example(naming: LibraryNaming, said: dict[str, Any], rulebook: Rulebook) -> Example:

@@ -77,7 +77,7 @@ class Made:
         """The tensor itself, in memory of its own."""
         import torch
 
-        tensors = [_tensor(part, read) for part in self.parts]
+        tensors = [tensor_of(part, read) for part in self.parts]
         if len(tensors) > 1 and self.layout != LAYOUTS[0]:
             heads, size = self.groups
             grouped = torch.cat([tensor.unflatten(0, (heads, -1, size)) for tensor in tensors], 1)
@@ -88,7 +88,8 @@ class Made:
         return whole.view(self._shaped(whole.shape))
 
 
-def _tensor(part: Part, read: Read) -> torch.Tensor:
+def tensor_of(part: Part, read: Read) -> torch.Tensor:
+    """A part as it is compared and joined."""
     import torch
 
     from mapper.sources.storage import torch_dtype
@@ -172,7 +173,7 @@ class _Maker:
             entry = self.by_role.get(where.pattern)
             if entry and (where.tensor in entry.tensors):
                 continue
-            if entry and where.tensor == BIAS and not _tensor(part, self.read).any():
+            if entry and where.tensor == BIAS and not tensor_of(part, self.read).any():
                 self.dropped.append(part.path)
             else:
                 missing.append((where, part))
@@ -259,7 +260,7 @@ class _Maker:
         other = self.parts.get(where._replace(role=role))
         if other is None or other.shape != self.parts[where].shape or other.dtype != self.parts[where].dtype:
             return False
-        return bool(_tensor(self.parts[where], self.read).equal(_tensor(other, self.read)))
+        return bool(tensor_of(self.parts[where], self.read).equal(tensor_of(other, self.read)))
 
     def stored_twice(self, entry: Entry) -> None:
         """What the library stores a second time where the model has one tensor for both."""
