@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 1ef7663bc033.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 87f4104b6cc3.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -190,10 +190,8 @@ class FeedForward(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class NeckLayerWithResizeAndUpsampling(nn.Module):
-    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels with downsampling or
-    upsampling.
-    """
+class NeckLayerWithMappedAndResize(nn.Module):
+    """neck.reassemble_stage.layers.*: a projection of a feature map to other channels with upsampling."""
 
     def __init__(self, channels: int, resize_stride: int, resize_kernel_size: int):
         super().__init__()
@@ -207,10 +205,8 @@ class NeckLayerWithResizeAndUpsampling(nn.Module):
         return self.resize(x)
 
 
-class NeckLayerWithResize(nn.Module):
-    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with downsampling or
-    upsampling.
-    """
+class NeckLayerWithReduced(nn.Module):
+    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels, and downsampling."""
 
     def __init__(self):
         super().__init__()
@@ -218,8 +214,7 @@ class NeckLayerWithResize(nn.Module):
         self.resize = nn.Conv2d(384, 384, kernel_size=3, stride=2, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.projection(x)
-        return self.resize(x)
+        return self.resize(self.projection(x))
 
 
 class Residual(nn.Module):
@@ -236,7 +231,7 @@ class Residual(nn.Module):
         return x + self.convolution2(F.relu(self.convolution1(F.relu(x))))
 
 
-class NeckLayer(nn.Module):
+class NeckLayerWithMapped(nn.Module):
     """neck.reassemble_stage.layers.2: a projection of a feature map to other channels."""
 
     def __init__(self):
@@ -264,7 +259,7 @@ class BackboneLayer(nn.Module):
         return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
 
 
-class NeckLayerWithResidual(nn.Module):
+class NeckLayerWithFused(nn.Module):
     """neck.fusion_stage.layers.0: residual convolutions of a feature map, then an interpolation (DPT
     fusion).
     """
@@ -286,7 +281,7 @@ class NeckLayerWithResidual(nn.Module):
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayerWithResidual2(nn.Module):
+class NeckLayer(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
     fusion) with a coarser feature map added.
     """
@@ -339,10 +334,10 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithResizeAndUpsampling(channels=48, resize_stride=4, resize_kernel_size=4),
-                        NeckLayerWithResizeAndUpsampling(channels=96, resize_stride=2, resize_kernel_size=2),
-                        NeckLayer(),
-                        NeckLayerWithResize(),
+                        NeckLayerWithMappedAndResize(channels=48, resize_stride=4, resize_kernel_size=4),
+                        NeckLayerWithMappedAndResize(channels=96, resize_stride=2, resize_kernel_size=2),
+                        NeckLayerWithMapped(),
+                        NeckLayerWithReduced(),
                     ]
                 )
             }
@@ -358,10 +353,7 @@ class FusedMaps(nn.Module):
         self.fusion_stage: Any = nn.ModuleDict(
             {
                 "layers": nn.ModuleList(
-                    [
-                        NeckLayerWithResidual(config),
-                        *(NeckLayerWithResidual2(config) for _ in range(config.neck_layers - 1)),
-                    ]
+                    [NeckLayerWithFused(config), *(NeckLayer(config) for _ in range(config.neck_layers - 1))]
                 )
             }
         )
@@ -419,4 +411,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 6f232ffdca31b32a
+# sha256 of all above: 5d10262e5e263fd3
