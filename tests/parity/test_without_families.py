@@ -40,6 +40,7 @@ EQUAL = {
     "Qwen3MoeForCausalLM": ("Qwen3MoeConfig", {**GROUPED, **EXPERTS, "norm_topk_prob": True}),
     "LlamaForCausalLM": ("LlamaConfig", GROUPED),  # fields of its own tell it from others with its names
     "Gemma2ForCausalLM": ("Gemma2Config", {**GROUPED, "query_pre_attn_scalar": 24, "sliding_window": 5}),
+    "GlmForCausalLM": ("GlmConfig", {**GROUPED, "pad_token_id": 0}),  # neighbours are turned
     "RobertaForMaskedLM": ("RobertaConfig", {**ENCODER, "pad_token_id": 1}),
     "DistilBertForMaskedLM": ("DistilBertConfig", {"vocab_size": 99, "dim": 32, "n_heads": 4, "n_layers": 2, "hidden_dim": 44}),
     "BartForConditionalGeneration": ("BartConfig", {**BOTH_SIDES, "scale_embedding": True}),
@@ -47,7 +48,6 @@ EQUAL = {
 }  # fmt: skip
 ASKED = {
     "GemmaForCausalLM": ("GemmaConfig", GROUPED, "norm.offset"),
-    "GlmForCausalLM": ("GlmConfig", {**GROUPED, "pad_token_id": 0}, "rotary.style"),
     "HeliumForCausalLM": ("HeliumConfig", {**GROUPED, "head_dim": 8, "pad_token_id": 0}, "rotary.style"),  # Llama's names, with neighbours turned
     "Exaone4ForCausalLM": ("Exaone4Config", {**SIZES, "num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, "attention.rotary"),
 }  # fmt: skip
