@@ -1,4 +1,4 @@
-"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules 87f4104b6cc3.
+"""sentence-transformers/all-mpnet-base-v2: written by mapper 0.1.0, rules ac047639f1f6.
 
 Reading: exact (family mpnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -33,8 +33,9 @@ class Config:
     heads: int = 12  # shape: encoder.relative_attention_bias.weight [32, 12]
     head_dim: int = 64  # shape: encoder.layer.{0..11}.attention.attn.q.weight [768, 768]
     intermediate_size: int = 3072  # shape: encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
-    buckets: int = 32  # shape: encoder.relative_attention_bias.weight [32, 12]
     layers: int = 12  # name: encoder.layer.*
+    # rule: families/mpnet.yaml (a constant of the published code, whatever its config says)
+    buckets: int = 32
     max_distance: int = 128  # rule: families/mpnet.yaml (a constant of the published code)
 
 
@@ -194,7 +195,7 @@ class Model(nn.Module):
         self.embeddings = Embeddings(config)
         self.encoder: Any = nn.ModuleDict(
             {
-                "relative_attention_bias": nn.Embedding(config.buckets, config.heads),
+                "relative_attention_bias": nn.Embedding(32, config.heads),
                 "layer": nn.ModuleList(Layer(config) for _ in range(config.layers)),
             }
         )
@@ -246,4 +247,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30527}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # repository (EvoNexusX/Graph-Retrieval-Augmented-Trustworthiness-Reasoning:all-mpnet-base-v2/config.json)"]}
-# sha256 of all above: daa21d3971fe0386
+# sha256 of all above: 396aee5266764d13
