@@ -21,10 +21,10 @@ class Ignored:
     valued: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def beside(self, other: Ignored | None) -> Ignored:
-        """Both, the other's values first."""
+        """Both, the other's values first: where it says with which ones a field changes nothing, others change something."""
         if other is None:
             return self
-        return Ignored(self.always | other.always, {**self.valued, **other.valued})
+        return Ignored((self.always - set(other.valued)) | other.always, {**self.valued, **other.valued})
 
     def fields(self) -> tuple[str, ...]:
         return (*sorted(self.always), *self.valued)

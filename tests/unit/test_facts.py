@@ -170,6 +170,12 @@ def test_a_part_inside_of_another_is_a_towers_own() -> None:
     assert list(Config({"encoder": {"n_heads": 8}}, vocabulary).parts("encoder")) == ["encoder"]
 
 
+def test_a_family_that_says_with_which_values_a_field_changes_nothing_is_heard_first() -> None:
+    common = Ignored(frozenset({"dropout", "is_decoder"}), {})
+    both = common.beside(Ignored(frozenset(), {"is_decoder": (True,)}))
+    assert both.always == {"dropout"} and both.valued == {"is_decoder": (True,)}
+
+
 def test_unread_fields_are_listed_down_to_the_nested_one() -> None:
     config = Config(
         {"rope": {"theta": 1.0, "kind": "x"}, "dropout": 0.1, "is_decoder": False, "odd": 1, "none": None},
