@@ -168,8 +168,6 @@ class _Folder:
             return "Parameter", "", True  # two scales of channels of maps
         if bias is not None and len(bias) > 1 and len(shape) > 2 and shape != bias:
             return "Parameter", "", True  # a shift with several axes is no bias of a convolution
-        if bias is not None and len(bias) == 1 and len(shape) == 2 and bias[0] not in shape:
-            return "Parameter", "", True  # a bias for some of the rows alone is read by itself
         if purposes == {_NORM_SCALE} and _is_row(shape):
             return "RMSNorm", "a scale alone in what is called a norm", False
         return self.by_shape(shape, bias)

@@ -62,7 +62,7 @@ def refine_boxes(x: Tensor, boxes: Tensor, maps: tuple[Tensor, ...]) -> Tensor:
 
 
 def side_distances(boxes: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """How far rows of a map are from top and bottom of boxes, columns from left and right: signed, as logarithms.
+    """How far rows of a map are from top and bottom of boxes, columns from the sides: signed, as logarithms.
 
     boxes (B, Q, 4): centre and size in 0 to 1, x (B, C, Y, X) -> (B, Q, Y, 2), (B, Q, X, 2)
     """

@@ -27,7 +27,7 @@ def fold_neighbours(x: Tensor, width: int) -> Tensor:
 
 
 def random_patches(x: Tensor, kept: int) -> Tensor:
-    """The first positions, then the others in an order that is drawn anew for each row. x (B, T, W) -> like x"""
+    """The first positions, then the others in an order drawn anew for each row. x (B, T, W) -> like x"""
     chances = torch.ones(x.shape[1] - kept)  # on the processor, so that a seed draws the same everywhere
     order = torch.stack([torch.multinomial(chances, len(chances)) for _ in range(len(x))]).to(x.device)
     return torch.cat((x[:, :kept], x[:, kept:].gather(1, order[..., None].expand(-1, -1, x.shape[2]))), dim=1)

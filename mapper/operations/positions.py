@@ -108,7 +108,7 @@ def stretch_positions(table: Tensor, kept: int, height: int, width: int) -> Tens
 
 
 def nearest_positions(table: Tensor, height: int, width: int) -> Tensor:
-    """Each place of a grid has the nearest of a square table; one of as many places has its rows in their order.
+    """Each place of a grid has the nearest of a square table; one of as many places has its rows in order.
 
     table (1, N * N, W) -> (1, height * width, W)
     """
@@ -179,7 +179,7 @@ def image_sinusoids(x: Tensor, height: int, width: int, reaches_last: bool = Fal
 
 
 def video_sinusoids(x: Tensor, height: int, width: int) -> Tensor:
-    """Sines and cosines by column, by row, then by frame, for the patches of a video. x (B, T, W) -> (1, T, W)
+    """Sines and cosines by column, by row, by frame, for the patches of a video. x (B, T, W) -> (1, T, W)
 
     Wavelengths grow to 10,000 times the first; channels that no axis has are zero.
     """

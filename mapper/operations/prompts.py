@@ -87,7 +87,7 @@ def mask_with_row_after(real: Tensor) -> Tensor:
 def with_prompts(
     words: Tensor, attention_mask: Tensor | None, prompts: Tensor | None, labels: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Words with prompts after them and a mask of both. The last prompt has no label; those of -10 are padding.
+    """Words with prompts after them and a mask of both. The last prompt has no label; -10 is padding.
 
     words (B, T, W), attention_mask (B, T) or None, prompts (B, N + 1, W) or None: no more than the words,
     labels (B, N) or None: all are real -> (B, T + N + 1, W), (B, T + N + 1)
@@ -112,7 +112,10 @@ def box_samples(x: Tensor, boxes: Tensor, count: int) -> Tensor:
 
 
 def box_weights(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:
-    """Share of each of size places in each of count parts of first to last, (B, N) in 0 to 1 -> (B, N, count, size)"""
+    """Share of each of size places in each of count parts of a range.
+
+    first, last (B, N) in 0 to 1 -> (B, N, count, size)
+    """
     first, last = first * size, last * size
     length = (last - first).clamp(min=1) / count  # of a part, in places
     points = length.ceil()

@@ -102,7 +102,7 @@ def join_tiles_first(
     line_end: Tensor,
     image_end: Tensor,
 ) -> Tensor:
-    """The vectors of all images: of its tiles, then of the whole, each row with a line's end, and an image's end.
+    """Vectors of all images: of tiles, then of the whole, each row with a line's end, and an image's end.
 
     wholes (B, S * S, W), tiles (N, s * s, W), counts (B,) of each image's, grids (B, 2) columns and rows of
     these, line_end (W,), image_end (W,) -> (vectors, W)

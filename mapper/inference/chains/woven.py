@@ -14,7 +14,7 @@ from mapper.errors import HintError
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.between import Between
 from mapper.inference.chains.combined import NoReadingError, Reader, Value
-from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, RECURRENT, Element
+from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, RECURRENT, Element
 from mapper.inference.chains.extents import Window
 from mapper.inference.chains.forks import is_free
 from mapper.inference.chains.nodes import (
@@ -88,10 +88,23 @@ def _is_likely(woven: Woven, words: ChainWords) -> bool:
         return False
     if any(known[node.name] in sources.inputs for node in ends):
         return False  # it reads the input, and nobody what it gives
+    texts = {*known.values(), *(text for several in sources.open.values() for text in several)}
+    if _is_of_maps_alone(woven) and any(_joins_input(text) for text in texts):
+        return False  # what a second input would have to fill up is no sign of one
     has_tables = any(node.first.group == EMBEDDING for node in woven.nodes)
     is_joined = any(not _is_name(text) for text in known.values()) or bool(sources.open)
     is_several = len(sources.inputs) > 1
     return (is_joined or has_tables or is_several) and (not is_several or _is_one(sources, woven.nodes))
+
+
+def _is_of_maps_alone(woven: Woven) -> bool:
+    return all(element.group == LINEAR for element in woven.elements() if element.is_main)
+
+
+def _joins_input(text: str) -> bool:
+    """Whether an input stands beside what a layer gives."""
+    found = names_in(text)
+    return len(found) > 1 and any(name.startswith(INPUT) for name in found)
 
 
 def _is_one(sources: Sources, nodes: Sequence[Node]) -> bool:

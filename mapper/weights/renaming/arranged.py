@@ -15,7 +15,7 @@ from mapper.rulebook.libraries import Entry, LibraryNaming, library_namings
 from mapper.rulebook.namings import NUMBER
 from mapper.rulebook.numbered import Template, starred
 from mapper.weights.comparing.pieces import Cut, Piece
-from mapper.weights.renaming.parts import BIAS, Halves, Part, Where, filled
+from mapper.weights.renaming.parts import BIAS, Halves, Part, Where, filled, parts_by_roles
 
 if TYPE_CHECKING:
     from mapper.architecture import Architecture
@@ -24,6 +24,11 @@ _LONGEST = 64  # list of a model, longer than any whose length its names do not 
 
 Parts = dict[Where, Part]
 _READ: deque[tuple[ref[Architecture], Parts | None]] = deque(maxlen=2)  # a source and what it becomes
+
+
+def parts_of(architecture: Architecture) -> Parts:
+    """Every tensor of the model by its role. Raises MapperError for one whose role is not known."""
+    return arranged_parts(architecture) or parts_by_roles(architecture)
 
 
 def arranged_parts(architecture: Architecture) -> Parts | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from mapper.checkpoint import Checkpoint, Span
 from mapper.errors import MapperError, SourceError, joined, shorten
 from mapper.rulebook.libraries import LibraryNaming, library_namings
+from mapper.weights.renaming.arranged import parts_of
 from mapper.weights.renaming.containers import containers
-from mapper.weights.renaming.parts import Part, Where, parts_of
+from mapper.weights.renaming.parts import Part, Where
 from mapper.weights.renaming.reading_back import read_back
 from mapper.weights.renaming.settings import (
     OtherModel,

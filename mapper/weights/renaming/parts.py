@@ -109,14 +109,7 @@ def zeros(like: Part) -> Part:
     return Part(Piece("", TensorInfo(like.shape[:1], like.dtype)), like.at)
 
 
-def parts_of(architecture: Architecture) -> dict[Where, Part]:
-    """Every tensor of the model by its role. Raises MapperError for one whose role is not known."""
-    from mapper.weights.renaming.arranged import arranged_parts
-
-    return arranged_parts(architecture) or _by_own_roles(architecture)
-
-
-def _by_own_roles(architecture: Architecture) -> dict[Where, Part]:
+def parts_by_roles(architecture: Architecture) -> dict[Where, Part]:
     """By the roles of the reading, each as the namings have it."""
     tensors = architecture.checkpoint.tensors
     found = spots(architecture, {})

@@ -10,8 +10,9 @@ from mapper.inference import infer
 from mapper.rulebook.examples import Example, header, is_near_miss
 from mapper.rulebook.libraries import STYLES
 from mapper.sources.in_memory import open_tensors
+from mapper.weights.renaming.arranged import parts_of
 from mapper.weights.renaming.fitting import as_checkpoint, candidates_of, first_that_fits
-from mapper.weights.renaming.parts import Where, parts_of, turned_to
+from mapper.weights.renaming.parts import Where, turned_to
 from mapper.weights.renaming.table import tensor_of
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from mapper.architecture import Architecture, Leaf, Question
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import ArchitectureError, cut
 from mapper.inference import infer
-from mapper.weights.renaming.arranged import arranged_parts
+from mapper.weights.renaming.arranged import arranged_parts, parts_of
 from mapper.weights.renaming.known import Said, facts_by_role, facts_of_parts
-from mapper.weights.renaming.parts import parts_of
 from mapper.weights.renaming.settings import OtherModel
 
 # Facts of how something is stored, which renaming itself changes, and those that are seen in what is stored.
