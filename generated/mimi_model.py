@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 5c3c7c3f480c.
+"""kyutai/mimi: written by mapper 0.1.0, rules 69c90dc36174.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -505,4 +505,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 034bffa6c3edea14
+# sha256 of all above: 0fad0d233d85d113
