@@ -110,20 +110,6 @@ def test_bare_tensors_beside_modules(files):
     }  # fmt: skip
 
 
-def test_a_bias_for_some_of_the_rows_alone_is_no_maps(files):
-    shapes = {
-        "gate.weight": [6, 4],
-        "gate.bias": [3],
-        "up.weight": [6, 4],
-        "up.bias": [6],
-        "turned.weight": [4, 6],
-        "turned.bias": [6],
-    }
-    assert kinds(files, shapes) == {
-        "gate.weight": "Parameter", "gate.bias": "Parameter", "up": "Linear", "turned": "Linear"
-    }  # fmt: skip
-
-
 def test_a_lone_bias_belongs_to_a_linear_with_a_tied_weight(files):
     assert kinds(files, {"decoder.bias": [9], "head.bias": [9], "head.dense.weight": [4, 4]}) == {
         "decoder": "Linear", "head.bias": "Parameter", "head.dense": "Linear"

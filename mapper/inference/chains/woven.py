@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 READS, GIVES, TAKES = "chain.reads", "chain.gives", "chain.inputs"
 _OUTPUTS = 6  # of one network
+_COUNTED = 3  # layers of one name, of which it is said that they are of one network
 _EXTRA = 2  # inputs of vectors beside the first
 
 
@@ -89,8 +90,8 @@ def _is_likely(woven: Woven, words: ChainWords) -> bool:
     if any(known[node.name] in sources.inputs for node in ends):
         return False  # it reads the input, and nobody what it gives
     texts = {*known.values(), *(text for several in sources.open.values() for text in several)}
-    if _is_of_maps_alone(woven) and any(_joins_input(text) for text in texts):
-        return False  # what a second input would have to fill up is no sign of one
+    if _is_of_maps_alone(woven) and not _is_counted(woven) and any(map(_joins_input, texts)):
+        return False  # what another input would have to fill up is no sign of one
     has_tables = any(node.first.group == EMBEDDING for node in woven.nodes)
     is_joined = any(not _is_name(text) for text in known.values()) or bool(sources.open)
     is_several = len(sources.inputs) > 1
@@ -99,6 +100,12 @@ def _is_likely(woven: Woven, words: ChainWords) -> bool:
 
 def _is_of_maps_alone(woven: Woven) -> bool:
     return all(element.group == LINEAR for element in woven.elements() if element.is_main)
+
+
+def _is_counted(woven: Woven) -> bool:
+    """Whether layers have one name with a number each: `fc1`, `fc2`, `fc3`."""
+    words = Counter(re.sub(r"\d+", "", node.name) for node in woven.nodes if re.search(r"\d", node.name))
+    return len(words) == 1 and words.total() == len(woven.nodes) >= _COUNTED
 
 
 def _joins_input(text: str) -> bool:
