@@ -1,4 +1,4 @@
-"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 69c90dc36174.
+"""EleutherAI/pythia-70m-deduped: written by mapper 0.1.0, rules 17f698437f63.
 
 Reading: exact (family gpt_neox).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the difference from the published count is the stored masked_bias and
 # inv_freq"]}
-# sha256 of all above: 20c5737489e54f6c
+# sha256 of all above: 095f9a00b5c4ae98

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 69c90dc36174.
+"""kyutai/mimi: written by mapper 0.1.0, rules 17f698437f63.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -505,4 +505,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 0fad0d233d85d113
+# sha256 of all above: bb46fa5d7e1517b3
