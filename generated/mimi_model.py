@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules e6803b7c408e.
+"""kyutai/mimi: written by mapper 0.1.0, rules 4a3c47e28e37.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -505,4 +505,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: bad97ef710306d1f
+# sha256 of all above: 12c25c91ed5d13e8

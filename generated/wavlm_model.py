@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules e6803b7c408e.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules 4a3c47e28e37.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -364,4 +364,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 39180b4b4e299a7e
+# sha256 of all above: e4afb0e3d79d5349
