@@ -233,6 +233,7 @@ def test_what_sizes_show_is_said():
     [
         ({"lin1:chain.reads": "lin0 & lin9.weight"}, "no layer is called"),
         ({"lin1:chain.reads": "lin0 &"}, "too soon"),
+        ({"lin1:chain.reads": "(" * 300 + "lin0" + ")" * 300}, "parentheses within"),
         ({"lin1:chain.reads": "lin0"}, "does not read"),
         ({"lin1:chain.reads": "biggest(lin0)"}, "nothing that is known"),
         ({"lin0:chain.reads": "lin2"}, "what comes of itself|does not read"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from mapper.inference.chains.order import MAPS, ROWS, START, Data
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w.]*|\d[\w.]*|[&+*(),-])")
-_DEEPEST = 40
+_DEEPEST = 40  # parentheses within parentheses
 BARE = ("softmax", "sigmoid", "tanh")  # what is inside has no other activation
 _HALVES = ("first_half", "second_half")  # of features or channels
 _SHUFFLED = "shuffled_"  # channels to pixels: `shuffled_2`
@@ -90,13 +90,12 @@ class Reader:
         return found
 
     def one(self) -> Value:
-        self.depth += 1
-        if self.depth > _DEEPEST * 10 or self.at >= len(self.tokens):
+        if self.at >= len(self.tokens):
             raise NoReadingError("it ends too soon")
         token = self.tokens[self.at]
         self.at += 1
         if token == "(":
-            found = self.side_by_side()
+            found = self.inside()
             self.close()
             return replace(found, text=f"({found.text})", is_tight=True, is_name=False)
         if self.tokens[self.at : self.at + 1] == ["("] and token not in self.known:
@@ -108,12 +107,21 @@ class Reader:
             return Value(token, Data(START))
         raise NoReadingError(f"no layer is called {token!r}")
 
+    def inside(self) -> Value:
+        """What stands behind an open parenthesis."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise NoReadingError(f"more than {_DEEPEST} parentheses within each other")
+        found = self.side_by_side()
+        self.depth -= 1
+        return found
+
     def close(self) -> None:
         if not self.takes(")"):
             raise NoReadingError("a ) is missing")
 
     def call(self, word: str) -> Value:
-        inner = self.side_by_side()
+        inner = self.inside()
         if word == "dot" and self.takes(","):
             product = _by_number(inner, "*", self.side_by_side())
             self.close()
