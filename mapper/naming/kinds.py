@@ -230,8 +230,9 @@ class _Folder:
         return len(shape) in _CONVOLUTIONS and channels in (1, shape[0])
 
     def follows_convolution_of_rows(self, channels: int) -> bool:
-        """Whether it is a convolution over one axis to just so many."""
-        shape = self.beside(-1)
+        """Whether it is a convolution over one axis to just so many; the slope of a rectifier may stand between."""
+        before = -2 if self.beside(-1) == (1,) else -1
+        shape = self.beside(before)
         return len(shape) == 3 and channels == shape[0]
 
     def is_between_maps(self) -> bool:
