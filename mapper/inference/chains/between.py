@@ -398,7 +398,13 @@ class Between:
         return ("none", f"a norm of what {before.name} gives") if is_of else None
 
     def activated(self, value: str) -> str:
-        """The expression of an activation; `leaky_relu_0.2` has a number of its own. "" where there is none."""
+        """The expression of an activation; `leaky_relu_0.2` has a number of its own, `instance_norm+relu` are two in turn. "" where there is none."""
+        first, plus, others = value.partition("+")
+        if plus:
+            behind, before = self.activated(others), self.activated(first)
+            return re.sub(r"\bx\b", before, behind) if behind and before else ""
+        if value in self.tables["activation"] and "{number}" not in self.tables["activation"][value]:
+            return self.tables["activation"][value]
         word, _, number = value.rpartition("_")
         if word in self.tables["activation"] and _NUMBER.fullmatch(number):
             return self.tables["activation"][word].format(number=number)
