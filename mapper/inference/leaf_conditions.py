@@ -44,11 +44,16 @@ def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
     A path of several roles may begin at the top, too.
     What a rule makes of such a number stands in its map.
     """
-    path, what, at = (rule.rows, "rows", 0) if rule.rows else (rule.columns, "columns", 1)
+    path, what, at = _counted_extent(rule)
     block = scope.parent if scope.parent and scope.is_leaf else scope
     places = [block, *([tower] if (tower := _tower_around(scope)) else [])]
     places += [*scope.up()][-1:] if "." in path else []  # a path from the top says where it leads
     leaves = next((leaves for place in places if (leaves := leaves_at(place.block, path))), [])
+    if rule.kernels:
+        kernels = [weight_shape(leaf)[-1] for leaf in leaves for _ in leaf.place.expand()]
+        if kernels:
+            yield Known(kernels, "shape", f"kernels of {leaves[0].place} and its kin", rule=rule.place, by=rule)
+        return
     if rule.per:
         yield from _counted_each(rule, f"{what} of", at, leaves)
         return
@@ -56,6 +61,12 @@ def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
     if len(counts) == 1 and (count := counts.pop()):
         value = mapped(rule, count[0]) if rule.map else count[0]
         yield Known(value, "shape", f"{what} of {leaves[0].place}", rule=rule.place, by=rule)
+
+
+def _counted_extent(rule: FactRule) -> tuple[str, str, int]:
+    """The role whose weight is counted, what of it, and which extent that is."""
+    extents = ((rule.rows, "rows", 0), (rule.columns, "columns", 1), (rule.kernels, "kernels", -1))
+    return next(extent for extent in extents if extent[0])
 
 
 def _counted_each(rule: FactRule, what: str, at: int, leaves: Sequence[Leaf]) -> Iterator[Known]:

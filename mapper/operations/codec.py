@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,6 +15,16 @@ def pad_start(x: Tensor, count: int, stride: int, mode: str = "constant") -> Ten
     x (B, C, T) -> (B, C, T')
     """
     return F.pad(x, (count, -x.shape[-1] % stride), mode)
+
+
+def pad_to_frames(x: Tensor, kernels: list[int], times: int) -> Tensor:
+    """Zeros behind the last sample, until there are whole frames, a multiple of so many.
+
+    The kernels of the steps to a frame are twice their strides (paper 2306.06546).
+    x (B, C, T) -> (B, C, T'), T' a multiple of all strides and of times
+    """
+    hop = math.prod(kernel // 2 for kernel in kernels)
+    return F.pad(x, (0, -x.shape[-1] % (hop * times)))
 
 
 def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:

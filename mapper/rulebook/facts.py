@@ -65,6 +65,7 @@ class FactRule:
     tower: dict[str, bool] = field(default_factory=dict)  # role path in the tower -> whether it is there
     rows: str = ""  # role path in the block or the tower: the value is the number of rows of its weight
     columns: str = ""  # the same of its columns
+    kernels: str = ""  # a role: the last extents of its weights, in the order of their names
     doubt: str = ""  # why nobody knows it here, whatever weaker sources say: published models differ
     value: Any = UNSET  # a constant of the published code
     expr: str | None = None  # arithmetic over other facts
@@ -209,7 +210,7 @@ def _arithmetic(fields: Fields, key: str) -> str | None:
 _READERS: dict[str, Callable[[Fields, str], Any]] = {
     **dict.fromkeys(("at", "config", "has", "lacks", "square"), Fields.words),
     **dict.fromkeys(("nullable", "apart", "stated", "repeated", "untold"), Fields.flag),
-    **dict.fromkeys(("doc", "over", "why", "doubt", "rows", "columns"), Fields.text),
+    **dict.fromkeys(("doc", "over", "why", "doubt", "rows", "columns", "kernels"), Fields.text),
     **dict.fromkeys(("map", "holds", "as_long", "weights"), Fields.mapping),
     **dict.fromkeys(("among", "but", "tried"), lambda fields, key: tuple(fields.sequence(key))),
     **dict.fromkeys(("type", "per", "entry", "item", "value", "default", "otherwise"), Fields.any),

@@ -10,6 +10,7 @@ from mapper.operations.codec import (
     nearest_codes,
     pad_start,
     pad_start_mirrored,
+    pad_to_frames,
     snake,
 )
 
@@ -57,3 +58,8 @@ def test_samples_next_to_the_ends_are_mirrored_before_the_first():
     assert pad_start_mirrored(x, 2, 3).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 2.0]]]
     few = torch.tensor([[[1.0, 2.0]]])
     assert pad_start_mirrored(few, 3, 2).tolist() == [[[0.0, 0.0, 2.0, 1.0, 2.0]]]
+
+
+def test_zeros_stand_behind_the_last_sample_until_frames_are_whole() -> None:
+    padded = pad_to_frames(torch.ones(1, 1, 13), [4, 6], 2)  # frames of 2 * 3 samples, two at a time
+    assert padded.shape[-1] == 24 and padded[0, 0].tolist() == [1.0] * 13 + [0.0] * 11

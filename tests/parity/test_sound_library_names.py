@@ -1,0 +1,133 @@
+"""Networks for sounds under the names of other libraries, against the same networks written here with torch alone.
+
+No reading of these is exact: no config names a type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
+
+import mapper
+from tests.parity.harness import TOLERANCE, randomise
+
+
+def built(
+    folder: Path, model: nn.Module, settings: Mapping[str, Any] | None = None, hints: Any = None
+) -> nn.Module:
+    """What is built of a model's tensors, with what its library writes beside them."""
+    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / "model.safetensors")  # fmt: skip
+    if settings:
+        (folder / "config.json").write_text(json.dumps(settings))
+    report = mapper.inspect(folder, hints=hints).architecture
+    assert report.reading == "unverified", (report.findings, report.missing)
+    assert not report.unmapped + report.questions
+    return mapper.build(folder, hints=hints)
+
+
+def assert_near(made: Tensor, wanted: Tensor) -> None:
+    assert made.shape == wanted.shape
+    assert float((made - wanted).abs().max() / wanted.std()) <= TOLERANCE
+
+
+class Snake(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(1, size, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + (self.alpha + 1e-9).reciprocal() * torch.sin(self.alpha * x) ** 2
+
+
+class Whole(nn.Module):
+    """A row of modules under a name of its own, added to what it reads where it is a residual unit."""
+
+    def __init__(self, name: str, *parts: nn.Module, is_added: bool = False) -> None:
+        super().__init__()
+        self.name, self.is_added = name, is_added
+        setattr(self, name, nn.Sequential(*parts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = getattr(self, self.name)(x)
+        return x + y if self.is_added else y
+
+
+def convolution(size: int, out: int, kernel: int, **more: Any) -> nn.Module:
+    return weight_norm(nn.Conv1d(size, out, kernel, **more))
+
+
+def units(size: int, groups: int) -> list[nn.Module]:
+    return [
+        Whole(
+            "block", Snake(size),
+            convolution(size, size, 7, dilation=dilation, padding=3 * dilation, groups=groups),
+            Snake(size), convolution(size, size, 1), is_added=True,
+        )
+        for dilation in (1, 3, 9)
+    ]  # fmt: skip
+
+
+class Codec(nn.Module):
+    """Steps of 2 and 3 samples to a frame; `rates`: how many frames have one code, book by book."""
+
+    def __init__(self, rates: list[int], is_depthwise: bool, is_later: bool) -> None:
+        super().__init__()
+        self.rates, self.is_later = rates, is_later
+        down, up = [], []
+        for size, step in ((8, 2), (16, 3)):
+            narrower = convolution(size, 2 * size, 2 * step, stride=step, padding=(step + 1) // 2)
+            down.append(Whole("block", *units(size, size if is_depthwise else 1), Snake(size), narrower))
+        for size, step in ((32, 3), (16, 2)):
+            wider = nn.ConvTranspose1d(
+                size, size // 2, 2 * step, stride=step, padding=(step + 1) // 2, output_padding=step % 2 if is_later else 0,
+            )  # fmt: skip
+            up.append(Whole("block", Snake(size), weight_norm(wider), *units(size // 2, size // 2 if is_depthwise else 1)))  # fmt: skip
+        groups = 32 if is_depthwise else 1
+        end = [convolution(32, 32, 7, padding=3, groups=groups)] if is_later else [Snake(32), convolution(32, 32, 3, padding=1)]  # fmt: skip
+        first = [convolution(32, 32, 7, padding=3, groups=groups)]
+        first += [convolution(32, 32, 1)] if is_depthwise else []
+        self.encoder = Whole("block", convolution(1, 8, 7, padding=3), *down, *end)
+        self.decoder = Whole("model", *first, *up, Snake(8), convolution(8, 1, 7, padding=3), nn.Tanh())
+        self.quantizer = nn.Module()
+        self.quantizer.quantizers = nn.ModuleList(
+            nn.ModuleDict({"in_proj": convolution(32, 4, 1), "out_proj": convolution(4, 32, 1), "codebook": nn.Embedding(12, 4)})
+            for _ in rates
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[-1]
+        rest: Tensor = self.encoder(F.pad(x, (0, -length % (6 * self.rates[0]))))
+        found = torch.zeros_like(rest)
+        for rate, book in zip(self.rates, self.quantizer.quantizers, strict=True):
+            latent = book["in_proj"](F.avg_pool1d(rest, rate, rate))
+            near = F.normalize(latent, dim=1).transpose(1, 2) @ F.normalize(book["codebook"].weight).t()
+            code = book["codebook"](near.argmax(-1)).transpose(1, 2)
+            code = book["out_proj"](code).repeat_interleave(rate, dim=-1)
+            rest, found = rest - code, found + code
+        made: Tensor = self.decoder(found)
+        return made[..., :length]
+
+
+@pytest.mark.parametrize("is_depthwise", [False, True])
+def test_a_codec_whose_books_have_rates_of_their_own(is_depthwise: bool, tmp_path: Path) -> None:
+    model = randomise(Codec([4, 2, 1], is_depthwise, is_later=True))
+    made = built(tmp_path, model, {"sampling_rate": 24000, "vq_strides": [4, 2, 1]})
+    x = torch.randn(2, 1, 100)
+    with torch.no_grad():
+        assert_near(made(x).audio_values, model(x))
+
+
+def test_a_codec_of_the_first_release_hears_whole_frames(tmp_path: Path) -> None:
+    model = randomise(Codec([1, 1], is_depthwise=False, is_later=False))
+    made, x = built(tmp_path, model), torch.randn(2, 1, 97)
+    with torch.no_grad():
+        assert_near(made(x).audio_values, model(x))
