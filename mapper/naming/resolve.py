@@ -54,17 +54,34 @@ def resolve(root: Node, vocabulary: Vocabulary, apart: Groups | None = None) -> 
     readings = read(root, vocabulary, apart or {})
     towers = Towers(readings, vocabulary)
     number_folders(readings, towers)
-    taken: dict[tuple[object, str], tuple[str, ...]] = {}
+    placed = [(reading, towers.block(reading)) for reading in readings]
+    taken = _taken(placed)
     leaves = []
-    for reading in readings:
-        block = towers.block(reading)
+    for reading, block in placed:
         role = reading.role
-        if role is not None:
-            words = tuple(part for part in reading.found.spot.place if isinstance(part, str))
-            if taken.setdefault((block, role), words) != words:
-                role = None  # claimed by another leaf: elements of one list share a role, others do not
+        if role is not None and _words(taken[block, role]) != _words(reading):
+            role = None  # claimed by another leaf: elements of one list share a role, others do not
         leaves.append(_leaf(reading, block, role, vocabulary))
     return leaves
+
+
+def _taken(placed: Iterable[tuple[Reading, object]]) -> dict[tuple[object, str | None], Reading]:
+    """Who has each role of a block: the first that claims it, or of those that one entry names the nearest one.
+
+    `output.LayerNorm` is the one beside the layer's folders before the one inside of `mixing.output.LayerNorm`.
+    """
+    taken: dict[tuple[object, str | None], Reading] = {}
+    for reading, block in placed:
+        first = taken.setdefault((block, reading.role), reading)
+        by = first.match.entry if first.match else None
+        is_by_same = by is not None and reading.match is not None and reading.match.entry is by
+        if is_by_same and len(_words(reading)) < len(_words(first)):
+            taken[block, reading.role] = reading
+    return taken
+
+
+def _words(reading: Reading) -> tuple[str, ...]:
+    return tuple(part for part in reading.found.spot.place if isinstance(part, str))
 
 
 def _around_layers(steps: tuple[Step, ...]) -> tuple[Step, ...]:
