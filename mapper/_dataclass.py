@@ -1,14 +1,18 @@
 """`dataclass` as the standard library has it, for the modules that every process imports.
 
 There each method of each class is text that is compiled when the module is imported, six of them for a frozen one: together a
-fifth of the time of `mapper inspect`. Here only the constructor is; the other methods are functions that all classes share.
+fifth of the time of `mapper inspect`. Here all classes share them as functions. Only a class with many objects gets a constructor of
+its own, in which its names are put into the compiled one of another class with as many fields; and what the standard
+library says of the fields is asked of it when somebody wants to know.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,52 +26,152 @@ else:
         return _made(cls, frozen, eq) if cls else lambda cls: _made(cls, frozen, eq)
 
 
-def _made(cls: type, frozen: bool, eq: bool) -> type:
+_FIELDS, _OWN = "__dataclass_fields__", "__fields_as_written__"
+_OTHER = ("ClassVar", "InitVar", "KW_ONLY")  # annotations of what is no plain field
+_NONE = dataclasses.MISSING
+_FEW = 16  # objects of a class: compiling a constructor takes as long as making some dozens more slowly
+
+
+def _made(cls: Any, frozen: bool, eq: bool) -> Any:
     own = set(vars(cls))
     cls.__doc__ = cls.__doc__ or cls.__name__  # else the standard library parses a signature for each
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    fields = dataclasses.fields(made)
-    compared = [field.name for field in fields if field.compare]
-    made.__compared__ = staticmethod(attrgetter(*compared) if compared else bool)
-    methods: dict[str, Any] = {"__init__": _constructor(made, fields), "__repr__": _repr}
+    fields = _fields(cls)
+    names = [name for name, field in fields.items() if not _is_said(field) or field.compare]
+    cls.__compared__ = staticmethod(attrgetter(*names) if names else bool)
+    setattr(cls, _OWN, fields)
+    setattr(cls, _FIELDS, _Fields(cls))
+    methods: dict[str, Any] = {"__init__": _Constructor(cls), "__repr__": _repr}
+    methods["__match_args__"] = tuple(name for name, field in fields.items() if _is_given(field))
     if eq:
         methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
     if frozen:
         methods |= {"__setattr__": _set, "__delattr__": _delete}
     for name, method in methods.items():
         if name not in own:
-            setattr(made, name, method)
-    return made
+            setattr(cls, name, method)
+    return cls
 
 
-def _constructor(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
-    """Takes each field by its place or its name, and writes to the object's table: a frozen one refuses assignment."""
-    given, rows = ["self"], ["_held = self.__dict__"]
-    known: dict[str, Any] = {"_missing": dataclasses.MISSING}
-    for field in fields:
-        name, value = field.name, field.name
-        is_made = field.default_factory is not dataclasses.MISSING
-        if is_made:
-            known[f"_make_{name}"] = field.default_factory
-        if not field.init:
-            rows += [f"_held[{name!r}] = _make_{name}()"] if is_made else []
-            continue
-        if is_made:
-            given.append(f"{name}=_missing")
-            value = f"_make_{name}() if {name} is _missing else {name}"
-        elif field.default is not dataclasses.MISSING:
-            known[f"_usual_{name}"] = field.default
-            given.append(f"{name}=_usual_{name}")
+def _fields(cls: type) -> dict[str, Any]:
+    """Each field with its default, `MISSING` or what `field(...)` gave, those of the classes above first."""
+    fields: dict[str, Any] = {}
+    for base in cls.__mro__[:0:-1]:
+        fields |= vars(base).get(_OWN) or vars(base).get(_FIELDS, {})
+    own = vars(cls).get("__annotations__", {})
+    for name, annotation in own.items():
+        if any(word in annotation for word in _OTHER):
+            raise TypeError(f"{cls.__name__}.{name}: {annotation} is for the standard library's dataclass")
+        value = fields[name] = vars(cls).get(name, _NONE)
+        if _is_said(value):  # whose default is the attribute of the class, as it is for all others
+            if value.default is _NONE:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, value.default)
+    return fields
+
+
+def _is_said(field: Any) -> bool:
+    return isinstance(field, dataclasses.Field)
+
+
+def _is_given(field: Any) -> bool:
+    return not _is_said(field) or bool(field.init)
+
+
+class _Fields:
+    """What the standard library says of the fields of a class, when it is asked."""
+
+    def __init__(self, cls: type):
+        self.cls = cls
+
+    def __get__(self, _: Any, owner: type) -> Any:
+        said = {name: field for name, field in vars(self.cls)[_OWN].items() if _is_said(field)}
+        for name in said.keys() & vars(self.cls).get("__annotations__", {}).keys():
+            setattr(self.cls, name, said[name])
+        dataclasses.dataclass(init=False, repr=False, eq=False)(self.cls)
+        return vars(self.cls)[_FIELDS]
+
+
+class _Constructor:
+    """The constructor of a class: that of few objects, until there are more."""
+
+    def __init__(self, cls: Any):
+        self.cls, self.count, self.of_few = cls, 0, None
+
+    def __get__(self, held: Any, owner: type) -> Any:
+        self.count += 1
+        if self.count > _FEW:
+            made = self.cls.__init__ = _constructor(self.cls, is_for_few=False)
         else:
-            given.append(name)
-        rows.append(f"_held[{name!r}] = {value}")
-    if hasattr(cls, "__post_init__"):
-        rows.append("self.__post_init__()")
-    body = "\n ".join(rows)
-    exec(f"def __init__({', '.join(given)}):\n {body}", known)
-    made = known["__init__"]
+            made = self.of_few = self.of_few or _constructor(self.cls, is_for_few=True)
+        return made if held is None else made.__get__(held, owner)
+
+
+def _constructor(cls: Any, is_for_few: bool) -> Any:
+    """Takes each field by its place or its name, and writes to the object's table: a frozen one refuses assignment."""
+    fields = vars(cls)[_OWN]
+    names = [name for name, field in fields.items() if _is_given(field)]
+    usual = [_usual(fields[name]) for name in names]
+    makers = {name: field.default_factory for name, field in fields.items() if _is_said(field)}
+    makers = {name: make for name, make in makers.items() if make is not _NONE}
+    given = [name in makers or value is not _NONE for name, value in zip(names, usual, strict=True)]
+    if given != sorted(given):
+        raise TypeError(f"{cls.__name__}: a field without a default stands behind one with a default")
+    ends = hasattr(cls, "__post_init__")
+    code = _with_names(names) if is_for_few else _renamed(_code(len(names), bool(makers), ends), names)
+    known = {"_missing": _NONE, "_makers": tuple(makers.items()), "_fill": _fill, "_ends": ends}
+    made = FunctionType(code, known, "__init__", tuple(usual[given.count(False) :]))
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
+
+
+def _usual(field: Any) -> Any:
+    return field.default if _is_said(field) else field
+
+
+@lru_cache(maxsize=None)
+def _code(count: int, makes: bool, ends: bool) -> CodeType:
+    """The constructor of a class with so many fields, which are called by their numbers."""
+    rows = ["_held = self.__dict__", *(f"_held['_{at}'] = _{at}" for at in range(count))]
+    if makes:
+        rows.append(
+            "for _name, _make in _makers:\n  if _held.get(_name, _missing) is _missing: _held[_name] = _make()"
+        )
+    rows.append("self.__post_init__()" if ends else "")
+    given = ", ".join(["self", *(f"_{at}" for at in range(count))])
+    known: dict[str, Any] = {}
+    exec(f"def __init__({given}):\n " + "\n ".join(rows), known)
+    code: CodeType = known["__init__"].__code__
+    return code
+
+
+def _renamed(code: CodeType, given: list[str]) -> CodeType:
+    """The same code with these names for its parameters, and for the texts that are equal to them."""
+    words = dict(zip((f"_{at}" for at in range(len(given))), given, strict=True))
+    names = tuple(words.get(name, name) for name in code.co_varnames)
+    texts = tuple(words.get(value, value) if type(value) is str else value for value in code.co_consts)
+    return code.replace(co_varnames=names, co_consts=texts)
+
+
+def _of_few(self: Any) -> None:
+    _fill(self, locals(), _makers, _ends)  # type: ignore[name-defined]  # noqa: F821
+
+
+def _with_names(given: list[str]) -> CodeType:
+    """`_of_few` with these parameters: it does not say which they are."""
+    names = ("self", *given)
+    return _of_few.__code__.replace(co_argcount=len(names), co_nlocals=len(names), co_varnames=names)
+
+
+def _fill(self: Any, given: dict[str, Any], makers: Any, ends: bool) -> None:
+    del given["self"]
+    held = self.__dict__
+    held.update(given)
+    for name, make in makers:
+        if held.get(name, _NONE) is _NONE:
+            held[name] = make()
+    if ends:
+        self.__post_init__()
 
 
 @recursive_repr()

@@ -87,33 +87,30 @@ class _Grower:
         self.made: dict[Any, Node] = {}  # by contents in order
 
     def grow(self, tensors: Mapping[str, TensorInfo]) -> Node:
-        # depth -> folder -> its contents, a pair as long as it is the only one: most of 100,000 folders hold one thing
-        levels: list[dict[str | None, Any]] = [{None: {}}]  # "" is the folder of ".a", None that of "a"
-        for name, info in tensors.items():
-            folder, dot, word = name.rpartition(".")
-            depth = name.count(".")
-            while depth >= len(levels):
-                levels.append({})
-            folders, key = levels[depth], folder if dot else None
-            found = folders.get(key)
-            if found is None:
-                folders[key] = ((word, info),)
-            else:
-                folders[key] = _with(found, word, info)
+        levels = _by_depth(tensors)
         for depth in range(len(levels) - 1, 0, -1):
             above = levels[depth - 1]
+            before, node, alone = None, None, None
             for path, contents in levels.pop().items():
-                folder, dot, word = str(path).rpartition(".")
+                folder, dot, word = path.rpartition(".")
+                if contents is not before or node is None:
+                    before, node = contents, self.folder(contents)
                 key = folder if dot else None
                 around = above.get(key)
-                node = self.seen.get(contents) if type(contents) is tuple else None
-                node = node or self.node(dict(contents))
                 if around is None:
-                    above[key] = ((word, node),)
-                else:
-                    held = dict(around).get(word) if type(around) is tuple else around.get(word)
-                    above[key] = _with(around, word, node if held is None else self.named(held, node))
+                    if alone is None or alone[0][1] is not node or alone[0][0] != word:
+                        alone = ((word, node),)
+                    above[key] = alone
+                    continue
+                if type(around) is tuple:
+                    around = above[key] = dict(around)
+                held = around.get(word)
+                around[word] = node if held is None else self.named(held, node)
         return self.node(dict(levels[0][None]))
+
+    def folder(self, contents: Any) -> Node:
+        """The folder with these contents, which may be known as they came."""
+        return (self.seen.get(contents) if type(contents) is tuple else None) or self.node(dict(contents))
 
     def node(self, contents: dict[str, Any]) -> Node:
         """The folder with these contents: tensors as TensorInfo, folders as Node."""
@@ -139,11 +136,28 @@ class _Grower:
         return self.made.setdefault(key, Node(info, folder.children))
 
 
-def _with(contents: Any, word: str, held: TensorInfo | Node) -> dict[str, Any]:
-    """The contents of a folder, and one thing more."""
-    table: dict[str, Any] = dict(contents) if type(contents) is tuple else contents
-    table[word] = held
-    return table
+def _by_depth(tensors: Mapping[str, TensorInfo]) -> list[dict[Any, Any]]:
+    """Depth -> folder -> its tensors: a pair as long as it is the only one, as in most of 100,000 folders.
+
+    Equal pairs are one object. "" is the folder of ".a", None that of "a".
+    """
+    levels: list[dict[Any, Any]] = [{None: {}}]
+    pairs: dict[Any, Any] = {}
+    for name, info in tensors.items():
+        folder, dot, word = name.rpartition(".")
+        depth = name.count(".")
+        while depth >= len(levels):
+            levels.append({})
+        folders, key = levels[depth], folder if dot else None
+        found = folders.get(key)
+        if found is None:
+            alone = (word, id(info))
+            folders[key] = pairs.get(alone) or pairs.setdefault(alone, ((word, info),))
+        elif type(found) is dict:
+            found[word] = info
+        else:
+            folders[key] = {**dict(found), word: info}
+    return levels
 
 
 def _order(word: str) -> tuple[int, str]:

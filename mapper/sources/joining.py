@@ -57,7 +57,9 @@ def joined(
     paths = [shard.path for shard in shards if shard.path is not None]
     if len(paths) == len(shards):
         checkpoint.weights = paths
-        homes = {name: shard for shard in shards for name in shard.tensors}
+        homes: dict[str, Shard] = {}
+        for shard in shards:
+            homes.update(dict.fromkeys(shard.tensors, shard))
         checkpoint.read = lambda names: read(homes, names)
         checkpoint.where = lambda name: where(homes.get(name), name)
     if document is not None:

@@ -74,9 +74,9 @@ def _homes(checkpoint: Checkpoint, rules: Composites) -> dict[str, str]:
     tables = checkpoint.tables
     if len(tables) > 1 and not all(_is_of_one(table, rules.together) for table in tables):
         return {table: f"{table}." for table in tables}
-    tops = {name.partition(".")[0] for name in checkpoint.tensors}
+    names = "\n".join(("", *checkpoint.tensors))  # one text: most of many names have nothing of the kind
     for kind in rules.kinds:
-        if all(any(one.partition(".")[0] in tops for one in either) for either in kind.needs):
+        if all(any(f"\n{one}." in names for one in either) for either in kind.needs):
             found = _prefixes(checkpoint.tensors, kind)
             if all(
                 any(_begins(prefix, one) for prefix in found.values() for one in either)

@@ -72,18 +72,23 @@ def _table(header: bytes, name: str, size: int) -> Shard:
         raise FormatError(f"{name}: {len(entries):,} tensors, at most {limits.TENSORS:,} are read")
     check_names(entries, name)
     exact = str if b"true" in header or b"false" in header else tuple  # as a key, True is equal to 1
-    shard, spans = _entries(entries, name, 8 + len(header), exact)
-    _check_spans(spans, name, 8 + len(header), size)
+    base = 8 + len(header)
+    shard, end = _entries(entries, name, base, exact)
+    if end != size:
+        _check_spans(entries, name, base, size)
     shard.metadata = metadata or {}
     return shard
 
 
 def _entries(
     entries: dict[str, Any], name: str, base: int, as_key: Callable[[Any], Any]
-) -> tuple[Shard, list[tuple[int, int, str]]]:
-    """The table, and for each tensor (start, end, key) counted from `base`, the header's end."""
+) -> tuple[Shard, int]:
+    """The table, and the byte at which the tensors end if each begins where the one before it ends; else -1.
+
+    Offsets are counted from `base`, the header's end.
+    """
     shard = Shard(name, "safetensors", {})
-    spans = []
+    position, is_in_order = 0, True
     known: dict[Any, tuple[TensorInfo, float]] = {}  # big checkpoints repeat few shapes
     tensors, offsets = shard.tensors, shard.offsets
     for key, entry in entries.items():
@@ -103,8 +108,10 @@ def _entries(
             raise FormatError(f"{name}: tensor {shorten(key)} {spanned} but {shown}", tensors=[key])
         tensors[key] = info
         offsets[key] = base + start
-        spans.append((start, end, key))
-    return shard, spans
+        if start != position:
+            is_in_order = False
+        position = end
+    return shard, base + position if is_in_order else -1
 
 
 def _describe(dtype: Any, shape: Any, key: str, name: str) -> tuple[TensorInfo, float]:
@@ -132,11 +139,11 @@ def _malformed(file: str, key: str, entry: Any) -> FormatError:
     )
 
 
-def _check_spans(spans: list[tuple[int, int, str]], name: str, base: int, size: int) -> None:
+def _check_spans(entries: dict[str, Any], name: str, base: int, size: int) -> None:
     """Raise FormatError unless the spans fill the file from `base` to `size` without gap or overlap."""
     position = 0
     before = ""
-    for start, end, key in sorted(spans):
+    for start, end, key in sorted((*entry["data_offsets"], key) for key, entry in entries.items()):
         if base + end > size:
             seen = f"ends at byte {base + end:,} but the file has {size:,}"
             raise FormatError(f"{name}: tensor {shorten(key)} {seen}; download it again", tensors=[key])

@@ -67,7 +67,7 @@ def check_names(keys: Collection[str], file: str) -> None:
     if not keys:
         return
     if (
-        all(isinstance(key, str) for key in keys)
+        set(map(type, keys)) == {str}
         and "" not in keys
         and max(map(len, keys)) <= limits.NAME_DEPTH
         and "".join(keys).isascii()

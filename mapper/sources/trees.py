@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
+from operator import contains
 from typing import TYPE_CHECKING
 
 from mapper.checkpoint import TensorInfo
@@ -39,7 +41,7 @@ def _taken(shard: Shard, tree: Tree, split: dict[str, list[str]]) -> bool:
 
 def has_flat(shard: Shard) -> bool:
     """Whether some name has no folder."""
-    return any("." not in key for key in shard.tensors)
+    return not all(map(contains, shard.tensors, repeat(".")))
 
 
 def words_of(tree: Tree, key: str) -> list[str]:
