@@ -1,4 +1,4 @@
-"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""facebook/data2vec-audio-base-960h: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family data2vec_audio).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -199,9 +199,7 @@ class Layer(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """data2vec_audio.encoder.pos_conv_embed: several convolutional position embeddings, added to the
-    frames.
-    """
+    """data2vec_audio.encoder.pos_conv_embed: convolutional position embeddings, added to the frames."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -209,8 +207,8 @@ class Embeddings(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         positions = x.transpose(1, 2)
-        for convolution in self.layers:
-            positions = convolution(positions)
+        for convolved in self.layers:
+            positions = convolved(positions)
         return x + positions.transpose(1, 2)
 
 
@@ -310,4 +308,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "layer_norm_eps": 1e-05, "model_type": "data2vec-audio", "num_attention_heads": 12, "num_hidden_layers": 12,
 # "vocab_size": 32}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from
 # config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 5e30e622ad928227
+# sha256 of all above: 2f2a7930788465b8

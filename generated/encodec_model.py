@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,6 +28,8 @@ class Config:
     # rule: vocabulary/config_audio.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
     wave_decoder_units_stride: int = 1
     sound_channels: int = 1  # shape: encoder.layers.0.conv.parametrizations.weight.original1 [32, 1, 7]
+    per_group: int = 128  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
+    channels: int = 512  # shape: decoder.layers.0.conv.parametrizations.weight.original1 [512, 128, 7]
     # rule: vocabulary/config_audio.yaml: floor(1000 * first(codes.bandwidths) / (codes.frames * log2(codes)))
     codes_codebooks: int = 2
 
@@ -202,7 +204,7 @@ class WaveEncoderUnitsWithRecurrent(nn.Module):
 
 
 class WaveDecoderUnits(nn.Module):
-    """decoder.layers.*: activation and causal transposed convolution."""
+    """decoder.layers.*: activation and transposed convolution with causal trimming."""
 
     def __init__(self, conv_in_channels: int, conv_out_channels: int, conv_stride: int, kernel: int):
         super().__init__()
@@ -217,7 +219,7 @@ class WaveDecoderUnits(nn.Module):
 
 
 class WaveEncoder(nn.ModuleDict):
-    """encoder.layers: codec encoder: causal convolutions in sequence."""
+    """encoder.layers: codec encoder: convolutions in sequence with causal padding."""
 
     __getitem__: Any
 
@@ -255,7 +257,8 @@ class WaveEncoder(nn.ModuleDict):
         self.kernel = 7
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self["0"].conv(pad_start_mirrored(x, self.kernel - 1, 1))
+        x = pad_start_mirrored(x, self.kernel - 1, 1)
+        x = self["0"].conv(x)
         for unit in (
             self["1"],
             self["3"],
@@ -273,25 +276,26 @@ class WaveEncoder(nn.ModuleDict):
 
 
 class Codebooks(nn.Module):
-    """quantizer.layers.*: vector quantization by Euclidean distance."""
+    """quantizer.layers.*: vector quantization with by Euclidean distance."""
 
     def __init__(self, config: Config):
         super().__init__()
         self.codebook = Codebook(config)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return nearest_codes(x, self.codebook.embed)
+        number, code = nearest_codes(x, self.codebook.embed)
+        return number, code
 
 
 class WaveDecoder(nn.ModuleDict):
-    """decoder.layers: codec decoder: causal convolutions in sequence."""
+    """decoder.layers: codec decoder: convolutions in sequence with causal padding."""
 
     __getitem__: Any
 
     def __init__(self, config: Config):
         super().__init__(
             {
-                "0": nn.ModuleDict({"conv": Conv1dParametrized(128, 512, 7)}),
+                "0": nn.ModuleDict({"conv": Conv1dParametrized(config.per_group, config.channels, 7)}),
                 "1": WaveEncoderUnitsWithRecurrent(),
                 "3": WaveDecoderUnits(conv_in_channels=512, conv_out_channels=256, conv_stride=8, kernel=16),
                 "4": WaveEncoderUnits(
@@ -314,7 +318,8 @@ class WaveDecoder(nn.ModuleDict):
         self.kernel = 7
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self["0"].conv(pad_start_mirrored(x, self.kernel - 1, 1))
+        x = pad_start_mirrored(x, self.kernel - 1, 1)
+        x = self["0"].conv(x)
         for unit in (
             self["1"],
             self["3"],
@@ -332,7 +337,9 @@ class WaveDecoder(nn.ModuleDict):
 
 
 class Quantizer(nn.Module):
-    """quantizer: residual vector quantization by as many codebooks as the first bandwidth takes."""
+    """quantizer: residual vector quantization: each codebook encodes the residual of those before with by
+    as many codebooks as the first bandwidth takes.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -347,11 +354,12 @@ class Quantizer(nn.Module):
             number, code = codebook(rest)
             rest, found = rest - code, found + code
             numbers.append(number)
-        return torch.stack(numbers, dim=1), found.transpose(1, 2)
+        x = found.transpose(1, 2)
+        return torch.stack(numbers, dim=1), x
 
 
 class Model(nn.Module):
-    """The model: a codec: encoder, residual vector quantization, decoder."""
+    """The model: a codec with residual vector quantization."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -362,8 +370,9 @@ class Model(nn.Module):
     def forward(self, input_values: Tensor, padding_mask: Tensor | None = None) -> Output:
         """input_values (batch, 1, samples), padding_mask (batch, 1, samples)"""
         heard = input_values if padding_mask is None else input_values * padding_mask
-        codes, found = self.quantizer(self.encoder.layers(heard))
-        audio = self.decoder.layers(found)[..., : input_values.shape[-1]]
+        x = self.encoder.layers(heard)
+        codes, x = self.quantizer(x)
+        audio = self.decoder.layers(x)[..., : input_values.shape[-1]]
         return Output(audio_values=audio, audio_codes=codes[None])
 
 
@@ -392,4 +401,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
 # [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 7950ac3e263986ec
+# sha256 of all above: 8252f9e6aee1c804

@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -726,4 +726,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 49c9e13a6404c8c5
+# sha256 of all above: e3ff3b22163aafae

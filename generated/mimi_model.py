@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""kyutai/mimi: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -37,6 +37,8 @@ class Config:
     # rule: vocabulary/config_audio.yaml: 1 + (1 - kernel % 2) * (kernel // 2 - 1)
     wave_decoder_units_stride: int = 1
     sound_channels: int = 1  # shape: encoder.layers.0.conv.weight [64, 1, 7]
+    per_group: int = 512  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
+    channels: int = 1024  # shape: decoder.layers.0.conv.weight [1024, 512, 7]
     layers: int = 8  # name: decoder_transformer.layers.*
     window: int = 250  # default: sliding_window, left out: the default of mimi
     # default: vocabulary/config_rotary.yaml: floor(attention.head_dim * rotary.fraction)
@@ -200,7 +202,7 @@ class WaveEncoderUnitsWithConvolution(nn.Module):
 
 
 class WaveDecoderUnits(nn.Module):
-    """decoder.layers.*: activation and causal transposed convolution."""
+    """decoder.layers.*: activation and transposed convolution with causal trimming."""
 
     def __init__(self, conv_in_channels: int, conv_out_channels: int, conv_stride: int, kernel: int):
         super().__init__()
@@ -236,7 +238,7 @@ class Layer(nn.Module):
 
 
 class WaveEncoder(nn.ModuleDict):
-    """encoder.layers: codec encoder: causal convolutions in sequence."""
+    """encoder.layers: codec encoder: convolutions in sequence with causal padding."""
 
     __getitem__: Any
 
@@ -275,7 +277,8 @@ class WaveEncoder(nn.ModuleDict):
         self.kernel = 7
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self["0"].conv(pad_start(x, self.kernel - 1, 1))
+        x = pad_start(x, self.kernel - 1, 1)
+        x = self["0"].conv(x)
         for unit in (
             self["1"],
             self["3"],
@@ -293,8 +296,8 @@ class WaveEncoder(nn.ModuleDict):
 
 class Codebooks(nn.Module):
     """quantizer.semantic_residual_vector_quantizer.layers.0,
-    quantizer.acoustic_residual_vector_quantizer.layers.*: vector quantization by Euclidean distance,
-    the codebook as an exponential moving average.
+    quantizer.acoustic_residual_vector_quantizer.layers.*: vector quantization with by Euclidean
+    distance, the codebook as an exponential moving average.
     """
 
     def __init__(self, config: Config):
@@ -302,20 +305,21 @@ class Codebooks(nn.Module):
         self.codebook = Codebook(config)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return nearest_codes(
+        number, code = nearest_codes(
             x, self.codebook.embed_sum / self.codebook.cluster_usage.clamp(min=1e-5)[:, None]
         )
+        return number, code
 
 
 class WaveDecoder(nn.ModuleDict):
-    """decoder.layers: codec decoder: causal convolutions in sequence."""
+    """decoder.layers: codec decoder: convolutions in sequence with causal padding."""
 
     __getitem__: Any
 
     def __init__(self, config: Config):
         super().__init__(
             {
-                "0": nn.ModuleDict({"conv": nn.Conv1d(512, 1024, kernel_size=7)}),
+                "0": nn.ModuleDict({"conv": nn.Conv1d(config.per_group, config.channels, kernel_size=7)}),
                 "2": WaveDecoderUnits(conv_in_channels=1024, conv_out_channels=512, conv_stride=8, kernel=16),
                 "3": WaveEncoderUnits(
                     in_channels=512, out_channels=256, in_channels_2=256, out_channels_2=512
@@ -339,7 +343,8 @@ class WaveDecoder(nn.ModuleDict):
         self.kernel = 7
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self["0"].conv(pad_start(x, self.kernel - 1, 1))
+        x = pad_start(x, self.kernel - 1, 1)
+        x = self["0"].conv(x)
         for unit in (
             self["2"],
             self["3"],
@@ -356,7 +361,7 @@ class WaveDecoder(nn.ModuleDict):
 
 
 class Semantic(nn.Module):
-    """quantizer.semantic_residual_vector_quantizer: vector quantization with codebooks that each encode
+    """quantizer.semantic_residual_vector_quantizer: residual vector quantization: each codebook encodes
     the residual of those before.
     """
 
@@ -375,12 +380,13 @@ class Semantic(nn.Module):
             number, code = codebook(rest)
             rest, found = rest - code, found + code
             numbers.append(number)
-        x = self.output_proj(found.transpose(1, 2))
+        x = found.transpose(1, 2)
+        x = self.output_proj(x)
         return torch.stack(numbers, dim=1), x
 
 
 class Acoustic(nn.Module):
-    """quantizer.acoustic_residual_vector_quantizer: vector quantization with codebooks that each encode
+    """quantizer.acoustic_residual_vector_quantizer: residual vector quantization: each codebook encodes
     the residual of those before.
     """
 
@@ -399,7 +405,8 @@ class Acoustic(nn.Module):
             number, code = codebook(rest)
             rest, found = rest - code, found + code
             numbers.append(number)
-        x = self.output_proj(found.transpose(1, 2))
+        x = found.transpose(1, 2)
+        x = self.output_proj(x)
         return torch.stack(numbers, dim=1), x
 
 
@@ -428,7 +435,7 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: a codec with semantic codes first: encoder, residual vector quantization, decoder."""
+    """The model: a codec with residual vector quantization and semantic codes first."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -470,15 +477,17 @@ class Model(nn.Module):
 
     def forward(self, input_values: Tensor) -> Output:
         """input_values (batch, 1, samples)"""
-        x = self.encoder_transformer(self.encoder.layers(input_values).transpose(1, 2)).transpose(1, 2)
+        x = self.encoder.layers(input_values)
+        x = self.encoder_transformer(x.transpose(1, 2)).transpose(1, 2)
         x = self.downsample.conv(pad_start(x, self.down_kernel // 2, self.down_kernel // 2, "replicate"))
         first_codes, first = self.quantizer.semantic_residual_vector_quantizer(x)
         other_codes, others = self.quantizer.acoustic_residual_vector_quantizer(x)
-        x = self.upsample.conv(first + others)
+        codes, x = torch.cat((first_codes, other_codes), dim=1), first + others
+        x = self.upsample.conv(x)
         x = x[..., : x.shape[-1] - self.up_kernel // 2]
-        x = self.decoder.layers(self.decoder_transformer(x.transpose(1, 2)).transpose(1, 2))
-        codes = torch.cat((first_codes, other_codes), dim=1)
-        return Output(audio_values=x[..., : input_values.shape[-1]], audio_codes=codes)
+        x = self.decoder_transformer(x.transpose(1, 2)).transpose(1, 2)
+        audio = self.decoder.layers(x)[..., : input_values.shape[-1]]
+        return Output(audio_values=audio, audio_codes=codes)
 
 
 def load(path: str | Path, config: Config = Config()) -> Model:
@@ -505,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 12c25c91ed5d13e8
+# sha256 of all above: 0b424accbaa8afd3

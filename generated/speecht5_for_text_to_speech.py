@@ -1,4 +1,4 @@
-"""microsoft/speecht5_tts: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""microsoft/speecht5_tts: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family speecht5).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -436,4 +436,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "speecht5", "num_mel_bins": 80, "speech_decoder_prenet_dropout": 0.5, "vocab_size": 81}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 45d1dc34323c7370
+# sha256 of all above: b5ee476fd0dbd4e5

@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -310,4 +310,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 94c24c0928ddc7bf
+# sha256 of all above: f49be92b59916e9a

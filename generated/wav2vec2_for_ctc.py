@@ -1,4 +1,4 @@
-"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""jonatasgrosman/wav2vec2-large-xlsr-53-russian: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -190,7 +190,7 @@ class FeedForward(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """wav2vec2.encoder.pos_conv_embed: a convolutional position embedding, added to the frames."""
+    """wav2vec2.encoder.pos_conv_embed: convolutional position embeddings, added to the frames."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -205,8 +205,9 @@ class Embeddings(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        positions = trim_even(self.conv(x.transpose(1, 2)), self.position_kernel)
-        return x + F.gelu(positions).transpose(1, 2)
+        positions = x.transpose(1, 2)
+        positions = F.gelu(trim_even(self.conv(positions), self.position_kernel))
+        return x + positions.transpose(1, 2)
 
 
 class Layer(nn.Module):
@@ -321,4 +322,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 16, "num_conv_pos_embeddings": 128, "num_hidden_layers": 24, "vocab_size": 40},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: c718e955b6874b8e
+# sha256 of all above: e056699c6ad4c1f8

@@ -1,4 +1,4 @@
-"""facebook/wav2vec2-base: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""facebook/wav2vec2-base: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family wav2vec2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -218,7 +218,7 @@ class Convolution(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """wav2vec2.encoder.pos_conv_embed: a convolutional position embedding, added to the frames."""
+    """wav2vec2.encoder.pos_conv_embed: convolutional position embeddings, added to the frames."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -233,8 +233,9 @@ class Embeddings(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        positions = trim_even(self.conv(x.transpose(1, 2)), self.position_kernel)
-        return x + F.gelu(positions).transpose(1, 2)
+        positions = x.transpose(1, 2)
+        positions = F.gelu(trim_even(self.conv(positions), self.position_kernel))
+        return x + positions.transpose(1, 2)
 
 
 class Layer(nn.Module):
@@ -358,4 +359,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_conv_pos_embeddings": 128, "num_hidden_layers": 12}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: ba3043f16963fbac
+# sha256 of all above: 197f9ce557b1e43e

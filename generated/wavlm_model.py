@@ -1,4 +1,4 @@
-"""microsoft/wavlm-base: written by mapper 0.1.0, rules 4a3c47e28e37.
+"""microsoft/wavlm-base: written by mapper 0.1.0, rules becd2be2e639.
 
 Reading: exact (family wavlm).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -243,7 +243,7 @@ class Convolution(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """encoder.pos_conv_embed: a convolutional position embedding, added to the frames."""
+    """encoder.pos_conv_embed: convolutional position embeddings, added to the frames."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -258,8 +258,9 @@ class Embeddings(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        positions = trim_even(self.conv(x.transpose(1, 2)), self.position_kernel)
-        return x + F.gelu(positions).transpose(1, 2)
+        positions = x.transpose(1, 2)
+        positions = F.gelu(trim_even(self.conv(positions), self.position_kernel))
+        return x + positions.transpose(1, 2)
 
 
 class Layer(nn.Module):
@@ -364,4 +365,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_buckets": 320, "num_conv_pos_embeddings": 128, "num_hidden_layers": 12},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: e4afb0e3d79d5349
+# sha256 of all above: 133439a3766ec3e2
