@@ -123,6 +123,14 @@ def test_wav2vec2_conformer(name: str, tmp_path: Path) -> None:
     check(reference(name, config), tmp_path, waveforms())
 
 
+def test_wav2vec2_conformer_in_pretraining(tmp_path: Path) -> None:
+    fields = {"conv_dim": (16, 16, 24), "conv_kernel": (5, 3, 2), "conv_stride": (3, 2, 2)}
+    codes = {"codevector_dim": 12, "proj_codevector_dim": 10, "num_codevectors_per_group": 7}
+    positions = {"num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 4}
+    config = transformers.Wav2Vec2ConformerConfig(**CONFORMER, **fields, **codes, **positions)
+    check(reference("Wav2Vec2ConformerForPreTraining", config), tmp_path, waveforms())
+
+
 @pytest.mark.parametrize("name", ["Wav2Vec2BertModel", "Wav2Vec2BertForCTC"])
 @pytest.mark.parametrize("positions", ["relative_key", "relative"])
 def test_wav2vec2_bert(name: str, positions: str, tmp_path: Path) -> None:
