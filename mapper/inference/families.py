@@ -192,12 +192,20 @@ class Families:
         paths = [".".join(scope.words[start:]) for start in range(len(scope.words))]
         keys = [*paths, *map(unnumbered, paths), scope.topic, scope.block.kind]
         part = self.part(scope) if scope.words else None  # the root is the whole's
-        tables = [self.whole.flows] if self.whole and self._whole_speaks(scope) else []
+        tables = [self._flows_of_whole(scope)]
         if part:
             tables.append(part.family.flows)
             if scope.words[0] == part.tower:  # as it is called where it stands alone
                 keys[len(paths) : len(paths)] = [".".join(("tower", *scope.words[1:]))]
         return next((table[key] for table in tables for key in keys if key in table), ())
+
+    def _flows_of_whole(self, scope: Scope) -> Mapping[str, Sequence[str]]:
+        """What the family of the whole says; of a tower that another one reads, what it says of that by name."""
+        if self.whole is None or self._whole_speaks(scope):
+            return self.whole.flows if self.whole else {}
+        tower = self._tower(scope)
+        said = self.whole.flows.items() if tower in self.whole.towers else ()
+        return {key: names for key, names in said if key.split(".")[0] == tower}
 
     def ignored(self) -> dict[str, Ignored]:
         """What each family says of fields that nobody reads, by the part of the config that it speaks about."""
@@ -423,6 +431,10 @@ def has_strangers(config: Config, rulebook: Rulebook) -> bool:
 
 
 def _listers(rulebook: Rulebook, model_type: str) -> list[Family]:
-    """The families of one tower that list a model_type: several where it was saved under several sets of names."""
-    entries = (item for item in rulebook.family_entries if model_type in item.model_types and not item.towers)
-    return [entry.read() for entry in entries]
+    """The families of one tower that list a model_type: several where it was saved under several sets of names.
+
+    A word that none lists is the name of a family: names that a library writes beside no type.
+    """
+    entries = [item for item in rulebook.family_entries if not item.towers]
+    listing = [item for item in entries if model_type in item.model_types]
+    return [item.read() for item in listing or entries if listing or item.name == model_type]

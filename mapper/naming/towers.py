@@ -38,8 +38,21 @@ class Towers:
                 sizes[lists[0]] += reading.found.spot.place.instances
         self.vocabulary = vocabulary
         self.names = _names(sizes, vocabulary)
-        self.folders = {place: _folder(place, name, self.names) for place, name in self.names.items()}
+        said = {place: self._said(place, readings) for place in self.names}
+        if len(set(self.names.values())) == 1:  # the others have no layers
+            self.names = {place: said[place] or name for place, name in self.names.items()}
+        self.folders = {
+            place: place[:1] if said[place] else _folder(place, name, self.names)
+            for place, name in self.names.items()
+        }
         self.numbers = _numbers(sizes, self.names, roles)
+
+    def _said(self, place: Folder, readings: Sequence[Reading]) -> str | None:
+        """What a family calls the folder of a list, where it has names for other folders that are there, too."""
+        said = self.vocabulary.folders
+        tops = (reading.found.spot.place[0] for reading in readings if said)
+        told = {said.get(normal(top)) for top in tops if isinstance(top, str)} - {None}
+        return said.get(normal(place[0])) if len(told) > 1 and isinstance(place[0], str) else None
 
     def block(self, reading: Reading) -> BlockPath:
         """The role path of the block that a leaf belongs to."""
@@ -51,8 +64,8 @@ class Towers:
         for step in reading.steps:
             if step.is_layers:
                 return self.names[step.place]
-        if len(set(self.names.values())) == 1:
-            return None if reading.at_root else next(iter(self.names.values()))
+        if set(self.names.values()) == {"tower"}:
+            return None if reading.at_root else "tower"
         if reading.of_whole:
             return None
         place = reading.found.spot.place

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -10,3 +12,57 @@ def sizes_above(maps: list[Tensor]) -> list[tuple[int, int]]:
     finest = maps[0].shape
     above = [(map.shape[2], map.shape[3]) for map in maps[:-1]]
     return [*above[::-1], (2 * finest[2], 2 * finest[3])]
+
+
+def last_of_sizes(maps: list[Tensor]) -> list[Tensor]:
+    """The last feature map (B, C, H, W) of each size, in their order: what is left before the next step."""
+    sizes = [map.shape[2:] for map in maps]
+    return [map for at, map in enumerate(maps) if sizes[at] not in sizes[at + 1 :]]
+
+
+def stem_and_coarser(maps: list[Tensor]) -> list[Tensor]:
+    """The first feature map (B, C, H, W), and the last of each smaller size."""
+    return [maps[0], *last_of_sizes(maps)[1:]]
+
+
+def finer_maps(maps: list[Tensor], count: int) -> list[Tensor]:
+    """The maps before that of this count, the coarsest of them first, and at the end one without channels (B, 0, H, W)."""
+    return [*maps[: count - 1][::-1], maps[0][:, :0]]
+
+
+def map_of_width(maps: list[Tensor], width: int) -> Tensor:
+    """The coarsest map (B, width, H, W) of so many channels. IndexError where there is none."""
+    return [map for map in maps if map.shape[1] == width][-1]
+
+
+def join_doubled(x: Tensor, map: Tensor) -> Tensor:
+    """x (B, C, h, w), twice as large by nearest neighbours, and joined with map (B, D, 2h, 2w) where that has channels."""
+    x = F.interpolate(x, scale_factor=2.0, mode="nearest")
+    return torch.cat((x, map), dim=1) if map.shape[1] else x
+
+
+def joined_or_not(map: Tensor, joined: Tensor, alone: Tensor) -> Tensor:
+    """The first of two maps (B, C, H, W) where map (B, D, H, W) has channels, else the second."""
+    return joined if map.shape[1] else alone
+
+
+def add_map(x: Tensor, map: Tensor) -> Tensor:
+    """x (B, C, H, W) with map added where that has channels."""
+    return x + map if map.shape[1] else x
+
+
+def doubled_below(x: Tensor, like: Tensor) -> Tensor:
+    """x (B, C, h, w), twice as large where it has fewer rows than like (B, D, H, W)."""
+    if x.shape[2] >= like.shape[2]:
+        return x
+    return F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=True)
+
+
+def resized_as(x: Tensor, like: Tensor, align_corners: bool) -> Tensor:
+    """x (B, C, h, w) as large as like (B, D, H, W), by linear interpolation."""
+    return F.interpolate(x, size=like.shape[2:], mode="bilinear", align_corners=align_corners)
+
+
+def mean_map(x: Tensor) -> Tensor:
+    """The mean of each channel of x (B, C, H, W), a map of one place."""
+    return x.mean(dim=(2, 3), keepdim=True)

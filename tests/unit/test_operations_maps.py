@@ -5,7 +5,17 @@ from __future__ import annotations
 import torch
 
 from mapper.operations.features import some_states
-from mapper.operations.maps import sizes_above
+from mapper.operations.maps import (
+    add_map,
+    doubled_below,
+    finer_maps,
+    join_doubled,
+    joined_or_not,
+    last_of_sizes,
+    map_of_width,
+    sizes_above,
+    stem_and_coarser,
+)
 from mapper.operations.positions import resize_between
 from mapper.operations.tubelets import (
     apply_rotary_by_axis,
@@ -17,6 +27,35 @@ from mapper.operations.tubelets import (
 def test_each_map_goes_to_the_size_of_the_next_finer_one() -> None:
     maps = [torch.zeros(1, 2, side, side + 1) for side in (8, 4, 2)]
     assert sizes_above(maps) == [(4, 5), (8, 9), (16, 18)]
+
+
+def of_sides(*sides: int) -> list[torch.Tensor]:
+    return [torch.full((1, at + 1, side, side), float(at)) for at, side in enumerate(sides)]
+
+
+def test_the_last_map_of_each_size_stays() -> None:
+    assert [map.shape[1] for map in last_of_sizes(of_sides(8, 8, 4, 2, 2))] == [2, 3, 5]
+    assert [map.shape[1] for map in stem_and_coarser(of_sides(8, 8, 4, 2, 2))] == [1, 3, 5]
+
+
+def test_finer_maps_end_in_one_without_channels() -> None:
+    assert [map.shape[1:] for map in finer_maps(of_sides(8, 4, 2, 1), 3)] == [(2, 4, 4), (1, 8, 8), (0, 8, 8)]
+    assert map_of_width(of_sides(8, 4, 2), 2).shape[2] == 4
+
+
+def test_a_map_is_doubled_and_joined_where_the_other_has_channels() -> None:
+    x = torch.tensor([[[[1.0, 2.0]]]])
+    joined = join_doubled(x, torch.zeros(1, 1, 2, 4))
+    assert joined.tolist() == [[[[1.0, 1.0, 2.0, 2.0]] * 2, [[0.0] * 4] * 2]]
+    assert join_doubled(x, torch.zeros(1, 0, 2, 4)).shape == (1, 1, 2, 4)
+    assert doubled_below(x, torch.zeros(1, 3, 2, 4)).shape == (1, 1, 2, 4)
+    assert doubled_below(x, torch.zeros(1, 3, 1, 2)) is x
+
+
+def test_what_is_joined_or_added_counts_where_the_map_has_channels() -> None:
+    one, two, none = torch.ones(1, 1, 2, 2), torch.full((1, 1, 2, 2), 2.0), torch.zeros(1, 0, 2, 2)
+    assert joined_or_not(one, one, two) is one and joined_or_not(none, one, two) is two
+    assert torch.equal(add_map(one, two), torch.full((1, 1, 2, 2), 3.0)) and add_map(one, none) is one
 
 
 def test_some_states_are_taken_by_number() -> None:
