@@ -66,3 +66,9 @@ def resized_as(x: Tensor, like: Tensor, align_corners: bool) -> Tensor:
 def mean_map(x: Tensor) -> Tensor:
     """The mean of each channel of x (B, C, H, W), a map of one place."""
     return x.mean(dim=(2, 3), keepdim=True)
+
+
+def squared_difference(x: Tensor) -> Tensor:
+    """How far each feature of the first half of x (2B, C, H, W) is from the other's, of unit vectors: (B, C, H, W)."""
+    one, other = (x / (x.square().sum(dim=1, keepdim=True).sqrt() + 1e-10)).chunk(2)
+    return (one - other).square()
