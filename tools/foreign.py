@@ -39,7 +39,7 @@ LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
     r"ConvTranspose(\d)d": "ConvTranspose{n}d",
     r"BatchNorm\dd?|BatchNormAct2d|FrozenBatchNorm2d|SyncBatchNorm": "BatchNorm",
     r"((Chan|WithBias_)?LayerNorm(2d|Fp32|Fp16|ND)?|LN|ESM1b?LayerNorm|LayerNormAct2d)": "LayerNorm",
-    r"GroupNorm\w*|InstanceNorm\dd": "GroupNorm",
+    r"GroupNorm\w*|InstanceNorm\dd|GlobLN": "GroupNorm",
     r"\w*RMSNorm\w*|RMS|N|SimpleNorm": "RMSNorm",
     r"Embedding|LearnedPositionalEmbedding|\w+NormEmbeddings": "Embedding",
     r"(LSTM|GRU|RNN|PReLU)": "{0}",

@@ -38,11 +38,9 @@ _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
     "Conv1d": (frozenset({"weight"}), *_NORMED),
     "ConvTranspose1d": (frozenset({"weight"}), *_NORMED),
-    "LayerNorm": (
-        frozenset({"weight"}),
-        frozenset({"gamma", "beta"}),
-        frozenset({"gamma"}),
-        frozenset({"scale", "shift"}),
+    "GroupNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
+    "LayerNorm": tuple(
+        map(frozenset, ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"scale", "shift"})),
     ),
     "RMSNorm": (frozenset({"weight"}), *map(frozenset, ({"gamma"}, {"scale"}, {"g"}))),
     "BatchNorm": tuple(
@@ -362,9 +360,10 @@ class Constructor:
     def make_groupnorm(self) -> str:
         fact = self.leaf.facts.get("groups")
         groups = self.value("groups", fact.value if fact else 1)
-        return self.call(
-            "nn.GroupNorm", groups, self.extent(0, self.weight(), "size"), self.option("eps", 1e-5)
-        )
+        size = self.extent(0, self.weight(), "size")
+        if "gamma" in self.leaf.tensors:
+            return self.call("GroupNormGammaBeta", groups, size, self.required_eps())
+        return self.call("nn.GroupNorm", groups, size, self.option("eps", 1e-5))
 
     def convolution(self) -> str:
         shape, kind = self.weight(), self.leaf.kind

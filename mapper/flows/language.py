@@ -19,7 +19,7 @@ from mapper.errors import FlowError
 TORCH = frozenset({
     "F.pad", "F.scaled_dot_product_attention", "F.gelu", "F.relu", "F.prelu", "F.silu", "F.softmax", "F.sigmoid", "F.tanh", "F.softplus", "F.normalize", "F.linear",
     "F.glu", "F.max_pool1d", "F.max_pool2d", "F.max_pool3d", "F.avg_pool1d", "F.avg_pool2d", "F.avg_pool3d", "F.adaptive_avg_pool1d", "F.adaptive_avg_pool2d", "F.adaptive_avg_pool3d", "F.interpolate", "F.pixel_shuffle", "F.pixel_unshuffle", "F.layer_norm", "F.rms_norm", "F.embedding", "F.one_hot",
-    "F.leaky_relu", "F.elu", "F.selu", "F.mish", "F.hardswish", "F.hardsigmoid", "F.relu6", "F.log_softmax", "F.conv1d",
+    "F.leaky_relu", "F.elu", "F.selu", "F.mish", "F.hardswish", "F.hardsigmoid", "F.relu6", "F.log_softmax", "F.conv1d", "F.conv_transpose1d",
     "torch.cat", "torch.stack", "torch.arange", "torch.zeros", "torch.zeros_like", "torch.ones_like", "torch.exp",
     "torch.sigmoid", "torch.tanh", "torch.where", "torch.einsum", "torch.softmax", "torch.matmul", "torch.sqrt", "torch.full_like", "torch.log",
     "torch.cartesian_prod", "torch.clamp", "torch.ones", "torch.eye", "torch.finfo", "torch.rsqrt", "torch.randn_like", "torch.fft.fftn", "F.fold", "F.unfold", "F.logsigmoid",

@@ -381,7 +381,12 @@ class Facts:
             if rule.by_names and self.names.fit(rule.has, rule.lacks, home):
                 evidence = "shape" if rule.as_long or rule.square else "name"
                 yield Known(rule.value, evidence, named(rule), rule=rule.place, by=rule)
-        yield from (known for rule in rules if rule.rows or rule.columns or rule.kernels for known in counted(rule, scope))
+        yield from (
+            known
+            for rule in rules
+            if rule.rows or rule.columns or rule.kernels
+            for known in counted(rule, scope)
+        )
         is_open = False  # what a family calculates it from is unknown: what holds in general may be wrong
         for rule in rules:
             if is_open and self._is_general(rule):

@@ -52,7 +52,9 @@ def counted(rule: FactRule, scope: Scope) -> Iterator[Known]:
     if rule.kernels:
         kernels = [weight_shape(leaf)[-1] for leaf in leaves for _ in leaf.place.expand()]
         if kernels:
-            yield Known(kernels, "shape", f"kernels of {leaves[0].place} and its kin", rule=rule.place, by=rule)
+            yield Known(
+                kernels, "shape", f"kernels of {leaves[0].place} and its kin", rule=rule.place, by=rule
+            )
         return
     if rule.per:
         yield from _counted_each(rule, f"{what} of", at, leaves)

@@ -74,6 +74,19 @@ class LayerNormGammaBeta(nn.Module):
         return F.layer_norm(x, self.gamma.shape, self.gamma, self.beta, self.eps)
 
 
+class GroupNormGammaBeta(nn.Module):
+    """GroupNorm whose weight is stored as gamma and its bias as beta. (B, C, ...) -> (B, C, ...)"""
+
+    def __init__(self, groups: int, size: int, eps: float):
+        super().__init__()
+        self.groups, self.eps = groups, eps
+        self.gamma = nn.Parameter(torch.empty(size))
+        self.beta = nn.Parameter(torch.empty(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.group_norm(x, self.groups, self.gamma, self.beta, self.eps)
+
+
 class LayerNormScaleShift(nn.Module):
     """LayerNorm whose weight is stored as scale and its bias as shift. (..., W) -> (..., W)"""
 

@@ -6,6 +6,7 @@ No reading of these is exact: no config names a type.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,14 @@ import mapper
 from tests.parity.harness import TOLERANCE, randomise
 
 
-def built(
-    folder: Path, model: nn.Module, settings: Mapping[str, Any] | None = None, hints: Any = None
-) -> nn.Module:
+def built(folder: Path, model: nn.Module, settings: Mapping[str, Any] | None = None, hints: Any = None) -> nn.Module:  # fmt: skip
     """What is built of a model's tensors, with what its library writes beside them."""
-    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / "model.safetensors")  # fmt: skip
+    return built_of(folder, model.state_dict(), settings, hints)
+
+
+def built_of(folder: Path, state: Mapping[str, Tensor], settings: Mapping[str, Any] | None = None, hints: Any = None) -> nn.Module:  # fmt: skip
+    """The same of tensors under other names."""
+    save_file({name: value.contiguous() for name, value in state.items()}, folder / "model.safetensors")
     if settings:
         (folder / "config.json").write_text(json.dumps(settings))
     report = mapper.inspect(folder, hints=hints).architecture
@@ -131,3 +135,72 @@ def test_a_codec_of_the_first_release_hears_whole_frames(tmp_path: Path) -> None
     made, x = built(tmp_path, model), torch.randn(2, 1, 97)
     with torch.no_grad():
         assert_near(made(x).audio_values, model(x))
+
+
+class Stacked(nn.Module):
+    """Stacks of three dilated convolutions that give masks of two sources, over frames of eight samples."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.encoder = nn.Conv1d(1, 16, 8, stride=4, bias=False)
+        self.decoder = nn.ConvTranspose1d(16, 1, 8, stride=4, bias=False)
+        self.norm, self.entry = nn.GroupNorm(1, 16, eps=1e-8), nn.Conv1d(16, 12, 1)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv1d(12, 20, 1), nn.PReLU(), nn.GroupNorm(1, 20, eps=1e-8),
+                nn.Conv1d(20, 20, 3, padding=2 ** (at % 3), dilation=2 ** (at % 3), groups=20), nn.PReLU(),
+                nn.GroupNorm(1, 20, eps=1e-8), nn.Conv1d(20, 12, 1), nn.Conv1d(20, 10, 1),
+            )
+            for at in range(count)
+        )  # fmt: skip
+        self.end = nn.Sequential(nn.PReLU(), nn.Conv1d(10, 32, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames = self.encoder(x)
+        y, skips = self.entry(self.norm(frames)), torch.zeros(())
+        for block in self.blocks:
+            inner = block[:6](y)  # type: ignore[index]
+            y, skips = y + block[6](inner), skips + block[7](inner)  # type: ignore[index]
+        masks = torch.sigmoid(self.end(skips)).view(len(x), 2, 16, -1)
+        return torch.stack([self.decoder(frames * masks[:, at])[:, 0] for at in range(2)], dim=1)
+
+
+def of_modules(name: str) -> str:
+    """Names of a library whose encoder is a module, and whose norms are torch's."""
+    name = re.sub(r"blocks\.(\d+)\.6", r"mask_generator.conv_layers.\1.res_out", name)
+    name = re.sub(r"blocks\.(\d+)\.7", r"mask_generator.conv_layers.\1.skip_out", name)
+    name = re.sub(r"^blocks\.(\d+)", r"mask_generator.conv_layers.\1.conv_layers", name)
+    name = re.sub(r"^(norm|entry)", lambda match: f"mask_generator.input_{'norm' if match[1] == 'norm' else 'conv'}", name)  # fmt: skip
+    return name.replace("end.0", "mask_generator.output_prelu").replace("end.1", "mask_generator.output_conv")
+
+
+def of_filters(name: str) -> str:
+    """Names of a library whose encoder is a bank of filters, and whose norms have gamma and beta."""
+    name = re.sub(r"blocks\.(\d+)\.6", r"masker.TCN.\1.res_conv", name)
+    name = re.sub(r"blocks\.(\d+)\.7", r"masker.TCN.\1.skip_conv", name)
+    name = re.sub(r"^blocks\.(\d+)", r"masker.TCN.\1.shared_block", name)
+    name = name.replace("norm.", "masker.bottleneck.0.").replace("entry", "masker.bottleneck.1").replace("end", "masker.mask_net")  # fmt: skip
+    if re.search(r"shared_block\.[25]|bottleneck\.0", name):
+        name = name.replace("weight", "gamma").replace("bias", "beta")
+    return re.sub(r"^(en|de)coder\.weight", r"\1coder.filterbank._filters", name)
+
+
+def test_masks_by_stacks_of_dilated_convolutions(tmp_path: Path) -> None:
+    model, x = randomise(Stacked(6)), torch.randn(2, 1, 198)
+    state = {of_modules(name): value for name, value in model.state_dict().items()}
+    made = built_of(tmp_path, state, hints={"separator.stacked": 3})
+    with torch.no_grad():
+        wanted = model(F.pad(x, (4, 4 + 2)))[
+            ..., 4 : 198 + 4
+        ]  # frames around the first sample, and a whole one at the end
+        assert_near(made(x).audio_values, wanted)
+
+
+def test_masks_over_a_bank_of_filters_with_the_settings_beside(tmp_path: Path) -> None:
+    model, x = randomise(Stacked(6)), torch.randn(2, 1, 198)
+    state = {of_filters(name): value for name, value in model.state_dict().items()}
+    settings = {"n_blocks": 3, "n_repeats": 2, "stride": 4, "norm_type": "gLN", "mask_act": "sigmoid", "fb_name": "FreeFB"}  # fmt: skip
+    made = built_of(tmp_path, state, settings)
+    with torch.no_grad():
+        wanted = model(x)
+        assert_near(made(x).audio_values, F.pad(wanted, (0, 198 - wanted.shape[-1])))

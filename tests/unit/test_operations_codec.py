@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from mapper.operations.codec import (
+    dilated_convolution,
     location_variable_convolution,
     nearest_codes,
     pad_start,
@@ -63,3 +64,9 @@ def test_samples_next_to_the_ends_are_mirrored_before_the_first():
 def test_zeros_stand_behind_the_last_sample_until_frames_are_whole() -> None:
     padded = pad_to_frames(torch.ones(1, 1, 13), [4, 6], 2)  # frames of 2 * 3 samples, two at a time
     assert padded.shape[-1] == 24 and padded[0, 0].tolist() == [1.0] * 13 + [0.0] * 11
+
+
+def test_a_dilated_convolution_reads_each_channel_at_frames_so_far_apart() -> None:
+    x = torch.arange(12.0).view(1, 2, 6)
+    sums = dilated_convolution(x, torch.ones(2, 1, 3), None, 2)
+    assert sums.tolist() == [[[2, 4, 6, 9, 6, 8], [14, 16, 24, 27, 18, 20]]]

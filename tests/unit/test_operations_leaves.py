@@ -40,6 +40,13 @@ def test_layer_norms_differ_in_names_and_layout_only():
     torch.testing.assert_close(first(x.permute(0, 3, 1, 2)), norm(x).permute(0, 3, 1, 2), rtol=0, atol=0)
 
 
+def test_a_group_norm_may_be_stored_as_gamma_and_beta():
+    norm, x = filled(nn.GroupNorm(2, 4, eps=1e-8)), torch.randn(3, 4, 5)
+    gamma_beta = leaves.GroupNormGammaBeta(2, 4, 1e-8)
+    gamma_beta.load_state_dict({"gamma": norm.weight, "beta": norm.bias})
+    torch.testing.assert_close(gamma_beta(x), norm(x), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("offset", [0.0, 1.0])
 def test_norms_of_one_row_may_be_stored_less_an_offset(offset):
     row, x = torch.rand(4) + 0.5, torch.randn(2, 3, 4)
