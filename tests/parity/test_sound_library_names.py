@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 import mapper
-from tests.parity.harness import TOLERANCE, randomise
+from tests.parity.harness import TOLERANCE, randomise, reference, transformers
 
 
 def built(folder: Path, model: nn.Module, settings: Mapping[str, Any] | None = None, hints: Any = None) -> nn.Module:  # fmt: skip
@@ -204,3 +204,28 @@ def test_masks_over_a_bank_of_filters_with_the_settings_beside(tmp_path: Path) -
     with torch.no_grad():
         wanted = model(x)
         assert_near(made(x).audio_values, F.pad(wanted, (0, 198 - wanted.shape[-1])))
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_distances_with_gated_biases_beside_one_map(is_first: bool, tmp_path: Path) -> None:
+    config = transformers.WavLMConfig(
+        vocab_size=20, hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=80,
+        conv_dim=(16,) * 7, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, num_buckets=32, max_bucket_distance=60,
+        do_stable_layer_norm=is_first, feat_extract_norm="layer" if is_first else "group", conv_bias=is_first,
+    )  # fmt: skip
+    model = reference("WavLMForCTC", config)
+    state = {}
+    for name, value in model.state_dict().items():
+        name = (
+            name.removeprefix("wavlm.").replace("lm_head", "aux").replace("encoder.", "encoder.transformer.")
+        )
+        name = name.replace("feature_projection", "encoder.feature_projection")
+        state[name.replace("out_proj", "attention.out_proj")] = value
+    del state["masked_spec_embed"]
+    for name in [name for name in state if "q_proj" in name]:
+        parts = [state.pop(name.replace("q_proj", f"{part}_proj")) for part in "qkv"]
+        state[name.replace("q_proj.", "attention.in_proj_")] = torch.cat(parts)
+    x = torch.randn(2, 1600)
+    made = built_of(tmp_path, state, hints={"attention.max_distance": 60})
+    with torch.no_grad():
+        assert_near(made(x).logits, model(x).logits)
