@@ -175,7 +175,7 @@ def _infer(
     if is_nameless and architecture.reading == "skeleton":
         from mapper.inference.chains.reading import chain_of
 
-        chain = chain_of(architecture, rulebook, hints)
+        chain = chain_of(architecture, rulebook, names, hints)
         return attempt(None, chain=chain) if chain else architecture
     return architecture
 

@@ -28,6 +28,7 @@ class ChainWords:
         default_factory=set
     )  # words of layers that one step calls with the state of the last
     auxiliary: set[str] = field(default_factory=set)  # folders of heads that training alone reads
+    copies: set[str] = field(default_factory=set)  # folders with the layers of another
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
 
@@ -49,6 +50,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "apart",
             "cells",
             "auxiliary",
+            "copies",
         ):
             getattr(found, section).update(fields.words(section))
         for table in TABLES:

@@ -30,6 +30,9 @@ class Settings:
     left: tuple[str, ...]  # fields that say nothing of a model, `*` for any letters
     held: tuple[str, ...]  # attributes by which an object stands for their value alone
     unset: tuple[str, ...]  # texts so held that stand for another value, `*` for any letters
+    archives: dict[
+        str, str
+    ]  # record of a zip file that torch.save wrote: the record beside it with the settings
     told: dict[str, str]  # entries of the metadata that are told in a note, each with what it is
     examples: tuple[dict[str, Any], ...]
 
@@ -83,13 +86,16 @@ def read_settings(document: Document) -> Settings:
         fields.words("left"),
         fields.words("held"),
         fields.words("unset"),
+        {str(record): str(beside) for record, beside in fields.mapping("archives").items()},
         {str(entry): str(what) for entry, what in fields.mapping("told").items()},
         tuple(fields.sequence("examples")),
     )
     if found.files and not found.fields:
         fields.fail("a file beside the weights is known by fields that are always in it", "files")
-    if not (found.files or found.tables or found.metadata or found.told):
-        fields.fail("say files beside the weights, tables beside a state dict, or entries of the metadata")
+    if not (found.files or found.tables or found.metadata or found.archives or found.told):
+        fields.fail(
+            "say files beside the weights, tables beside a state dict, records of an archive, or entries of the metadata"
+        )
     fields.done()
     return found
 

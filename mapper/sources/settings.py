@@ -92,6 +92,22 @@ def of_metadata(metadata: Mapping[str, Any]) -> Said | None:
     return None
 
 
+def weights_in(records: Collection[str]) -> str:
+    """The record of an archive of some library in which its weights are a file of torch.save; "" for none."""
+    kept = (record for settings in every_settings() for record in settings.archives)
+    return next((record for record in kept if record in records), "")
+
+
+def of_archive(record: str, read: Callable[[str], dict[str, Any]]) -> Said | None:
+    """The settings in the record that an archive has beside its weights; None where they are not what a rule says."""
+    for settings in every_settings():
+        beside = settings.archives.get(record)
+        found = settings.of(read(beside)) if beside else None
+        if beside and found is not None:
+            return Said(found, beside)
+    return None
+
+
 def told_of(metadata: Mapping[str, Any]) -> list[str]:
     """What is told of the metadata of a safetensors file, a text for each library that writes it."""
     return list(filter(None, (settings.note(metadata) for settings in every_settings())))

@@ -13,6 +13,7 @@ from mapper.checkpoint import DTYPE_BYTES
 from mapper.errors import FormatError, listed, shorten
 from mapper.sources import exported, torch_script
 from mapper.sources.pickles import Opaque, StoredTensor, interpret
+from mapper.sources.settings import of_archive, weights_in
 from mapper.sources.shards import Shard
 from mapper.sources.state_dict import take_tensors
 from mapper.sources.zips import archive_errors, is_plain, open_records, start_of
@@ -27,6 +28,8 @@ def read_header(
     records = {entry.filename: entry for entry in archive.infolist()}
     if exported.is_exported(records):
         return _read_exported(file, exported.Records(archive, records, name), size, offsets)
+    if kept := weights_in(records):
+        return _read_kept(file, exported.Records(archive, records, name), kept, size, offsets)
     prefix = _prefix(records, name)
     with archive_errors(name):
         _check_byte_order(archive, records.get(prefix + "byteorder"), name)
@@ -128,6 +131,21 @@ def _read_inner(file: BinaryIO, record: zipfile.ZipInfo, size: int, name: str, o
     for table in (shard, *shard.others.values()):
         table.offsets = {key: start + offset for key, offset in table.offsets.items()}
         table.size = size
+    return shard
+
+
+def _read_kept(file: BinaryIO, records: exported.Records, kept: str, size: int, offsets: bool) -> Shard:
+    """The table of the weights in an archive of some library, with the settings that it has beside them."""
+
+    def read(beside: str) -> dict[str, Any]:
+        return records.json(beside) if beside in records.entries else {}
+
+    with archive_errors(records.name):
+        shard = _read_inner(file, records.entries[kept], size, records.name, offsets)
+        said = of_archive(kept, read)
+    if said is not None:
+        shard.settings = said.config
+        shard.notes.append(f"{records.name}: the settings are those in its {said.where}")
     return shard
 
 

@@ -105,9 +105,15 @@ class Answers:
             else ""
         )
 
+    def published(self, leaf: Leaf, fact: str) -> str:
+        """What was said of a fact at one layer, or what a published code has there; "" for nothing."""
+        scope = leaf_scope(self.root, leaf)
+        known = None if self.told_at(leaf, fact) else self.facts.get(scope, fact)
+        return self._use(scope, fact, known, known.source) if known else self.told_at(leaf, fact)
+
     def told(self, fact: str) -> str:
-        """What was said of a fact of the whole; "" for nothing."""
-        known = self.facts.stated(self.root, fact)
+        """What was said of a fact of the whole, or what a published code has; "" for nothing."""
+        known = self.facts.stated(self.root, fact) or self.facts.get(self.root, fact)
         return self._use(self.root, fact, known, known.source) if known else ""
 
     def _use(self, scope: Scope, fact: str, known: Known, source: str = "") -> str:

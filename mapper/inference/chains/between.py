@@ -28,6 +28,7 @@ from mapper.inference.chains.forks import fork, unpooled
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.joins import Kept
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
+from mapper.inference.chains.outputs import give
 from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
@@ -43,6 +44,7 @@ INPUT, IDS = "inputs", "input_ids"
 _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
 )  # fmt: skip
+_BEHIND = ("false", "most networks: paper 1502.03167 has it behind the norm")
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
 
 
@@ -373,6 +375,9 @@ class Between:
                 element.leaf, "chain.positions", value, f"possible here: {', '.join(among)}"
             )
         self.say(self.tables["positions"][value].format(half=element.outputs // 2))
+        behind = self.answers.told_at(element.leaf, "chain.activation")
+        if behind not in ("", "none"):  # few have one: it is not asked for
+            self.say(self.activated(behind))
         self.is_sequence = value in ("all", "last_repeated")
 
     def activation(self, at: int) -> str | None:
@@ -441,7 +446,9 @@ class Between:
         """Whether the activation of a layer comes before the norm that follows it."""
         gap, norm = self.gaps.after[at], self.links[at + 1].element.leaf
         shown = None if gap is None else (str(gap > 0).lower(), self.gaps.why(at, self.links))
-        return self.answers.find(norm, "chain.activation_before_norm", shown=shown, among=("false", "true"))
+        return self.answers.find(
+            norm, "chain.activation_before_norm", shown=shown, default=_BEHIND, among=("false", "true")
+        )
 
     def pool(self, at: int, activation: str | None, has_slopes: bool) -> None:
         """The pooling after a convolution with all that belongs to it."""
@@ -473,13 +480,4 @@ class Between:
 
     def output(self, last: Link) -> None:
         """What is computed from what a layer gives that no other reads."""
-        leaf, known = last.element.leaf, self.tables["output"]
-        among = ["none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised"]
-        among += ["mean"] if last.after.form == MAPS else []
-        value = self.answers.find(leaf, "chain.output", among=tuple(among))
-        if value is not None:
-            for word in value.split("+"):
-                if word not in known:
-                    allowed = f"allowed: {', '.join(known)}, and several as relu+softmax"
-                    raise self.answers.refuse(leaf, "chain.output", value, allowed)
-                self.say(known[word].format(channel=1 if last.after.form == MAPS else -1))
+        give(self, last)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 _INPUT = "inputs"
+_THROUGH_SMALLER = ("none", "most networks that make their maps larger again")
 _SHUFFLES = range(2, 9)  # factors by which images are made larger
 
 
@@ -32,7 +33,8 @@ def restore(between: Between, last: Link) -> None:
         between.say(f"F.pixel_shuffle(x, {factor})" if factor > 1 else "x")
     if width != first.inputs:
         return
-    value = between.answers.find(leaf, "chain.skip", among=("none", "added", "subtracted"))
+    usual = _THROUGH_SMALLER if any(link.element.is_transposed for link in between.links) else None
+    value = between.answers.find(leaf, "chain.skip", default=usual, among=("none", "added", "subtracted"))
     if value is None or value == "none":
         return
     if value not in between.tables["skip"]:

@@ -21,6 +21,7 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
+from mapper.inference.chains.aside import copies_of, is_spread
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.twins import OTHER, Twins
@@ -29,9 +30,10 @@ from mapper.inference.chains.woven import GIVES, READS, Weaving, Woven, woven_of
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
+from mapper.inference.names import Names
 from mapper.inference.scopes import Scope
 from mapper.rulebook.chain import ChainWords
-from mapper.rulebook.facts import InputRule
+from mapper.rulebook.facts import FactRule, InputRule
 from mapper.rulebook.flows import FlowRule
 from mapper.rulebook.index import FlowEntry, FlowTable
 from mapper.rulebook.rulebook import Rulebook
@@ -93,23 +95,25 @@ class Chain:
 
 
 def chain_of(
-    architecture: Architecture, rulebook: Rulebook, hints: Mapping[str, Any] | None = None
+    architecture: Architecture, rulebook: Rulebook, names: Names, hints: Mapping[str, Any] | None = None
 ) -> Chain | Woven | None:
     """The chain that a checkpoint without a family is, or what else its layers make by their sizes; None for other blocks.
 
-    Layers that `hints` say what they read of are no chain.
+    Layers that `hints` say what they read of are no chain, nor those of which a published code, known by `names`, says it.
     """
     words = rulebook.chain_words
+    copies = copies_of(architecture.leaves, words.copies)
 
     def is_aside(place: Place) -> bool:
-        return bool(place) and is_of(place[0], words.auxiliary)
+        return bool(place) and (is_of(place[0], words.auxiliary) or place[0] in copies)
 
     if any(_is_other(block) for block in architecture.root.blocks() if not is_aside(block.home)):
         return None
     if sum(leaf.place.instances for leaf in architecture.leaves) > LAYERS:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
-    rest = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer") and _is_small(leaf)]
+    bare = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer")]
+    rest = [leaf for leaf in bare if _is_small(leaf) or is_spread(leaf, words.spread)]
     rest += [leaf for leaf in leaves if is_aside(leaf.place)]
     idle = {id(leaf) for leaf in rest}
     layers = [leaf for leaf in leaves if id(leaf) not in idle]
@@ -124,9 +128,16 @@ def chain_of(
     if any(is_of(part, words.cells) for element in elements for part in element.leaf.place):
         return None
     is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
+    is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
     chain = None if is_told or is_gated else _in_line(elements, rest, words)
     return chain or woven_of(elements, rest, words, is_told)
+
+
+def _rules(rulebook: Rulebook, fact: str) -> Sequence[FactRule]:
+    """What rules say of a fact by names."""
+    unlisted = rulebook.config_vocabulary.unlisted
+    return [rule for rule in unlisted.get(fact, ()) if rule.has]
 
 
 def _in_line(elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords) -> Chain | None:

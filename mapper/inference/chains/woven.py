@@ -162,7 +162,7 @@ class Weaving:
     def reads(self) -> dict[str, str]:
         """What each layer reads: as it was told, as sizes and names show it, or the first that it may be."""
         sources, answers = self.sources, self.answers
-        told = {node.name: answers.told_at(node.first.leaf, READS) for node in self.nodes}
+        told = {node.name: answers.published(node.first.leaf, READS) for node in self.nodes}
         for name, text in told.items():
             if text:
                 self._check(self.by_name[name], text)

@@ -1,0 +1,37 @@
+"""What is computed from the last layer of a chain: words that may stand one after the other, as relu+softmax."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mapper.inference.chains.order import MAPS, Link
+from mapper.inference.chains.pooling import pooling_of
+
+if TYPE_CHECKING:
+    from mapper.inference.chains.between import Between
+
+_AMONG = ("none", "sigmoid", "softmax", "tanh", "normalised", "relu_normalised")
+
+
+def give(between: Between, last: Link) -> None:
+    """The statements behind a layer that no other reads. Raises HintError for a word that is none."""
+    leaf = last.element.leaf
+    among = (*_AMONG, *(["mean"] if last.after.form == MAPS else []))
+    value = between.answers.find(leaf, "chain.output", among=among)
+    for word in value.split("+") if value is not None else ():
+        text = _expression(between, word, last)
+        if not text:
+            known = f"{', '.join(between.tables['output'])}, an activation, a pooling as max_2"
+            raise between.answers.refuse(
+                leaf, "chain.output", str(value), f"allowed: {known}, and several as relu+softmax"
+            )
+        between.say(text)
+
+
+def _expression(between: Between, word: str, last: Link) -> str:
+    """The expression of a word; "" where there is none."""
+    tables, axes = between.tables, last.after.axes if last.after.form == MAPS else 0
+    if word in tables["output"]:
+        return tables["output"][word].format(channel=1 if axes else -1)
+    found = pooling_of(word, [last.element.kernel], axes, tables["pooling"]) if axes else None
+    return found.expression if found else between.activated(word)
