@@ -26,6 +26,7 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.extents import Window, inputs_for, numbers, through
 from mapper.inference.chains.forks import fork, unpooled
 from mapper.inference.chains.gaps import gaps_of
+from mapper.inference.chains.inputs import read_input, read_samples
 from mapper.inference.chains.joins import Kept
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
 from mapper.inference.chains.outputs import give
@@ -106,6 +107,7 @@ class Between:
         if is_whole([self.links[0].element.leaf]):
             write_whole(self, INPUT)
             return self.written
+        read_input(self, self.links[0])
         networks_beside(self)
         self.twins.enter(self)
         self.through()
@@ -176,7 +178,7 @@ class Between:
         self.twins.meet(self, link)
         before, element = link.before, link.element
         if before.form == START and element.group == CONVOLUTION:
-            self.read_input(link)
+            read_samples(self, link)
         elif link.is_flattened:
             self.say("x.flatten(1).unsqueeze(1)")
             self.windows = None
@@ -192,18 +194,6 @@ class Between:
             side = isqrt(link.places)
             turned = "x.transpose(1, 2)" if len(element.kernel) == 1 else "x.unsqueeze(1)"
             self.say(turned if self.is_sequence else f"x.unflatten(1, ({element.inputs}, {side}, {side}))")
-
-    def read_input(self, link: Link) -> None:
-        """Samples become maps where all kernels are one place wide."""
-        kernels = [other.element.kernel for other in self.links if other.element.group == CONVOLUTION]
-        is_flat = link.element.inputs == 1 and all(kernel[1:] == (1,) for kernel in kernels)
-        if not is_flat or self.has_frames:
-            return
-        leaf = link.element.leaf
-        shown = ("samples", "all kernels are one place wide")
-        if self.answers.find(leaf, "chain.input", default=shown, among=("samples", "maps")) == "samples":
-            self.is_sampled = True
-            self.say("x.unsqueeze(1).unsqueeze(3)")
 
     def reduce(self, link: Link) -> None:
         """Maps to features."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
 from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.aside import copies_of, is_spread
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.elements import (
     EMBEDDING,
@@ -21,7 +22,6 @@ from mapper.inference.chains.elements import (
 from mapper.inference.chains.forks import in_arms, with_roles
 from mapper.inference.chains.heads import in_order
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
-from mapper.inference.chains.aside import copies_of, is_spread
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
 from mapper.inference.chains.twins import OTHER, Twins

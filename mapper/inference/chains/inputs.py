@@ -1,0 +1,42 @@
+"""What is done with the input of a chain before its first layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mapper.inference.chains.elements import CONVOLUTION, LINEAR
+from mapper.inference.chains.order import Link
+
+if TYPE_CHECKING:
+    from mapper.inference.chains.between import Between
+
+_FACT = "chain.input"
+_BYTES = "bytes"  # pixels from 0 to 255, which the network itself divides
+_FLAT = ("flatten", "numbers: what stands before the first layer has no tensors, and most of that flattens")
+
+
+def read_input(between: Between, link: Link) -> None:
+    """Pixels become numbers up to 1, and maps features, where that is told or numbers show it."""
+    element = link.element
+    if element.group == CONVOLUTION and between.answers.told(_FACT) == _BYTES:
+        between.say("x / 255.0")
+    elif element.group == LINEAR:
+        shown = _FLAT if element.leaf.place[-1:] == ((1,),) else None
+        if shown or between.answers.told(_FACT):
+            among = ("flatten", "none")
+            value = between.answers.find(element.leaf, _FACT, default=shown, among=among)
+            if value not in among:
+                raise between.answers.refuse(element.leaf, _FACT, str(value), f"allowed: {', '.join(among)}")
+            between.say("x.flatten(1)" if value == "flatten" else "x")
+
+
+def read_samples(between: Between, link: Link) -> None:
+    """Samples become maps where all kernels are one place wide."""
+    kernels = [other.element.kernel for other in between.links if other.element.group == CONVOLUTION]
+    is_flat = link.element.inputs == 1 and all(kernel[1:] == (1,) for kernel in kernels)
+    if not is_flat or between.has_frames:
+        return
+    shown = ("samples", "all kernels are one place wide")
+    if between.answers.find(link.element.leaf, _FACT, default=shown, among=("samples", "maps")) == "samples":
+        between.is_sampled = True
+        between.say("x.unsqueeze(1).unsqueeze(3)")
