@@ -83,9 +83,7 @@ def parse_flow(rule: FlowRule, shared: bool = False) -> Flow:
 
     `shared` is for checks, which read thousands of flows that have most statements in common, and change none.
     """
-    either = (path for paths in rule.beside for path in paths.split(" | "))
-    beside = (path.partition(".")[0] for path in either)  # of `tower.embeddings.token` the tower
-    roles = (*rule.roles, *beside)
+    roles = (*rule.roles, *rule.roles_beside)
     statements = parse_body(rule.body, rule.file, rule.line, roles, shared)
     if not has_words(statements):
         return Flow(rule, tuple(statements))

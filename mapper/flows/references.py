@@ -6,6 +6,7 @@ import ast
 
 from mapper._dataclass import dataclass
 from mapper.architecture import Block, Leaf
+from mapper.rulebook.flows import EITHER
 
 Item = Block | Leaf
 
@@ -86,7 +87,7 @@ def has_role(block: Block, path: str) -> bool:
 
 def has_one(block: Block, paths: str) -> bool:
     """Whether the block has a role, or one of several: `lm_head | ctc_head`."""
-    return any(has_role(block, path) for path in paths.split(" | "))
+    return any(has_role(block, path) for path in paths.split(EITHER))
 
 
 def _step(items: tuple[Item, ...], is_list: bool, part: str | int) -> tuple[tuple[Item, ...], bool] | None:

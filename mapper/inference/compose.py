@@ -25,7 +25,7 @@ from mapper.inference.misfits import (
     untied,
 )
 from mapper.inference.scopes import Scope
-from mapper.rulebook.flows import FlowRule
+from mapper.rulebook.flows import EITHER, FlowRule
 from mapper.rulebook.index import FlowTable
 from mapper.rulebook.pages import Page, Slot, left_out
 
@@ -246,11 +246,15 @@ def _nearest_steps(
 
 
 def _strength(scope: Scope, step: FlowRule) -> tuple[int, int]:
-    """The step that claims more roles wins, then the one with more conditions; what is tied has no tensors to claim."""
+    """The step that claims more roles wins, then the one with more conditions.
+
+    What is tied has no tensors to claim, and `own | other` beside it is there wherever its own role is.
+    """
     tied = (
         [role for role in step.needs if role in step.ties and role in scope.block.roles] if step.ties else ()
     )
-    return len(step.stored) + len(tied) + len(step.beside), len(step.when)
+    beside = [paths for paths in step.beside if not set(paths.split(EITHER)) & set(step.needs)]
+    return len(step.stored) + len(tied) + len(beside), len(step.when)
 
 
 def _faults(

@@ -16,6 +16,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*(\+[a-z][a-z0-9_]*)*")
 TOPICS_WITHOUT_INPUT = ("tower", "root")
 _WORDS = re.compile(r'^ *"([^"]*)"$', re.MULTILINE)  # statements that are strings
 ANY = "_"  # an extent that a flow leaves open
+EITHER = " | "  # between roles beside a step of which one is enough
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,12 @@ class FlowRule:
     def roles(self) -> tuple[str, ...]:
         """Every role it can use, the needed ones first."""
         return self.needs + self.options + self.reads_elsewhere + self.calls
+
+    @cached_property
+    def roles_beside(self) -> tuple[str, ...]:
+        """Roles of which the paths beside it begin: of `tower.embeddings.token` the tower."""
+        either = (path for paths in self.beside for path in paths.split(EITHER))
+        return tuple(path.partition(".")[0] for path in either)
 
 
 def read_flow(data: Any, file: str, lines: Lines) -> FlowRule:

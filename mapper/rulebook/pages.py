@@ -40,7 +40,7 @@ SLOT = "SLOT"  # in the slots of `rows`: the one that they stand around
 JOINED = "+"  # between the names of the steps of a flow
 
 _TABLES = ("when", "values", "leaves", "ties", "ignored", "inputs")
-_PATHS = ("prefer_if", "without")
+_PATHS = ("prefer_if", "without", "beside")
 
 
 @dataclass(frozen=True)
