@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 from unittest.mock import patch
 
@@ -215,7 +216,7 @@ def fields_of(rule: FactRule) -> list[str]:
 
 def _is_field(field: str, alias: str) -> bool:
     alias = alias.removeprefix("/")
-    return field == alias or field.endswith(f".{alias}")
+    return fnmatchcase(field.rpartition(".")[2], alias) or field == alias or field.endswith(f".{alias}")
 
 
 def _same(rule: FactRule, other: FactRule) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from mapper.rulebook.facts import ConfigVocabulary, FactRule
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
 
+ANY = "*"  # in the name of a field: any letters
 _ABSENT: Any = object()
 _NAMING = ("model_type", "architecture", "architectures")  # what says what the whole or a part of it is
 _SHOWN = 200  # characters of a field that nobody reads: longer ones are named, not kept
@@ -95,6 +97,8 @@ class Config:
             if defaults and self.is_aside(part, scope):
                 break  # the whole's class has the field: what another tower says is not about this block
             for key in keys:
+                if ANY in key and found:
+                    continue  # a field that is known by its whole name says it
                 field = self._of_layer(part, key, scope) or self._get(part, key)
                 if field and (field.value is not None or rule.nullable) and field not in found:
                     (defaults if field.default_of else found).append(field)
@@ -184,7 +188,19 @@ class Config:
             self._got[part, key] = self._looked_up(part, key)
         return self._got[part, key]
 
+    def _alike(self, part: str, pattern: str) -> Found | None:
+        """The numbers of a part whose names are of a form, if they are one number."""
+        said = [
+            name
+            for name, value in self.part(part).items()
+            if fnmatchcase(name, pattern) and isinstance(value, (int, float)) and not isinstance(value, bool)
+        ]
+        values = {self.part(part)[name] for name in said}
+        return self._get(part, said[0]) if len(values) == 1 else None
+
     def _looked_up(self, part: str, key: str) -> Found | None:
+        if ANY in key:
+            return self._alike(part, key)
         value: Any = self.seen.data
         name = f"{part}.{key}" if part else key
         words = name.split(".")

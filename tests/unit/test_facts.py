@@ -52,6 +52,25 @@ def found(config: dict[str, object], tower: str, rule: FactRule = HEADS) -> list
     return [(item.name, item.value) for item in Config(config, VOCABULARY).find(rule, scope_in(tower))]
 
 
+EPSILON = FactRule("norm.eps", "f", 1, config=("norm_eps", "*norm*eps"))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"final_norm_eps": 1e-5, "norm_topk": 2}, [("final_norm_eps", 1e-5)]),
+        ({"q_norm_eps": 1e-5, "k_norm_eps": 1e-5}, [("q_norm_eps", 1e-5)]),
+        ({"q_norm_eps": 1e-5, "final_norm_eps": 1e-6}, []),
+        ({"norm_eps": 1e-6, "final_norm_eps": 1e-5}, [("norm_eps", 1e-6)]),
+        ({"use_norm_eps": True}, []),
+    ],
+)
+def test_a_form_of_names_finds_one_number_where_no_whole_name_is_there(
+    config: dict[str, object], expected: list[tuple[str, object]]
+) -> None:
+    assert found(config, "text", EPSILON) == expected
+
+
 def test_a_product_with_one_unknown_is_solved() -> None:
     assert solve(parse("heads * head_dim"), 384, {"heads": 12}) == ("head_dim", 32)
 

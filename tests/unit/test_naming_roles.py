@@ -275,3 +275,10 @@ def test_a_norm_of_cross_attention_is_known_by_parts_of_its_name(files, name, ro
     found = roles(files, [f"layers.0.{name}", "layers.0.self_attn.q_proj", "layers.0.cross_attn.q_proj"])
     (own,) = [path for place, path in found.items() if name in place]
     assert own.rsplit(".", 1)[-1] == role
+
+
+def test_of_two_leaves_that_one_word_names_the_nearer_has_the_role(files):
+    names = ["fold.output.LayerNorm", "intermediate.dense", "output.LayerNorm", "output.dense"]
+    found = roles(files, [f"encoder.layer.0.{name}" for name in names])
+    assert found["encoder.layer.0.output.LayerNorm"] == "tower.layers.norm_feed_forward"
+    assert found["encoder.layer.0.fold.output.LayerNorm"] == "tower.layers.?"
