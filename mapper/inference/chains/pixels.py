@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _INPUT = "inputs"
 _THROUGH_SMALLER = ("none", "most networks that make their maps larger again")
+_ALL = "all"  # of the factors: the one that leaves as many channels as the input has
 _SHUFFLES = range(2, 9)  # factors by which images are made larger
 
 
@@ -28,7 +29,7 @@ def restore(between: Between, last: Link) -> None:
         text = between.answers.find(leaf, "chain.shuffle", among=(str(factor), "1"))
         if text is None:
             return
-        factor = factor if text == str(factor) else 1
+        factor = factor if text in (str(factor), _ALL) else 1
         width = width // factor**2
         between.say(f"F.pixel_shuffle(x, {factor})" if factor > 1 else "x")
     if width != first.inputs:
