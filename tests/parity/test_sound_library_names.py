@@ -38,6 +38,11 @@ def built_of(folder: Path, state: Mapping[str, Tensor], settings: Mapping[str, A
     return mapper.build(folder, hints=hints)
 
 
+def saved(folder: Path, model: nn.Module) -> Path:
+    save_file(model.state_dict(), folder / "model.safetensors")
+    return folder
+
+
 def assert_near(made: Tensor, wanted: Tensor) -> None:
     assert made.shape == wanted.shape
     assert float((made - wanted).abs().max() / wanted.std()) <= TOLERANCE
@@ -229,3 +234,50 @@ def test_distances_with_gated_biases_beside_one_map(is_first: bool, tmp_path: Pa
     made = built_of(tmp_path, state, hints={"attention.max_distance": 60})
     with torch.no_grad():
         assert_near(made(x).logits, model(x).logits)
+
+
+class FrameBlock(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dwconv = nn.Conv1d(16, 16, 7, padding=3, groups=16)
+        self.norm = nn.LayerNorm(16, eps=1e-6)
+        self.pwconv1, self.pwconv2 = nn.Linear(16, 24), nn.Linear(24, 16)
+        self.gamma = nn.Parameter(torch.ones(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.dwconv(x).mT)
+        return x + (self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))).mT
+
+
+class Spectral(nn.Module):
+    """A vocoder of frames of 64 samples, every 20: ConvNeXt's blocks, and the spectrum of each frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.ModuleDict(
+            {
+                "embed": nn.Conv1d(10, 16, 7, padding=3),
+                "norm": nn.LayerNorm(16, eps=1e-6),
+                "convnext": nn.ModuleList(FrameBlock() for _ in range(2)),
+                "final_layer_norm": nn.LayerNorm(16, eps=1e-6),
+            }
+        )
+        self.head = nn.ModuleDict({"out": nn.Linear(16, 66), "istft": nn.Module()})
+        self.head["istft"].register_buffer("window", torch.hann_window(64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.backbone["norm"](self.backbone["embed"](x).mT).mT
+        for block in self.backbone["convnext"]:  # type: ignore[attr-defined]
+            x = block(x)
+        size, phase = self.head["out"](self.backbone["final_layer_norm"](x.mT)).mT.chunk(2, dim=1)
+        spectra = size.exp().clip(max=100) * torch.exp(1j * phase)
+        return torch.istft(spectra, 64, 20, window=self.head["istft"].window)
+
+
+def test_a_vocoder_gives_the_spectrum_of_each_frame(tmp_path: Path) -> None:
+    model, x = randomise(Spectral()), torch.randn(2, 10, 15)
+    asked = {question.fact for question in mapper.inspect(saved(tmp_path, model)).architecture.questions}
+    assert asked == {"spectrum.padding"}
+    made = built(tmp_path, model, hints={"spectrum.padding": "center", "spectrum.hop": 20})
+    with torch.no_grad():
+        assert_near(made(x).waveform, model(x))
