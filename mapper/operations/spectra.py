@@ -19,6 +19,17 @@ def log_mel_frames(x: Tensor, window: Tensor, filters: Tensor, hop: int, is_cent
     return (spectra @ filters).clamp(min=1e-7).log().transpose(1, 2)
 
 
+def mean_and_deviation(x: Tensor, weights: Tensor) -> Tensor:
+    """Mean and standard deviation of each channel over all frames, by weights of the frames.
+
+    x (B, C, T), weights (B, C or 1, T) -> (B, 2 * C)
+    """
+    shares = weights / weights.sum(dim=2, keepdim=True)
+    mean = (shares * x).sum(dim=2)
+    variance = (shares * (x - mean[:, :, None]).square()).sum(dim=2)
+    return torch.cat((mean, variance.clamp(min=1e-12).sqrt()), dim=1)
+
+
 def overlap_spectra(magnitude: Tensor, phase: Tensor, window: Tensor, hop: int, is_centred: bool) -> Tensor:
     """The waveform whose frames have these spectra: frames overlap and are added, over the sum of squared windows.
 

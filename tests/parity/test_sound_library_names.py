@@ -281,3 +281,64 @@ def test_a_vocoder_gives_the_spectrum_of_each_frame(tmp_path: Path) -> None:
     made = built(tmp_path, model, hints={"spectrum.padding": "center", "spectrum.hop": 20})
     with torch.no_grad():
         assert_near(made(x).waveform, model(x))
+
+
+def row(size: int, out: int, kernel: int = 1, dilation: int = 1) -> nn.Module:
+    """A convolution with mirrored ends, and a batch norm, each in a module of its own."""
+    mapped = nn.Conv1d(size, out, kernel, dilation=dilation, padding="same", padding_mode="reflect")
+    return nn.ModuleDict(
+        {"conv": nn.ModuleDict({"conv": mapped}), "norm": nn.ModuleDict({"norm": nn.BatchNorm1d(out)})}
+    )
+
+
+def through(part: Any, x: Tensor) -> Tensor:
+    made: Tensor = part["norm"]["norm"](F.relu(part["conv"]["conv"](x)))
+    return made
+
+
+class Voice(nn.Module):
+    """Blocks of dilated convolutions over three groups of channels, the last blocks joined and pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([row(10, 12, 5)])
+        for dilation, (size, out) in enumerate(((12, 18), (18, 18), (18, 18)), start=2):
+            scales = nn.ModuleList(row(out // 3, out // 3, 3, dilation) for _ in range(2))
+            parts = {
+                "tdnn1": row(size, out), "res2net_block": nn.ModuleDict({"blocks": scales}), "tdnn2": row(out, out),
+                "se_block": nn.ModuleDict({name: nn.ModuleDict({"conv": nn.Conv1d(*sizes, 1)}) for name, sizes in (("conv1", (out, 5)), ("conv2", (5, out)))}),
+            }  # fmt: skip
+            if size != out:
+                parts["shortcut"] = nn.ModuleDict({"conv": nn.Conv1d(size, out, 1)})
+            self.blocks.append(nn.ModuleDict(parts))
+        self.mfa = row(54, 20)
+        self.asp = nn.ModuleDict({"tdnn": row(60, 7), "conv": nn.ModuleDict({"conv": nn.Conv1d(7, 20, 1)})})
+        self.asp_bn = nn.ModuleDict({"norm": nn.BatchNorm1d(40)})
+        self.fc = nn.ModuleDict({"conv": nn.Conv1d(40, 9, 1)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, made = through(self.blocks[0], x.mT), []
+        for block in self.blocks[1:]:  # type: ignore[union-attr]
+            first, second, third = through(block["tdnn1"], x).chunk(3, dim=1)
+            second = through(block["res2net_block"]["blocks"][0], second)
+            third = through(block["res2net_block"]["blocks"][1], second + third)
+            y = through(block["tdnn2"], torch.cat((first, second, third), dim=1))
+            gate = block["se_block"]["conv1"]["conv"](y.mean(-1, keepdim=True)).relu()
+            y = y * block["se_block"]["conv2"]["conv"](gate).sigmoid()
+            x = y + (block["shortcut"]["conv"](x) if "shortcut" in block else x)
+            made.append(x)
+        x = through(self.mfa, torch.cat(made, dim=1))
+        whole = torch.cat((x.mean(-1, keepdim=True), x.std(-1, unbiased=False, keepdim=True)), dim=1)
+        seen = torch.cat((x, whole.expand(-1, -1, x.shape[-1])), dim=1)
+        shares = self.asp["conv"]["conv"](torch.tanh(through(self.asp["tdnn"], seen))).softmax(-1)
+        mean = (shares * x).sum(-1, keepdim=True)
+        spread = (shares * (x - mean) ** 2).sum(-1, keepdim=True).sqrt()
+        made_of: Tensor = self.fc["conv"](self.asp_bn["norm"](torch.cat((mean, spread), dim=1)))
+        return made_of.mT
+
+
+def test_who_speaks_by_statistics_of_all_frames(tmp_path: Path) -> None:
+    model, x = randomise(Voice().eval()), torch.randn(2, 31, 10)
+    made = built(tmp_path, model, {"dilations": [1, 2, 3, 4, 1]})
+    with torch.no_grad():
+        assert_near(made(x).embeddings, model(x))

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mapper.operations.spectra import log_mel_frames, overlap_spectra
+from mapper.operations.spectra import log_mel_frames, mean_and_deviation, overlap_spectra
 
 
 @pytest.mark.parametrize("hop", [16, 20])
@@ -25,3 +25,9 @@ def test_as_many_frames_as_hops_give_the_waveform_back() -> None:
     spectra = torch.fft.rfft(padded.unfold(-1, 64, 16) * window).transpose(1, 2)
     assert log_mel_frames(x, window, torch.rand(33, 5), 16, False).shape == (1, 5, 10)
     torch.testing.assert_close(overlap_spectra(spectra.abs(), spectra.angle(), window, 16, False), x, rtol=1e-4, atol=1e-4)  # fmt: skip
+
+
+def test_statistics_of_frames_are_those_of_the_frames_with_a_weight() -> None:
+    x, weights = torch.randn(2, 3, 7), torch.tensor([1.0, 1, 1, 1, 0, 0, 0]).expand(2, 1, 7)
+    wanted = torch.cat((x[..., :4].mean(-1), x[..., :4].std(-1, unbiased=False)), dim=1)
+    torch.testing.assert_close(mean_and_deviation(x, weights), wanted)
