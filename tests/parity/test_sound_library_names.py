@@ -342,3 +342,33 @@ def test_who_speaks_by_statistics_of_all_frames(tmp_path: Path) -> None:
     made = built(tmp_path, model, {"dilations": [1, 2, 3, 4, 1]})
     with torch.no_grad():
         assert_near(made(x).embeddings, model(x))
+
+
+class Source(nn.Module):
+    """One source of a spectrogram of 33 bins, of which 20 are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.input_mean, self.input_scale = (nn.Parameter(torch.ones(20)) for _ in range(2))
+        self.output_mean, self.output_scale = (nn.Parameter(torch.ones(33)) for _ in range(2))
+        self.fc1, self.bn1 = nn.Linear(40, 16, bias=False), nn.BatchNorm1d(16)
+        self.lstm = nn.LSTM(16, 8, num_layers=2, bidirectional=True, batch_first=True)
+        self.fc2, self.bn2 = nn.Linear(32, 16, bias=False), nn.BatchNorm1d(16)
+        self.fc3, self.bn3 = nn.Linear(16, 66, bias=False), nn.BatchNorm1d(66)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = []
+        for frames in x.permute(0, 3, 1, 2):
+            y = (frames[..., :20] + self.input_mean) * self.input_scale
+            y = torch.tanh(self.bn1(self.fc1(y.reshape(-1, 40))))
+            y = F.relu(self.bn2(self.fc2(torch.cat((y, self.lstm(y)[0]), dim=-1))))
+            y = self.bn3(self.fc3(y)).reshape(-1, 2, 33) * self.output_scale + self.output_mean
+            rows.append(F.relu(y) * frames)
+        return torch.stack(rows).permute(0, 2, 3, 1)
+
+
+def test_one_source_of_music_by_a_recurrent_network(tmp_path: Path) -> None:
+    model, x = randomise(Source().eval()), torch.rand(2, 2, 33, 12)
+    made = built(tmp_path, model)
+    with torch.no_grad():
+        assert_near(made(x).spectrogram, model(x))
