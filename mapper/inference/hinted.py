@@ -37,7 +37,7 @@ def read_with_hints(hints: Hints, read: Read, better: Better) -> Architecture:
         why = next(iter([*told.missing, *told.findings]), "no flow fits")
         _refuse_costly(hints, better, told, why, answers)
     for source, key in told.unheard.items():
-        if key in asked:  # another answer has settled it
+        if key in asked or _is_known(told, key, hints[key]):  # another answer has settled it, or it is known
             continue
         without = read(_but(hints, key))
         if _gist(without) == _gist(told):
@@ -92,6 +92,19 @@ def _answers(architecture: Architecture, key: str, value: Any) -> bool:
     """Whether a hint is one of the answers to something that is asked."""
     among = [question.candidates for question in architecture.questions if question.name == key]
     return any(_is_among(value, values) for values in among)
+
+
+def _is_known(architecture: Architecture, key: str, value: Any) -> bool:
+    """Whether a network without a family has what a hint says at every place that it is for."""
+    at, _, name = key.rpartition(":")
+    near = (fact for fact in architecture.facts if fact.name == name)
+    facts = [
+        fact
+        for fact in near
+        if f"{at}.".startswith(f"{fact.at}.") or f"{fact.at}.".startswith(f"{at}." if at else "")
+    ]
+    is_said = all(_is_among(value, [_text(fact.value)]) for fact in facts)
+    return architecture.family is None and bool(facts) and is_said
 
 
 def _is_among(value: Any, candidates: Sequence[Any] | None) -> bool:
