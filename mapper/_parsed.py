@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_MAGIC = b"mapper kept 6\n"  # raised when the layout changes
+_MAGIC = b"mapper kept 7\n"  # raised when the layout changes
 _SIZES = struct.Struct("<QQI")  # length of the stamps, length of the head, checksum of both
 _KEPT = 8  # files of a kind side by side: those of a checkout, of a wheel, of a user's folders
 _SHIPPED = Path(__file__).resolve().parent / "_compiled"  # what a wheel brings along

@@ -12,7 +12,7 @@ from mapper._dataclass import dataclass
 from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node
 from mapper.naming.words import normal, parts, unnumbered
-from mapper.rulebook.vocabulary import SECTIONS, Entry, Region, VocabularyFile
+from mapper.rulebook.vocabulary import SECTIONS, Entry, Region, VocabularyFile, end
 
 ANY = "*"  # as a part: a folder of any name, decided by what it holds
 ROOT = "{root}"
@@ -67,21 +67,48 @@ class Spot:
 
 
 class Trie:
-    """Patterns of one section by their last word first, on top of those of another one."""
+    """Patterns of one section by their last word first, on top of those of another one.
+
+    Those of files are entered when a name ends as they do: of thousands a checkpoint asks for some dozens.
+    """
 
     def __init__(self, below: Trie | None = None) -> None:
         self.below = below
         self.root: dict[Any, Any] = {}
         self.by_part: dict[str, list[tuple[Entry, int]]] = {}
+        self._words: dict[str, list[tuple[VocabularyFile, Sequence[int]]]] = {}
+        self._parts: dict[str, list[tuple[VocabularyFile, Sequence[int]]]] = {}
 
     def add(self, entry: Entry, rank: int = 0) -> None:
+        """Enter an entry that no file has."""
         for pattern in entry.names:
-            node = self.root
-            for word in reversed(pattern_words(pattern)):
-                node = node.setdefault(word, {})
-            node.setdefault(None, []).append((entry, rank))
-        for part in entry.parts:
-            self.by_part.setdefault(part, []).append((entry, rank))
+            _enter(self.root, entry, pattern, rank)
+
+    def add_file(self, file: VocabularyFile, section: str) -> None:
+        words, parts = file.ends[section]
+        for word, numbers in words.items():
+            self._words.setdefault(word, []).append((file, numbers))
+        for part, numbers in parts.items():
+            self._parts.setdefault(part, []).append((file, numbers))
+        for word in (ROOT, TOWER):  # of a pattern without words, which fits any name
+            self._ready(word)
+
+    def _ready(self, word: str) -> None:
+        """Enter the patterns of files that end with a word: all at once, for another thread may be here too."""
+        if word not in self._words or word in self.root:
+            return
+        above: dict[Any, Any] = {}
+        for entry in (file.entries[at] for file, numbers in self._words[word] for at in numbers):
+            for pattern in entry.names:
+                if end(pattern) == word:
+                    _enter(above, entry, pattern, 0)
+        self.root |= above
+
+    def _of_part(self, part: str) -> Sequence[tuple[Entry, int]]:
+        if part in self._parts and part not in self.by_part:
+            files = self._parts[part]
+            self.by_part[part] = [(file.entries[at], 0) for file, numbers in files for at in numbers]
+        return self.by_part.get(part, ())
 
     def matches(self, words: Words) -> list[Match]:
         """Every entry whose pattern fits the end of `words`: families first, then the longest, then the file's order."""
@@ -93,10 +120,10 @@ class Trie:
         for node, length in self._walk(words):
             yield from (Match(entry, length, rank) for entry, rank in node.get(None, ()))
         last = last_word(words)
-        if last and self.by_part:
+        if last and self._parts:
             for part in sorted(parts(last)):
-                yield from (Match(entry, 0, rank) for entry, rank in self.by_part.get(part, ()))
-            yield from (Match(entry, -1, rank) for entry, rank in self.by_part.get(ANY, ()))
+                yield from (Match(entry, 0, rank) for entry, rank in self._of_part(part))
+            yield from (Match(entry, -1, rank) for entry, rank in self._of_part(ANY))
         if self.below:
             yield from self.below._found(words)
 
@@ -117,16 +144,23 @@ class Trie:
             yield from ((node, length) for node in nodes)
             if length == len(words):
                 return
-            nodes = list(_step(nodes, words[len(words) - 1 - length]))
+            wanted = _called(words[len(words) - 1 - length])
+            for word in () if length else wanted:
+                self._ready(word)
+            nodes = [node[word] for node in nodes for word in wanted if word in node]
             length += 1
 
 
-def _step(nodes: list[dict[Any, Any]], word: str | tuple[int, ...]) -> Iterator[dict[Any, Any]]:
-    wanted = (word,) if isinstance(word, str) else (str(word[0]), NUMBER) if len(word) == 1 else (NUMBER,)
-    for node in nodes:
-        for each in wanted:
-            if each in node:
-                yield node[each]
+def _called(word: str | tuple[int, ...]) -> tuple[str, ...]:
+    """What patterns call a word or the numbers in its place."""
+    return (word,) if isinstance(word, str) else (str(word[0]), NUMBER) if len(word) == 1 else (NUMBER,)
+
+
+def _enter(root: dict[Any, Any], entry: Entry, pattern: str, rank: int) -> None:
+    node = root
+    for word in reversed(pattern_words(pattern)):
+        node = node.setdefault(word, {})
+    node.setdefault(None, []).append((entry, rank))
 
 
 @lru_cache(maxsize=8192)
@@ -177,8 +211,8 @@ class Vocabulary:
         self.roles_of: dict[str, str] = {}
         self.tensors: dict[str, str] = {}  # tensor name -> purpose
         for file in self.files:
-            for entry in file.entries:
-                self.tries[entry.section].add(entry)
+            for section in file.ends:
+                self.tries[section].add_file(file, section)
             self.block_kinds |= file.block_kinds
             self.roles_of |= file.roles_of
             self.tensors |= {name: purpose for purpose, names in file.tensors.items() for name in names}
@@ -214,8 +248,7 @@ class Vocabulary:
     @staticmethod
     def tower_words(files: Iterable[VocabularyFile], tower: str) -> frozenset[str]:
         """The words and parts of words that stand for a tower."""
-        entries = [entry for file in files for entry in file.entries if entry.section == "towers"]
-        own = [entry for entry in entries if entry.target == tower]
+        own = [entry for file in files for entry in file.of("towers") if entry.target == tower]
         names = (".".join(pattern_words(name)) for entry in own for name in entry.names)
         return frozenset((*names, *(normal(part) for entry in own for part in entry.parts)))
 

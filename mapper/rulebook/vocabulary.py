@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, overload
 
 from mapper._collector import collection_paused
 from mapper._dataclass import dataclass
 from mapper.architecture import BLOCK_KINDS, LEAF_KINDS
+from mapper.naming.words import normal
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document, KeyPath
 
@@ -100,15 +102,65 @@ class Entry:
         return f"{self.document.label}:{self.line or self.document.line(*self.keys)}"
 
 
+Ends = Mapping[str, tuple[Mapping[str, Sequence[int]], Mapping[str, Sequence[int]]]]
+
+
 @dataclass(frozen=True)
 class VocabularyFile:
     """One file: its entries, the names of a module's tensors, the kind of each block."""
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: Sequence[Entry]
     tensors: dict[str, tuple[str, ...]]  # what a module's own tensors are called, by purpose
     block_kinds: dict[str, str]  # block role -> one of BLOCK_KINDS
     roles_of: dict[str, str]  # block role -> the kind of block whose roles it has
+
+    @cached_property
+    def ends(self) -> Ends:
+        """Of each section the numbers of its entries by the last words of their names, and by their parts."""
+        return self.entries.ends if isinstance(self.entries, KeptEntries) else ends_of(self.entries)
+
+    def of(self, section: str) -> list[Entry]:
+        """The entries of one section."""
+        numbers = (found for table in self.ends.get(section, ()) for found in table.values())
+        return [self.entries[at] for at in sorted({at for found in numbers for at in found})]
+
+
+def end(name: str) -> str:
+    """The last word of a pattern as it is compared."""
+    return normal(name.rpartition(".")[2])
+
+
+def ends_of(entries: Sequence[Entry]) -> Ends:
+    found: dict[str, tuple[dict[str, list[int]], dict[str, list[int]]]] = {}
+    for at, entry in enumerate(entries):
+        words, parts = found.setdefault(entry.section, ({}, {}))
+        for word in dict.fromkeys(map(end, entry.names)):
+            words.setdefault(word, []).append(at)
+        for part in entry.parts:
+            parts.setdefault(part, []).append(at)
+    return found
+
+
+class KeptEntries(Sequence[Entry]):
+    """The entries of a file as they were kept. Each is made when it is asked for: most are of words that no name has."""
+
+    def __init__(self, document: Document, rows: list[Any], ends: Ends):
+        self.document, self.rows, self.ends = document, rows, ends
+        self._made: dict[int, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Entry]: ...
+    def __getitem__(self, at: int | slice) -> Entry | list[Entry]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        made = self._made.get(at)
+        return made or self._made.setdefault(at, _entry(self.document, self.rows[at]))
 
 
 def read_vocabulary(document: Document) -> VocabularyFile | None:
@@ -135,9 +187,9 @@ def vocabulary_of(document: Document) -> VocabularyFile:
         read = read_vocabulary(document)
         assert read is not None
         return read
-    name, rows, tensors, block_kinds, roles_of = document.made
+    name, rows, tensors, block_kinds, roles_of, ends = document.made
     names = {key: tuple(values) for key, values in tensors.items()}
-    return VocabularyFile(name, tuple([_entry(document, row) for row in rows]), names, block_kinds, roles_of)
+    return VocabularyFile(name, KeptEntries(document, rows, ends), names, block_kinds, roles_of)
 
 
 def plain_vocabulary(read: VocabularyFile) -> list[Any]:
@@ -150,7 +202,7 @@ def plain_vocabulary(read: VocabularyFile) -> list[Any]:
         said |= {"bias": False} if entry.bias is False else {}
         row = [entry.section, entry.target, entry.scope, line, entry.names]
         rows.append([*row, said] if said else row)
-    return [read.name, rows, read.tensors, read.block_kinds, read.roles_of]
+    return [read.name, rows, read.tensors, read.block_kinds, read.roles_of, read.ends]
 
 
 def _entry(document: Document, row: list[Any]) -> Entry:
