@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules becd2be2e639.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 184a41adcb05.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -91,12 +91,14 @@ class Embeddings(nn.ModuleList):
 
 
 class Downsampling(nn.ModuleList):
-    """stages.*.downsample: layer norm over the channels, then a strided convolution."""
+    """stages.*.downsample: a convolution that cuts a map into patches with layer norm over the channels
+    before it.
+    """
 
-    def __init__(self, config: Config, in_channels: int, out_channels: int):
+    def __init__(self, config: Config, downsample_0_size: int, in_channels: int, out_channels: int):
         super().__init__(
             [
-                nn.LayerNorm(in_channels, eps=config.norm_eps),
+                nn.LayerNorm(downsample_0_size, eps=config.norm_eps),
                 nn.Conv2d(
                     in_channels,
                     out_channels,
@@ -111,8 +113,8 @@ class Downsampling(nn.ModuleList):
 
 
 class Layer(nn.Module):
-    """stages.*.blocks.*: a depthwise convolution, its norm, then a feed-forward over the channels
-    (ConvNeXt).
+    """stages.*.blocks.*: a depthwise convolution, its norm, then a feed-forward over the channels with
+    layer norm (ConvNeXt).
     """
 
     def __init__(self, config: Config, hidden_size: int, intermediate_size: int):
@@ -128,9 +130,7 @@ class Layer(nn.Module):
         self.mlp = FeedForward(hidden_size=hidden_size, intermediate_size=intermediate_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.norm(self.conv_dw(x).permute(0, 2, 3, 1))
-        y = self.mlp(y.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        y = y.permute(0, 3, 1, 2)
+        y = self.mlp(self.norm(self.conv_dw(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
         return x + y
 
 
@@ -138,10 +138,18 @@ class StageWithDownsampling(nn.Module):
     """stages.*: a stage: layers in sequence with downsampling first."""
 
     def __init__(
-        self, config: Config, input_size: int, hidden_size: int, intermediate_size: int, layers: int
+        self,
+        config: Config,
+        downsample_0_size: int,
+        input_size: int,
+        hidden_size: int,
+        intermediate_size: int,
+        layers: int,
     ):
         super().__init__()
-        self.downsample = Downsampling(config, in_channels=input_size, out_channels=hidden_size)
+        self.downsample = Downsampling(
+            config, downsample_0_size=downsample_0_size, in_channels=input_size, out_channels=hidden_size
+        )
         self.blocks = nn.ModuleList(
             Layer(config, hidden_size=hidden_size, intermediate_size=intermediate_size) for _ in range(layers)
         )
@@ -176,13 +184,28 @@ class Model(nn.Module):
             [
                 Stage(config),
                 StageWithDownsampling(
-                    config, input_size=80, hidden_size=160, intermediate_size=640, layers=2
+                    config,
+                    downsample_0_size=80,
+                    input_size=80,
+                    hidden_size=160,
+                    intermediate_size=640,
+                    layers=2,
                 ),
                 StageWithDownsampling(
-                    config, input_size=160, hidden_size=320, intermediate_size=1280, layers=8
+                    config,
+                    downsample_0_size=160,
+                    input_size=160,
+                    hidden_size=320,
+                    intermediate_size=1280,
+                    layers=8,
                 ),
                 StageWithDownsampling(
-                    config, input_size=320, hidden_size=640, intermediate_size=2560, layers=2
+                    config,
+                    downsample_0_size=320,
+                    input_size=320,
+                    hidden_size=640,
+                    intermediate_size=2560,
+                    layers=2,
                 ),
             ]
         )
@@ -228,4 +251,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 10e8c6e02c861edc
+# sha256 of all above: dc9f7954b6e7b55a

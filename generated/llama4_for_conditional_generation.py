@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules becd2be2e639.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 184a41adcb05.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -489,8 +489,8 @@ class MixtureOfExperts(nn.Module):
 
 class Encoder(nn.Module):
     """vision_model: a stack of layers with a norm before the layers, rotary embeddings of the patches'
-    columns and rows, counted from one, which the class token after them has none of, a final norm and a
-    projector of the patches without the class token after them.
+    rows and columns, which the class token after them has none of, a final norm and a projector of the
+    patches without the class token after them.
     """
 
     def __init__(self, config: Config):
@@ -517,8 +517,10 @@ class Encoder(nn.Module):
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = self.layernorm_pre(self.embeddings(pixel_values))
         rows, columns = image_coordinates(pixel_values, self.patch_size)
+        rows, columns = rows + 1, columns + 1
+        rows, columns = columns, rows
         frequencies = rotary_frequencies(rows, self.rotary_dim // 2, self.rotary_base)
-        cos, sin = rotary_tables_grid(x, columns + 1, rows + 1, frequencies)
+        cos, sin = rotary_tables_grid(x, rows, columns, frequencies)
         cos = F.pad(cos, (0, 0, 0, x.shape[1] - cos.shape[2]), value=1.0)
         sin = F.pad(sin, (0, 0, 0, x.shape[1] - sin.shape[2]))
         for layer in self.model.layers:
@@ -726,4 +728,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: e3ff3b22163aafae
+# sha256 of all above: 5323b455631fe90c

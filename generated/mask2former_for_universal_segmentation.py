@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules becd2be2e639.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 184a41adcb05.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -821,8 +821,9 @@ class Model(nn.Module):
         last, x, masks = self.model.transformer_module.decoder(
             queries, query_places, pixels, sizes, sources, waves
         )
+        predicted = self.class_predictor(x)
         return Output(
-            class_queries_logits=self.class_predictor(x),
+            class_queries_logits=predicted,
             masks_queries_logits=masks,
             encoder_last_hidden_state=maps[-1],
             pixel_decoder_last_hidden_state=pixels,
@@ -859,4 +860,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 5960824cb51ed40d
+# sha256 of all above: 6ae49079e5028ad0

@@ -1,4 +1,4 @@
-"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules becd2be2e639.
+"""PekingU/rtdetr_r50vd: written by mapper 0.1.0, rules 184a41adcb05.
 
 Reading: exact (family rt_detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -602,9 +602,9 @@ class BackboneLayer(nn.Module):
         return F.relu(x + self.layer[2](y))
 
 
-class RefiningDecoder(nn.Module):
-    """model.decoder: queries with boxes, which every layer refines, each of which reads points of all
-    feature maps inside its box.
+class DeformableDecoder(nn.Module):
+    """model.decoder: queries, each of which reads points of all feature maps with boxes, inside which it
+    reads, and which every layer refines (RT-DETR).
     """
 
     def __init__(self, config: Config):
@@ -620,8 +620,9 @@ class RefiningDecoder(nn.Module):
         self, queries: Tensor, proposals: Tensor, encoder_hidden_states: Tensor, sizes: list[tuple[int, int]]
     ) -> tuple[Tensor, Tensor, Tensor]:
         x = queries
+        states = []
         boxes = proposals.sigmoid()
-        states, refined, scores = [], [], []
+        refined, scores = [], []
         for layer, box_head, class_head in zip(self.layers, self.bbox_embed, self.class_embed, strict=True):
             positions = self.query_pos_head.layers(boxes)
             references = boxes[:, :, None]
@@ -779,7 +780,7 @@ class Model(nn.Module):
                 ),
                 "enc_score_head": nn.Linear(config.hidden_size, config.labels),
                 "enc_bbox_head": nn.ModuleDict({"layers": ProposalBoxes(config)}),
-                "decoder": RefiningDecoder(config),
+                "decoder": DeformableDecoder(config),
                 "denoising_class_embed": nn.Embedding(81, 256),
             }
         )
@@ -852,4 +853,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "rt_detr", "num_feature_levels": 3,
 # "num_queries": 300}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: a6c551dc9e664b92
+# sha256 of all above: 4d4c6a6334c11df0

@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules becd2be2e639.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 184a41adcb05.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -108,7 +108,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """tapas.embeddings: token embeddings with segment, column, row and ranks of each token of a table,
+    """tapas.embeddings: token embeddings with segment, column, row and ranks of each token of a table, and
     learned position embeddings, counted anew in each cell and a norm.
     """
 
@@ -148,9 +148,8 @@ class Embeddings(nn.Module):
         same_row = types[:, None, :, 2] == types[..., 2, None]
         same_cell = same_row & (types[:, None, :, 1] == types[..., 1, None])
         places = positions_in_order(x) - same_cell.long().argmax(-1)
-        places = places.clamp(max=self.positions - 1)
         if position_ids is None:
-            position_ids = places
+            position_ids = places.clamp(max=self.positions - 1)
         return self.LayerNorm(x + self.position_embeddings(position_ids))
 
 
@@ -310,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: f49be92b59916e9a
+# sha256 of all above: 0d255997a12e385b
