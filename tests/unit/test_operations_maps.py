@@ -13,7 +13,9 @@ from mapper.operations.maps import (
     joined_or_not,
     last_of_sizes,
     map_of_width,
+    places_as,
     sizes_above,
+    squared_difference,
     stem_and_coarser,
 )
 from mapper.operations.positions import resize_between
@@ -56,6 +58,16 @@ def test_what_is_joined_or_added_counts_where_the_map_has_channels() -> None:
     one, two, none = torch.ones(1, 1, 2, 2), torch.full((1, 1, 2, 2), 2.0), torch.zeros(1, 0, 2, 2)
     assert joined_or_not(one, one, two) is one and joined_or_not(none, one, two) is two
     assert torch.equal(add_map(one, two), torch.full((1, 1, 2, 2), 3.0)) and add_map(one, none) is one
+
+
+def test_places_are_every_second_where_there_are_more() -> None:
+    x = torch.arange(5.0)[None, None, :, None, None].expand(1, 1, 5, 4, 4)
+    assert places_as(x, torch.zeros(1, 2, 3, 4, 2))[0, 0, :, 0].tolist() == [[0.0] * 2, [2.0] * 2, [4.0] * 2]
+
+
+def test_features_of_two_images_are_compared_as_unit_vectors() -> None:
+    x = torch.tensor([[3.0, 4.0], [0.0, 2.0]])[:, :, None, None]
+    torch.testing.assert_close(squared_difference(x)[0, :, 0, 0], torch.tensor([0.36, 0.04]))
 
 
 def test_some_states_are_taken_by_number() -> None:
