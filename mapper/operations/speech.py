@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mapper.operations.convolution import weight_norm
+
 
 def spread_by_durations(x: Tensor, durations: Tensor) -> tuple[Tensor, Tensor]:
     """Each word's vector for as many frames as it lasts, and which frames of a row are real, of at least one.
@@ -94,6 +96,15 @@ def invert_splines(y: Tensor, bins: Tensor, scale: float, bound: float) -> Tenso
     return torch.where((y >= -bound) & (y <= bound), inside, y)
 
 
+def kernel_of(convolution: nn.Module) -> Tensor:
+    """Kernel of a convolution, or what its length and direction make, where these are stored (paper 1602.07868)."""
+    held = {name: tensor for name, tensor in convolution.named_parameters() if name != "bias"}
+    if "weight" in held:
+        return held["weight"]
+    length, direction = (held[name] for name in sorted(held))  # weight_g and weight_v, original0 and original1
+    return weight_norm(length, direction)
+
+
 def dilated_residuals(
     x: Tensor, firsts: nn.ModuleList, seconds: nn.ModuleList, dilations: tuple[int, ...], slope: float
 ) -> Tensor:
@@ -102,7 +113,7 @@ def dilated_residuals(
     x (B, C, T); each of `firsts` is applied with its dilation
     """
     for first, second, dilation in zip(firsts, seconds, dilations, strict=True):
-        weight, bias = first.get_parameter("weight"), first.get_parameter("bias")
+        weight, bias = kernel_of(first), first.get_parameter("bias")
         padding = dilation * (weight.shape[-1] - 1) // 2
         y = F.conv1d(F.leaky_relu(x, slope), weight, bias, padding=padding, dilation=dilation)
         x = x + second(F.leaky_relu(y, slope))
@@ -118,7 +129,7 @@ def upsample_frames(
     """
     share = len(blocks) // len(rates)
     for at, (upsampler, rate) in enumerate(zip(upsamplers, rates, strict=True)):
-        weight, bias = upsampler.get_parameter("weight"), upsampler.get_parameter("bias")
+        weight, bias = kernel_of(upsampler), upsampler.get_parameter("bias")
         padding = (weight.shape[-1] - rate) // 2
         x = F.conv_transpose1d(F.leaky_relu(x, slope), weight, bias, stride=rate, padding=padding)
         x = torch.stack([block(x) for block in blocks[at * share : (at + 1) * share]]).mean(dim=0)

@@ -372,3 +372,55 @@ def test_one_source_of_music_by_a_recurrent_network(tmp_path: Path) -> None:
     made = built(tmp_path, model)
     with torch.no_grad():
         assert_near(made(x).spectrogram, model(x))
+
+
+class Upsampled(nn.Module):
+    """A vocoder of two steps, after each the mean of two residual blocks, every kernel stored as length and direction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv_pre, self.conv_post = convolution(10, 16, 7, padding=3), convolution(4, 1, 7, padding=3)
+        self.ups = nn.ModuleList(
+            weight_norm(
+                nn.ConvTranspose1d(size, size // 2, kernel, stride=rate, padding=(kernel - rate) // 2)
+            )
+            for size, kernel, rate in ((16, 7, 3), (8, 4, 2))
+        )
+        self.resblocks = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "convs1": nn.ModuleList(
+                        convolution(size, size, kernel, dilation=by, padding="same") for by in (1, 3)
+                    ),
+                    "convs2": nn.ModuleList(
+                        convolution(size, size, kernel, padding="same") for _ in range(2)
+                    ),
+                }
+            )
+            for size in (8, 4)
+            for kernel in (3, 5)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv_pre(x)
+        for at, upsampler in enumerate(self.ups):
+            x, made = upsampler(F.leaky_relu(x, 0.1)), []
+            for block in self.resblocks[2 * at : 2 * at + 2]:
+                y = x
+                for first, second in zip(block["convs1"], block["convs2"], strict=True):
+                    y = y + second(F.leaky_relu(first(F.leaky_relu(y, 0.1)), 0.1))
+                made.append(y)
+            x = torch.stack(made).mean(0)
+        return torch.tanh(self.conv_post(F.leaky_relu(x)))
+
+
+def test_a_vocoder_of_transposed_convolutions_with_its_settings(tmp_path: Path) -> None:
+    model, x = randomise(Upsampled()), torch.randn(2, 10, 14)
+    settings = {
+        "upsample_rates": [3, 2],
+        "resblock_dilation_sizes": [[1, 3], [1, 3]],
+        "resblock_kernel_sizes": [3, 5],
+    }
+    made = built(tmp_path, model, settings)
+    with torch.no_grad():
+        assert_near(made(x).waveform, model(x))
