@@ -133,6 +133,8 @@ class Trie:
             at = len(words) - 1 - length
             indices = words[at] if at >= 0 else ()
             if isinstance(indices, tuple) and len(indices) > 1:
+                for index in () if length else indices:
+                    self._ready(str(index))
                 yield from ((at, index) for index in indices if str(index) in node)
         if self.below:
             yield from self.below.splits(words)

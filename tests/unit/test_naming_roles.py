@@ -153,6 +153,11 @@ def test_numbers_in_a_pattern_tell_equal_elements_apart(files):
     }
 
 
+def test_numbers_tell_equal_elements_apart_before_any_name_was_read(files):
+    patterns = Vocabulary(files).tries["roles"]  # which are made when a name ends as they do
+    assert (2, 0) in patterns.splits(("pre_encode", "conv", (0, 2, 5)))
+
+
 def test_folders_with_one_role_side_by_side_are_numbered(files):
     found = roles(files, ["layers.0.ffn1.fc1", "layers.0.ffn2.fc1"])
     assert list(found.values()) == ["tower.layers.feed_forward.up", "tower.layers.feed_forward_2.up"]
