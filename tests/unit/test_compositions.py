@@ -26,7 +26,17 @@ PIECES = {
     "classifier/normed+two_layers": ["norm(x)", "output(activation(dense(x)))"],
     "root/packed+text+base": ["grid_positions", "last_hidden_state=x"],
     "root/funnel+base": ["decoder(states=encoder(states=embeddings()))"],
-    "root/encoded_maps+object_queries+detection": ["reference_points", "pred_boxes=offsets.sigmoid()"],
+    "root/encoded_maps+object_queries+detection": [
+        "reference_points",
+        "offsets + inverse_sigmoid(boxes)",
+        "pred_boxes=offsets.sigmoid()",
+    ],
+    "embedding/patches+class_token+table+register_tokens+image": [
+        "query_tokens.expand(x.shape[0], -1, -1)",
+        "resize_between(position_table, leading, fact.queries",
+        "crop_positions(position_table",
+    ],
+    "root/decoded_pixels+mask_queries+masks": ["predicted = class_head(x)", "class_queries_logits=predicted"],
 }
 
 
@@ -34,6 +44,15 @@ PIECES = {
 def test_steps_that_no_listed_type_has_together_make_a_flow(name: str, lines: list[str]) -> None:
     body = RULES.flows[name].body
     assert all(line in body for line in lines)
+
+
+def test_a_role_of_its_own_beside_a_step_makes_it_no_stronger() -> None:
+    slots = (slot for page in RULES.flows.pages("tower") for slot in page.slots)
+    plain = next(step for slot in slots for step in slot.steps if step.name == "tower/layers" and step.beside)
+    assert plain.roles_beside == ("embeddings", "layers")
+    family = next(family for family in RULES.families if family.name == "llava")
+    read = infer(header(family.examples[0]), RULES)
+    assert any("+layers_of_features" in str(block.flow) for block in read.root.blocks())
 
 
 def test_experts_of_a_type_that_nobody_lists_are_any_feed_forward_there_is() -> None:
