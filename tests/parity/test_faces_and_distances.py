@@ -1,4 +1,4 @@
-"""Networks for faces, for distances between images and for larger images under the names of their libraries, in plain torch."""
+"""Networks for faces, for patches, for distances between images and for larger images under the names of their libraries, in plain torch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.parity.test_image_networks import Plain
 
 Outputs = dict[str, Tensor]
 SIDE = {"mtcnn_proposals": 24, "mtcnn_refinement": 24, "mtcnn_output": 48, "facenet": 96}
+PATCHES = {"hardnet", "sosnet", "tfeat"}  # of 32 x 32 places and one channel
 
 
 def slope(net: Plain, x: Tensor, name: str) -> Tensor:
@@ -137,6 +138,40 @@ def compact(net: Plain, x: Tensor, *_: Tensor) -> Outputs:
     return {"output": y + F.interpolate(x, scale_factor=2, mode="nearest")}
 
 
+def bare_norm(net: Plain, x: Tensor, name: str) -> Tensor:
+    """A batch norm without weights."""
+    size = x.shape[1]
+    if f"{name}.running_var" not in net.state:
+        net.state[f"{name}.running_var"] = torch.rand(size, generator=net.generator) + 0.5
+        net.state[f"{name}.num_batches_tracked"] = torch.tensor(1)
+    return F.batch_norm(x, net.tensor(f"{name}.running_mean", size), net.state[f"{name}.running_var"])
+
+
+def descriptor(folder: str, first: int) -> Callable[..., Outputs]:
+    def forward(net: Plain, x: Tensor, *_: Tensor) -> Outputs:
+        x = x[:, :1]
+        mean, over = x.mean((1, 2, 3), keepdim=True), {"dim": (1, 2, 3), "keepdim": True}
+        if first:
+            x = (x - mean) / (x.var(**over, correction=0) + 1e-5).sqrt()
+        else:
+            x = (x - mean) / (x.std(**over) + 1e-6)
+        for index, number in enumerate((0, 3, 6, 9, 12, 15)):
+            at, stride = f"{folder}.{first + number}", 2 if index in (2, 4) else 1
+            x = net.conv(x, at, 4 + index, 3, stride)
+            x = F.relu(bare_norm(net, x, f"{folder}.{first + number + 1}"))
+        x = net.conv(x, f"{folder}.{first + 19}", 10, 8, padding=0)
+        return {"image_embeds": F.normalize(bare_norm(net, x, f"{folder}.{first + 20}").flatten(1), dim=1)}
+
+    return forward
+
+
+def shallow_descriptor(net: Plain, x: Tensor, *_: Tensor) -> Outputs:
+    x = F.instance_norm(x[:, :1])
+    x = F.max_pool2d(torch.tanh(valid(net, x, "features.1", 4, 7)), 2)
+    x = torch.tanh(valid(net, x, "features.4", 5, 6))
+    return {"image_embeds": torch.tanh(net.linear(x.flatten(1), "descr.0", 9))}
+
+
 ALEX, VGG = [(0,), (3,), (6,), (8,), (10,)], [(0, 2), (5, 7), (10, 12, 14), (17, 19, 21), (24, 26, 28)]
 NETWORKS: dict[str, Callable[..., Outputs]] = {
     "mtcnn_proposals": proposals,
@@ -146,13 +181,18 @@ NETWORKS: dict[str, Callable[..., Outputs]] = {
     "lpips_alexnet": distance(ALEX, is_alex=True),
     "lpips_vgg": distance(VGG, is_alex=False),
     "compact": compact,
+    "hardnet": descriptor("features", 0),
+    "sosnet": descriptor("layers", 1),
+    "tfeat": shallow_descriptor,
 }
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_that_names_alone_tell(name: str, tmp_path: Path) -> None:
-    side, generator = SIDE.get(name, 64), torch.Generator().manual_seed(1)
+    side = 32 if name in PATCHES else SIDE.get(name, 64)
+    generator = torch.Generator().manual_seed(1)
     images = [torch.randn((2, 3, side, side), generator=generator) for _ in range(2)]
+    images = [image[:, :1] if name in PATCHES else image for image in images]
     net = Plain()
     NETWORKS[name](net, *images)  # draws the weights
     save_file({key: value.clone() for key, value in net.state.items()}, tmp_path / "model.safetensors")
