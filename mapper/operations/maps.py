@@ -41,7 +41,7 @@ def join_doubled(x: Tensor, map: Tensor) -> Tensor:
     return torch.cat((x, map), dim=1) if map.shape[1] else x
 
 
-def joined_or_not(map: Tensor, joined: Tensor, alone: Tensor) -> Tensor:
+def map_of_joined(map: Tensor, joined: Tensor, alone: Tensor) -> Tensor:
     """The first of two maps (B, C, H, W) where map (B, D, H, W) has channels, else the second."""
     return joined if map.shape[1] else alone
 
@@ -51,14 +51,14 @@ def add_map(x: Tensor, map: Tensor) -> Tensor:
     return x + map if map.shape[1] else x
 
 
-def doubled_below(x: Tensor, like: Tensor) -> Tensor:
+def doubled_as(x: Tensor, like: Tensor) -> Tensor:
     """x (B, C, h, w), twice as large where it has fewer rows than like (B, D, H, W)."""
     if x.shape[2] >= like.shape[2]:
         return x
     return F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=True)
 
 
-def resized_as(x: Tensor, like: Tensor, align_corners: bool) -> Tensor:
+def resize_as(x: Tensor, like: Tensor, align_corners: bool) -> Tensor:
     """x (B, C, h, w) as large as like (B, D, H, W), by linear interpolation."""
     return F.interpolate(x, size=like.shape[2:], mode="bilinear", align_corners=align_corners)
 
@@ -74,7 +74,7 @@ def squared_difference(x: Tensor) -> Tensor:
     return (one - other).square()
 
 
-def places_as(x: Tensor, like: Tensor) -> Tensor:
+def positions_as(x: Tensor, like: Tensor) -> Tensor:
     """x (B, C, T, H, W) at every second place of each axis that is longer than that of like (B, D, t, h, w)."""
     time, rows, columns = (
         2 if own > other else 1 for own, other in zip(x.shape[2:], like.shape[2:], strict=True)

@@ -7,13 +7,13 @@ import torch
 from mapper.operations.features import some_states
 from mapper.operations.maps import (
     add_map,
-    doubled_below,
+    doubled_as,
     finer_maps,
     join_doubled,
-    joined_or_not,
+    map_of_joined,
     last_of_sizes,
     map_of_width,
-    places_as,
+    positions_as,
     sizes_above,
     squared_difference,
     stem_and_coarser,
@@ -50,19 +50,23 @@ def test_a_map_is_doubled_and_joined_where_the_other_has_channels() -> None:
     joined = join_doubled(x, torch.zeros(1, 1, 2, 4))
     assert joined.tolist() == [[[[1.0, 1.0, 2.0, 2.0]] * 2, [[0.0] * 4] * 2]]
     assert join_doubled(x, torch.zeros(1, 0, 2, 4)).shape == (1, 1, 2, 4)
-    assert doubled_below(x, torch.zeros(1, 3, 2, 4)).shape == (1, 1, 2, 4)
-    assert doubled_below(x, torch.zeros(1, 3, 1, 2)) is x
+    assert doubled_as(x, torch.zeros(1, 3, 2, 4)).shape == (1, 1, 2, 4)
+    assert doubled_as(x, torch.zeros(1, 3, 1, 2)) is x
 
 
 def test_what_is_joined_or_added_counts_where_the_map_has_channels() -> None:
     one, two, none = torch.ones(1, 1, 2, 2), torch.full((1, 1, 2, 2), 2.0), torch.zeros(1, 0, 2, 2)
-    assert joined_or_not(one, one, two) is one and joined_or_not(none, one, two) is two
+    assert map_of_joined(one, one, two) is one and map_of_joined(none, one, two) is two
     assert torch.equal(add_map(one, two), torch.full((1, 1, 2, 2), 3.0)) and add_map(one, none) is one
 
 
 def test_places_are_every_second_where_there_are_more() -> None:
     x = torch.arange(5.0)[None, None, :, None, None].expand(1, 1, 5, 4, 4)
-    assert places_as(x, torch.zeros(1, 2, 3, 4, 2))[0, 0, :, 0].tolist() == [[0.0] * 2, [2.0] * 2, [4.0] * 2]
+    assert positions_as(x, torch.zeros(1, 2, 3, 4, 2))[0, 0, :, 0].tolist() == [
+        [0.0] * 2,
+        [2.0] * 2,
+        [4.0] * 2,
+    ]
 
 
 def test_features_of_two_images_are_compared_as_unit_vectors() -> None:
