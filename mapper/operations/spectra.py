@@ -30,7 +30,7 @@ def mean_and_deviation(x: Tensor, weights: Tensor) -> Tensor:
     return torch.cat((mean, variance.clamp(min=1e-12).sqrt()), dim=1)
 
 
-def overlap_spectra(magnitude: Tensor, phase: Tensor, window: Tensor, hop: int, is_centred: bool) -> Tensor:
+def overlap_frames(magnitude: Tensor, phase: Tensor, window: Tensor, hop: int, is_centred: bool) -> Tensor:
     """The waveform whose frames have these spectra: frames overlap and are added, over the sum of squared windows.
 
     magnitude and phase (B, N / 2 + 1, T), window (N) -> (B, S), S = hop * (T - 1) where centred, else about hop * T

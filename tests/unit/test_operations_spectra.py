@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mapper.operations.spectra import log_mel_frames, mean_and_deviation, overlap_spectra
+from mapper.operations.spectra import log_mel_frames, mean_and_deviation, overlap_frames
 
 
 @pytest.mark.parametrize("hop", [16, 20])
@@ -15,7 +15,7 @@ def test_centred_frames_are_those_of_torch(hop: int) -> None:
     spectra = torch.stft(x, 64, hop, window=window, center=True, return_complex=True)
     wanted = (spectra.abs().transpose(1, 2) @ filters).log().transpose(1, 2)
     torch.testing.assert_close(log_mel_frames(x, window, filters, hop, True), wanted, rtol=1e-4, atol=1e-4)
-    back = overlap_spectra(spectra.abs(), spectra.angle(), window, hop, True)
+    back = overlap_frames(spectra.abs(), spectra.angle(), window, hop, True)
     torch.testing.assert_close(back, torch.istft(spectra, 64, hop, window=window), rtol=1e-4, atol=1e-4)
 
 
@@ -24,7 +24,7 @@ def test_as_many_frames_as_hops_give_the_waveform_back() -> None:
     padded = F.pad(x, (24, 24), "reflect")
     spectra = torch.fft.rfft(padded.unfold(-1, 64, 16) * window).transpose(1, 2)
     assert log_mel_frames(x, window, torch.rand(33, 5), 16, False).shape == (1, 5, 10)
-    torch.testing.assert_close(overlap_spectra(spectra.abs(), spectra.angle(), window, 16, False), x, rtol=1e-4, atol=1e-4)  # fmt: skip
+    torch.testing.assert_close(overlap_frames(spectra.abs(), spectra.angle(), window, 16, False), x, rtol=1e-4, atol=1e-4)  # fmt: skip
 
 
 def test_statistics_of_frames_are_those_of_the_frames_with_a_weight() -> None:
