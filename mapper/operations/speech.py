@@ -101,7 +101,9 @@ def kernel_of(convolution: nn.Module) -> Tensor:
     held = {name: tensor for name, tensor in convolution.named_parameters() if name != "bias"}
     if "weight" in held:
         return held["weight"]
-    length, direction = (held[name] for name in sorted(held))  # weight_g and weight_v, original0 and original1
+    length, direction = (
+        held[name] for name in sorted(held)
+    )  # weight_g and weight_v, original0 and original1
     return weight_norm(length, direction)
 
 
