@@ -113,7 +113,12 @@ CASES = {
 def test_norms_of_sub_layers(name: str, tmp_path: Path) -> None:
     model, told = CASES[name]
     torch.save(randomise(model.eval()).state_dict(), tmp_path / "model.pth")
-    asked = {"attention.heads": HEADS, "attention.norms": "none", "feed_forward.activation": "gelu"}
+    asked = {
+        "attention.heads": HEADS,
+        "attention.norms": "none",
+        "feed_forward.activation": "gelu",
+        "attention.scores_kept": False,
+    }
     built = mapper.build(tmp_path / "model.pth", hints={**asked, **told})
     ids = torch.randint(1, WORDS, (2, 7), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():

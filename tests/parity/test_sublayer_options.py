@@ -15,7 +15,11 @@ from tests.parity.harness import TOLERANCE, randomise
 from tests.parity.test_sublayer_names import HEADS, SIZE, WORDS, FeedForward, Norm
 
 HEAD, NARROW, LABELS = SIZE // HEADS, 24, 5
-TOLD: dict[str, Any] = {"norm.offset": True, "feed_forward.activation": "gelu"}
+TOLD: dict[str, Any] = {
+    "norm.offset": True,
+    "feed_forward.activation": "gelu",
+    "attention.scores_kept": False,
+}
 
 
 class Rows(nn.Module):
@@ -70,11 +74,7 @@ class Layers(nn.Module):
         for kind, ((norm,), inner) in zip(self.order, self.layers, strict=True):
             y = norm(x)
             x = x + (
-                inner(y, y, mask)
-                if kind == "a"
-                else inner(y, source, seen)
-                if kind == "c"
-                else inner(y)
+                inner(y, y, mask) if kind == "a" else inner(y, source, seen) if kind == "c" else inner(y)
             )
         return self.final_norm(x)
 
