@@ -135,3 +135,15 @@ def test_a_norm_comes_before_the_activation_unless_it_is_told():
     facts = mapper.inspect(Called(None, **layers).state_dict()).architecture.facts
     (found,) = [fact for fact in facts if fact.name == "chain.activation_before_norm"]
     assert (found.value, found.evidence) == ("false", "default")
+
+
+@torch.no_grad()
+def test_so_many_words_as_a_layer_reads_stand_in_one_row():
+    def call(self, ids):
+        return self.linear2(torch.relu(self.linear1(self.embeddings(ids).flatten(1))))
+
+    layers = {"embeddings": nn.Embedding(11, 3), "linear1": nn.Linear(12, 5), "linear2": nn.Linear(5, 11)}
+    model, ids = Called(call, **layers), torch.randint(0, 11, (2, 4))
+    assert asked(model) == {"chain.activation", "chain.output"}
+    built = mapper.build(model.state_dict(), hints={"chain.activation": "relu", "chain.output": "none"})
+    torch.testing.assert_close(built(ids).output, model(ids))

@@ -355,6 +355,12 @@ class Between:
         among = ["all", "last", *(["final_states"] if element.is_bidirectional else []), "mean", "max"]
         is_read_on = following is not None and following.group == RECURRENT
         usual = ("all", "what another recurrent layer reads") if is_read_on else None
+        if link.after.is_table and following is not None and following.inputs > element.outputs:
+            count = following.inputs // element.outputs
+            usual = (
+                "flatten",
+                f"{following.name} reads {following.inputs} = {count} words of {element.outputs}",
+            )
         value = self.answers.find(element.leaf, "chain.positions", usual=usual, among=tuple(among))
         if value is None:
             return

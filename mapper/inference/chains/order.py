@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
 
@@ -42,6 +42,7 @@ class Data:
     width: int = 0  # channels or features
     axes: int = 0  # extents behind the channels
     is_sequence: bool = False  # of ROWS: whether there surely is an axis of positions
+    is_table: bool = False  # of ROWS: whether an embedding gives them
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def follow(before: Data, element: Element, is_grouped: bool = True) -> Link | No
 def _embedding(before: Data, element: Element) -> Link | None:
     if before.form != START:
         return None
-    return Link(element, before, Data(ROWS, element.outputs, is_sequence=True))
+    return Link(element, before, Data(ROWS, element.outputs, is_sequence=True, is_table=True))
 
 
 def _linear(before: Data, element: Element) -> Link | None:
@@ -82,6 +83,8 @@ def _linear(before: Data, element: Element) -> Link | None:
         return Link(element, before, after)
     if before.form == MAPS and element.inputs % before.width == 0:
         return Link(element, before, after, places=element.inputs // before.width)
+    if before.is_table and element.inputs % before.width == 0:  # so many words in one row
+        return Link(element, before, replace(after, is_sequence=False), places=element.inputs // before.width)
     return None
 
 
