@@ -9,7 +9,7 @@ library says of the fields is asked of it when somebody wants to know.
 from __future__ import annotations
 
 import dataclasses
-from functools import lru_cache
+from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
 from types import CodeType, FunctionType
@@ -129,7 +129,7 @@ def _usual(field: Any) -> Any:
     return field.default if _is_said(field) else field
 
 
-@lru_cache(maxsize=None)
+@cache
 def _code(count: int, makes: bool, ends: bool) -> CodeType:
     """The constructor of a class with so many fields, which are called by their numbers."""
     rows = ["_held = self.__dict__", *(f"_held['_{at}'] = _{at}" for at in range(count))]
