@@ -10,12 +10,13 @@ import pytest
 
 from mapper.errors import MapperError
 from mapper.inference import infer
+from mapper.naming.vocabulary import Vocabulary
 from mapper.report import Report
 from mapper.rulebook.examples import Example, header
 from mapper.rulebook.index import Flows
 from mapper.rulebook.pages import page_of, read_page
 from mapper.rulebook.rulebook import Rulebook
-from mapper.rulebook.vocabulary import Entry, read_vocabulary, vocabulary_of
+from mapper.rulebook.vocabulary import Entry, KeptEntries, ends_of, read_vocabulary, vocabulary_of
 from tests.shipped import RULEBOOK
 
 LAZY = Rulebook()
@@ -108,6 +109,18 @@ def test_what_was_made_of_a_file_is_what_the_file_says() -> None:
                 read.name, read.tensors, read.block_kinds, read.roles_of,
             )  # fmt: skip
             assert list(map(said, kept.entries)) == list(map(said, read.entries))
+            plain = {section: list(tables) for section, tables in ends_of(read.entries).items()}
+            assert kept.ends == plain
+
+
+def test_an_entry_is_made_when_a_name_ends_as_it_does() -> None:
+    files = Rulebook().vocabulary
+    vocabulary = Vocabulary(files)
+    (match, *_) = vocabulary.tries["roles"].matches(("attention", "q_lin"))
+    assert (match.entry.target, match.length) == ("attention.query", 1)
+    kept = [file.entries for file in files if isinstance(file.entries, KeptEntries)]
+    assert len(kept) == len(files)
+    assert 0 < sum(len(entries._made) for entries in kept) < sum(map(len, kept)) / 50
 
 
 def said(entry: Entry) -> list[Any]:
