@@ -1,4 +1,4 @@
-"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 184a41adcb05.
+"""patrickjohncyh/fashion-clip: written by mapper 0.1.0, rules 071a4937cdbb.
 
 Reading: exact (family clip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -248,8 +248,7 @@ class Encoder(nn.Module):
         x = self.pre_layrnorm(self.embeddings(pixel_values))
         for layer in self.encoder.layers:
             x = layer(x)
-        pooled = self.post_layernorm(x[:, 0])
-        return x, pooled
+        return x, self.post_layernorm(x[:, 0])
 
 
 class Decoder(nn.Module):
@@ -336,4 +335,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_attention_heads": 12, "num_hidden_layers": 12, "patch_size": 32}}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 0451bf4445c34e80
+# sha256 of all above: dff56aefccccfbdf

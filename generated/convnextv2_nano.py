@@ -1,4 +1,4 @@
-"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 184a41adcb05.
+"""timm/convnextv2_nano.fcmae_ft_in22k_in1k: written by mapper 0.1.0, rules 071a4937cdbb.
 
 Reading: exact (family timm_convnext).
 header from the bundled catalogue (reconstructed with timm 1.0.31), not from the hub
@@ -91,14 +91,12 @@ class Embeddings(nn.ModuleList):
 
 
 class Downsampling(nn.ModuleList):
-    """stages.*.downsample: a convolution that cuts a map into patches with layer norm over the channels
-    before it.
-    """
+    """stages.*.downsample: layer norm over the channels, then a strided convolution."""
 
-    def __init__(self, config: Config, downsample_0_size: int, in_channels: int, out_channels: int):
+    def __init__(self, config: Config, in_channels: int, out_channels: int):
         super().__init__(
             [
-                nn.LayerNorm(downsample_0_size, eps=config.norm_eps),
+                nn.LayerNorm(in_channels, eps=config.norm_eps),
                 nn.Conv2d(
                     in_channels,
                     out_channels,
@@ -138,18 +136,10 @@ class StageWithDownsampling(nn.Module):
     """stages.*: a stage: layers in sequence with downsampling first."""
 
     def __init__(
-        self,
-        config: Config,
-        downsample_0_size: int,
-        input_size: int,
-        hidden_size: int,
-        intermediate_size: int,
-        layers: int,
+        self, config: Config, input_size: int, hidden_size: int, intermediate_size: int, layers: int
     ):
         super().__init__()
-        self.downsample = Downsampling(
-            config, downsample_0_size=downsample_0_size, in_channels=input_size, out_channels=hidden_size
-        )
+        self.downsample = Downsampling(config, in_channels=input_size, out_channels=hidden_size)
         self.blocks = nn.ModuleList(
             Layer(config, hidden_size=hidden_size, intermediate_size=intermediate_size) for _ in range(layers)
         )
@@ -184,28 +174,13 @@ class Model(nn.Module):
             [
                 Stage(config),
                 StageWithDownsampling(
-                    config,
-                    downsample_0_size=80,
-                    input_size=80,
-                    hidden_size=160,
-                    intermediate_size=640,
-                    layers=2,
+                    config, input_size=80, hidden_size=160, intermediate_size=640, layers=2
                 ),
                 StageWithDownsampling(
-                    config,
-                    downsample_0_size=160,
-                    input_size=160,
-                    hidden_size=320,
-                    intermediate_size=1280,
-                    layers=8,
+                    config, input_size=160, hidden_size=320, intermediate_size=1280, layers=8
                 ),
                 StageWithDownsampling(
-                    config,
-                    downsample_0_size=320,
-                    input_size=320,
-                    hidden_size=640,
-                    intermediate_size=2560,
-                    layers=2,
+                    config, input_size=320, hidden_size=640, intermediate_size=2560, layers=2
                 ),
             ]
         )
@@ -251,4 +226,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # architecture of its models by it; once you have edited it, their weights alone.
 # {"config": {"architecture": "convnextv2_nano", "num_classes": 1000}, "notes": ["header from the bundled
 # catalogue (reconstructed with timm 1.0.31), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: dc9f7954b6e7b55a
+# sha256 of all above: adab876305fe31b0

@@ -1,4 +1,4 @@
-"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 184a41adcb05.
+"""llava-hf/llava-1.5-7b-hf: written by mapper 0.1.0, rules 071a4937cdbb.
 
 Reading: exact (family llava).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -283,7 +283,9 @@ class TextLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """vision_tower.vision_model: a stack of layers with a norm before the layers and a norm after pooling."""
+    """vision_tower.vision_model: a stack of layers with a norm before the layers and the states after each
+    layer.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -292,16 +294,15 @@ class Encoder(nn.Module):
         self.encoder: Any = nn.ModuleDict(
             {"layers": nn.ModuleList(VisionLayer(config) for _ in range(config.vision_layers))}
         )
-        self.post_layernorm = nn.LayerNorm(config.vision_hidden_size)
+        self.post_layernorm = nn.LayerNorm(1024)  # unused: features are taken from between the layers
 
-    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, pixel_values: Tensor) -> list[Tensor]:
         x = self.pre_layrnorm(self.embeddings(pixel_values))
         states = [x]
         for layer in self.encoder.layers:
             x = layer(x)
             states.append(x)
-        pooled = self.post_layernorm(x[:, 0])
-        return x, pooled
+        return states
 
 
 class Decoder(nn.Module):
@@ -401,4 +402,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled", "about this header: the transformers docstring names this repository, but the defaults differ in
 # text_config.vocab_size, text_config.max_position_embeddings"]}
-# sha256 of all above: 841ccb5819dcc754
+# sha256 of all above: 72e237737f0a219c

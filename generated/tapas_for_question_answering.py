@@ -1,4 +1,4 @@
-"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 184a41adcb05.
+"""google/tapas-base-finetuned-sqa: written by mapper 0.1.0, rules 071a4937cdbb.
 
 Reading: exact (family tapas).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -109,7 +109,7 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 class Embeddings(nn.Module):
     """tapas.embeddings: token embeddings with segment, column, row and ranks of each token of a table, and
-    learned position embeddings, counted anew in each cell and a norm.
+    learned position embeddings, position ids counted anew in each cell and a norm.
     """
 
     def __init__(self, config: Config):
@@ -309,4 +309,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # true, "select_one_column": true, "temperature": 1.0, "vocab_size": 30522}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: 0d255997a12e385b
+# sha256 of all above: f4940f6b685b734e

@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 184a41adcb05.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 071a4937cdbb.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -126,6 +126,17 @@ def attend_near_vectors(
     return weights @ v + torch.einsum("bhts,tsd->bhtd", weights, values[0][rows] * near)
 
 
+def kernel_of(convolution: nn.Module) -> Tensor:
+    """Kernel of a convolution, or what its length and direction make, where these are stored (paper 1602.07868)."""
+    held = {name: tensor for name, tensor in convolution.named_parameters() if name != "bias"}
+    if "weight" in held:
+        return held["weight"]
+    length, direction = (
+        held[name] for name in sorted(held)
+    )  # weight_g and weight_v, original0 and original1
+    return weight_norm(length, direction)
+
+
 def dilated_residuals(
     x: Tensor, firsts: nn.ModuleList, seconds: nn.ModuleList, dilations: tuple[int, ...], slope: float
 ) -> Tensor:
@@ -134,7 +145,7 @@ def dilated_residuals(
     x (B, C, T); each of `firsts` is applied with its dilation
     """
     for first, second, dilation in zip(firsts, seconds, dilations, strict=True):
-        weight, bias = first.get_parameter("weight"), first.get_parameter("bias")
+        weight, bias = kernel_of(first), first.get_parameter("bias")
         padding = dilation * (weight.shape[-1] - 1) // 2
         y = F.conv1d(F.leaky_relu(x, slope), weight, bias, padding=padding, dilation=dilation)
         x = x + second(F.leaky_relu(y, slope))
@@ -252,7 +263,7 @@ def upsample_frames(
     """
     share = len(blocks) // len(rates)
     for at, (upsampler, rate) in enumerate(zip(upsamplers, rates, strict=True)):
-        weight, bias = upsampler.get_parameter("weight"), upsampler.get_parameter("bias")
+        weight, bias = kernel_of(upsampler), upsampler.get_parameter("bias")
         padding = (weight.shape[-1] - rate) // 2
         x = F.conv_transpose1d(F.leaky_relu(x, slope), weight, bias, stride=rate, padding=padding)
         x = torch.stack([block(x) for block in blocks[at * share : (at + 1) * share]]).mean(dim=0)
@@ -615,4 +626,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: b91dd2e2fe50dd04
+# sha256 of all above: 2ff4a926eb4b99e5
