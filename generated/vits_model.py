@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 071a4937cdbb.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules dfeb3d6b95f4.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -127,7 +127,7 @@ def attend_near_vectors(
 
 
 def kernel_of(convolution: nn.Module) -> Tensor:
-    """Kernel of a convolution, or what its length and direction make, where these are stored (paper 1602.07868)."""
+    """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868)."""
     held = {name: tensor for name, tensor in convolution.named_parameters() if name != "bias"}
     if "weight" in held:
         return held["weight"]
@@ -626,4 +626,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 2ff4a926eb4b99e5
+# sha256 of all above: 4511f0584046c032

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, cast
@@ -29,6 +30,7 @@ class Found:
     value: Any
     wanted: bool = True  # False: it stands where an object should be that holds the field
     default_of: str = ""  # the type whose own default it is, where the file leaves it out
+    by_form: bool = False  # no rule has its whole name: it is known where a fact comes from it
 
 
 class Config:
@@ -103,7 +105,7 @@ class Config:
                 if field and (field.value is not None or rule.nullable) and field not in found:
                     (defaults if field.default_of else found).append(field)
             if found:
-                self.looked_up.update(field.name for field in found)
+                self.looked_up.update(field.name for field in found if not field.by_form)
                 return found
         return [] if rule.stated else defaults[:1]
 
@@ -136,6 +138,7 @@ class Config:
         """Note that a fact of the model comes from these fields."""
         names = [item.name for item in found if not item.default_of]
         self.read.update(names, [self.seen.twins[name] for name in names if name in self.seen.twins])
+        self.looked_up.update(names)
 
     def _places(self, rule: FactRule, scope: Scope) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Parts of the config ("" is its top) with the fields to look for there."""
@@ -196,7 +199,8 @@ class Config:
             if fnmatchcase(name, pattern) and isinstance(value, (int, float)) and not isinstance(value, bool)
         ]
         values = {self.part(part)[name] for name in said}
-        return self._get(part, said[0]) if len(values) == 1 else None
+        found = self._get(part, said[0]) if len(values) == 1 else None
+        return found and replace(found, by_form=True)
 
     def _looked_up(self, part: str, key: str) -> Found | None:
         if ANY in key:

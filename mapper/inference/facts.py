@@ -184,8 +184,10 @@ class Facts:
         for rule in self.rules(scope, name):
             spoken.setdefault(rule.place, []).append(rule)
         for rule in self.every_rule(scope, name):
-            if rule in spoken.get(rule.place, ()) or (rule.when and scope.is_below(rule.at)):
-                self.config.use(self.config.find(rule, scope))
+            speaks = rule in spoken.get(rule.place, ())
+            if speaks or (rule.when and scope.is_below(rule.at)):
+                found = self.config.find(rule, scope)
+                self.config.use(field for field in found if speaks or not field.by_form)
                 for other in (*sources(rule), *rule.when):
                     full = self.full_name(scope, other)
                     self._mark(scope, other if full == name else full, seen)

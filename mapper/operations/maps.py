@@ -26,7 +26,7 @@ def stem_and_coarser(maps: list[Tensor]) -> list[Tensor]:
 
 
 def finer_maps(maps: list[Tensor], count: int) -> list[Tensor]:
-    """The maps before that of this count, the coarsest of them first, and at the end one without channels (B, 0, H, W)."""
+    """The maps before that of this count, coarsest first, and one without channels (B, 0, H, W) last."""
     return [*maps[: count - 1][::-1], maps[0][:, :0]]
 
 
@@ -36,7 +36,7 @@ def map_of_width(maps: list[Tensor], width: int) -> Tensor:
 
 
 def join_doubled(x: Tensor, map: Tensor) -> Tensor:
-    """x (B, C, h, w), twice as large by nearest neighbours, and joined with map (B, D, 2h, 2w) where that has channels."""
+    """x (B, C, h, w), doubled by nearest neighbours, with map (B, D, 2h, 2w) where that has channels."""
     x = F.interpolate(x, scale_factor=2.0, mode="nearest")
     return torch.cat((x, map), dim=1) if map.shape[1] else x
 
@@ -69,13 +69,13 @@ def mean_map(x: Tensor) -> Tensor:
 
 
 def squared_difference(x: Tensor) -> Tensor:
-    """How far each feature of the first half of x (2B, C, H, W) is from the other's, of unit vectors: (B, C, H, W)."""
+    """How far unit vectors of the first half of x (2B, C, H, W) are from the other half's: (B, C, H, W)."""
     one, other = (x / (x.square().sum(dim=1, keepdim=True).sqrt() + 1e-10)).chunk(2)
     return (one - other).square()
 
 
 def positions_as(x: Tensor, like: Tensor) -> Tensor:
-    """x (B, C, T, H, W) at every second place of each axis that is longer than that of like (B, D, t, h, w)."""
+    """x (B, C, T, H, W) at every second place of each axis that is longer than like's (B, D, t, h, w)."""
     time, rows, columns = (
         2 if own > other else 1 for own, other in zip(x.shape[2:], like.shape[2:], strict=True)
     )

@@ -31,9 +31,9 @@ def mean_and_deviation(x: Tensor, weights: Tensor) -> Tensor:
 
 
 def overlap_frames(magnitude: Tensor, phase: Tensor, window: Tensor, hop: int, is_centred: bool) -> Tensor:
-    """The waveform whose frames have these spectra: frames overlap and are added, over the sum of squared windows.
+    """The waveform whose overlapping frames have these spectra, over the sum of squared windows.
 
-    magnitude and phase (B, N / 2 + 1, T), window (N) -> (B, S), S = hop * (T - 1) where centred, else about hop * T
+    magnitude and phase (B, N / 2 + 1, T), window (N) -> (B, S), S about hop * T, less a hop where centred
     """
     size, count = window.shape[0], magnitude.shape[-1]
     frames = torch.fft.irfft(torch.polar(magnitude, phase), size, dim=1) * window[:, None]

@@ -97,7 +97,7 @@ def invert_splines(y: Tensor, bins: Tensor, scale: float, bound: float) -> Tenso
 
 
 def kernel_of(convolution: nn.Module) -> Tensor:
-    """Kernel of a convolution, or what its length and direction make, where these are stored (paper 1602.07868)."""
+    """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868)."""
     held = {name: tensor for name, tensor in convolution.named_parameters() if name != "bias"}
     if "weight" in held:
         return held["weight"]
