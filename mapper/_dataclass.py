@@ -12,6 +12,7 @@ import dataclasses
 from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
+from threading import RLock
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ else:
 _FIELDS, _OWN = "__dataclass_fields__", "__fields_as_written__"
 _OTHER = ("ClassVar", "InitVar", "KW_ONLY")  # annotations of what is no plain field
 _NONE = dataclasses.MISSING
+_ASKED = RLock()  # one thread at a time: the attributes of a class are other ones meanwhile
 _FEW = 16  # objects of a class: compiling a constructor takes as long as making some dozens more slowly
 
 
@@ -62,6 +64,8 @@ def _fields(cls: type) -> dict[str, Any]:
         if any(word in annotation for word in _OTHER):
             raise TypeError(f"{cls.__name__}.{name}: {annotation} is for the standard library's dataclass")
         value = fields[name] = vars(cls).get(name, _NONE)
+        if type(_usual(value)).__hash__ is None:
+            raise ValueError(f"{cls.__name__}.{name}: a default that changes is for default_factory")
         if _is_said(value):  # whose default is the attribute of the class, as it is for all others
             if value.default is _NONE:
                 delattr(cls, name)
@@ -85,11 +89,16 @@ class _Fields:
         self.cls = cls
 
     def __get__(self, _: Any, owner: type) -> Any:
+        with _ASKED:
+            if vars(self.cls)[_FIELDS] is self:
+                self._ask()
+            return vars(self.cls)[_FIELDS]
+
+    def _ask(self) -> None:
         said = {name: field for name, field in vars(self.cls)[_OWN].items() if _is_said(field)}
         for name in said.keys() & vars(self.cls).get("__annotations__", {}).keys():
             setattr(self.cls, name, said[name])
         dataclasses.dataclass(init=False, repr=False, eq=False)(self.cls)
-        return vars(self.cls)[_FIELDS]
 
 
 class _Constructor:

@@ -344,7 +344,7 @@ def gather(
         known = [(name, family) for name in model_types for family in _listers(rulebook, name)]
         fitting = [(name, family) for name, family in known if is_recognised(family, inside)]
         named = config.type_of(folder) if folder else None
-        is_listed = any(_listers(rulebook, named)) if named else bool(match and match.by_type)
+        is_listed = _is_listed(rulebook, named) if named else bool(match and match.by_type)
         is_listed = is_listed or bool(
             match and match.by_type and named in match.family.reads_as.get(tower, ())
         )
@@ -427,7 +427,12 @@ def has_strangers(config: Config, rulebook: Rulebook) -> bool:
     """Whether the config names a type for a tower that no family lists: its names are its own."""
     folders = (next(iter(config.parts(tower)), None) for tower in config.vocabulary.towers)
     named = (config.type_of(folder) for folder in folders if folder)
-    return any(name is not None and not _listers(rulebook, name) for name in named)
+    return any(name is not None and not _is_listed(rulebook, name) for name in named)
+
+
+def _is_listed(rulebook: Rulebook, model_type: str) -> bool:
+    """Whether a family of one tower lists a model_type."""
+    return any(model_type in item.model_types for item in rulebook.family_entries if not item.towers)
 
 
 def _listers(rulebook: Rulebook, model_type: str) -> list[Family]:

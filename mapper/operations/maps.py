@@ -10,14 +10,14 @@ from torch import Tensor
 def sizes_above(maps: list[Tensor]) -> list[tuple[int, int]]:
     """For each map, the coarsest first: the size of the next finer one; twice its own for the finest."""
     finest = maps[0].shape
-    above = [(map.shape[2], map.shape[3]) for map in maps[:-1]]
+    above = [(each.shape[2], each.shape[3]) for each in maps[:-1]]
     return [*above[::-1], (2 * finest[2], 2 * finest[3])]
 
 
 def last_of_sizes(maps: list[Tensor]) -> list[Tensor]:
     """The last feature map (B, C, H, W) of each size, in their order: what is left before the next step."""
-    sizes = [map.shape[2:] for map in maps]
-    return [map for at, map in enumerate(maps) if sizes[at] not in sizes[at + 1 :]]
+    sizes = [each.shape[2:] for each in maps]
+    return [each for at, each in enumerate(maps) if sizes[at] not in sizes[at + 1 :]]
 
 
 def stem_and_coarser(maps: list[Tensor]) -> list[Tensor]:
@@ -32,23 +32,23 @@ def finer_maps(maps: list[Tensor], count: int) -> list[Tensor]:
 
 def map_of_width(maps: list[Tensor], width: int) -> Tensor:
     """The coarsest map (B, width, H, W) of so many channels. IndexError where there is none."""
-    return [map for map in maps if map.shape[1] == width][-1]
+    return [each for each in maps if each.shape[1] == width][-1]
 
 
-def join_doubled(x: Tensor, map: Tensor) -> Tensor:
-    """x (B, C, h, w), doubled by nearest neighbours, with map (B, D, 2h, 2w) where that has channels."""
+def join_doubled(x: Tensor, finer: Tensor) -> Tensor:
+    """x (B, C, h, w), doubled by nearest neighbours, with finer (B, D, 2h, 2w) where that has channels."""
     x = F.interpolate(x, scale_factor=2.0, mode="nearest")
-    return torch.cat((x, map), dim=1) if map.shape[1] else x
+    return torch.cat((x, finer), dim=1) if finer.shape[1] else x
 
 
-def map_of_joined(map: Tensor, joined: Tensor, alone: Tensor) -> Tensor:
-    """The first of two maps (B, C, H, W) where map (B, D, H, W) has channels, else the second."""
-    return joined if map.shape[1] else alone
+def map_of_joined(finer: Tensor, joined: Tensor, alone: Tensor) -> Tensor:
+    """The first of two maps (B, C, H, W) where finer (B, D, H, W) has channels, else the second."""
+    return joined if finer.shape[1] else alone
 
 
-def add_map(x: Tensor, map: Tensor) -> Tensor:
-    """x (B, C, H, W) with map added where that has channels."""
-    return x + map if map.shape[1] else x
+def add_map(x: Tensor, finer: Tensor) -> Tensor:
+    """x (B, C, H, W) with finer added where that has channels."""
+    return x + finer if finer.shape[1] else x
 
 
 def doubled_as(x: Tensor, like: Tensor) -> Tensor:

@@ -30,9 +30,7 @@ class Settings:
     left: tuple[str, ...]  # fields that say nothing of a model, `*` for any letters
     held: tuple[str, ...]  # attributes by which an object stands for their value alone
     unset: tuple[str, ...]  # texts so held that stand for another value, `*` for any letters
-    archives: dict[
-        str, str
-    ]  # record of a zip file that torch.save wrote: the record beside it with the settings
+    archives: dict[str, str]  # record of a zip file that torch.save wrote: the one with the settings
     told: dict[str, str]  # entries of the metadata that are told in a note, each with what it is
     examples: tuple[dict[str, Any], ...]
 

@@ -234,6 +234,6 @@ def soft_agent():
 
 
 PUBLISHED = (
-    generator, patches, cycle, u_net, small_resnet, autoencoder, digits, pixels, agent, actor_critic, deterministic_agent,
+    generator, patches, cycle, u_net, small_resnet, autoencoder, digits, pixels, actor_critic, deterministic_agent,
     soft_agent,
 )  # fmt: skip

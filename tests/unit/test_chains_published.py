@@ -12,7 +12,7 @@ from torch import nn
 
 import mapper
 from mapper.errors import HintError
-from tests.unit.published_chains import PUBLISHED, Called, actor_critic, linear, patches, settled
+from tests.unit.published_chains import PUBLISHED, Called, actor_critic, agent, linear, patches, settled
 
 
 def tensors(made):
@@ -37,6 +37,14 @@ def asked(model, **hints):
     return {
         question.fact for question in mapper.inspect(model.state_dict(), hints=hints).architecture.questions
     }
+
+
+@torch.no_grad()
+def test_actors_and_critics_that_many_write_alike_are_asked_what_they_give():
+    """Probabilities of some codes, logits of others: the layers have the same names and sizes."""
+    model, x = agent()
+    assert asked(model) == {"chain.output"}
+    same(mapper.build(settled(model).state_dict(), hints={"chain.output": "none"})(x), model(x))
 
 
 def test_names_without_the_usual_sizes_leave_the_activation_open():
@@ -85,6 +93,27 @@ def test_an_agent_is_read_from_its_zip_file_with_its_settings(tmp_path, between,
     model, x = actor_critic(9, between)
     path = archive(tmp_path / "agent.zip", model, kwargs)
     same(mapper.build(path)(x), model(x))
+
+
+def test_an_activation_that_settings_name_and_no_rule_knows_is_asked_for(tmp_path):
+    path = archive(
+        tmp_path / "agent.zip", actor_critic(9)[0], {"net_arch": [9, 9], "activation_fn": "<class 'my.Own'>"}
+    )
+    assert "chain.activation" in {one.fact for one in mapper.inspect(path).architecture.questions}
+
+
+def test_layers_of_another_name_are_no_copy():
+    """Two networks of the same sizes: neither has the name of the other and a word more."""
+    model = Called(None, source=linear(4, 6, 2), target=linear(4, 6, 2))
+    found = mapper.inspect(model.state_dict()).architecture
+    assert all(leaf.role or found.reading == "skeleton" for leaf in found.leaves)
+
+
+@pytest.mark.parametrize("value", ["+".join(["gelu"] * 3000), "relu+nothing"])
+def test_too_many_activations_in_turn_are_no_activation(value):
+    model, _ = patches()
+    with pytest.raises(HintError):
+        mapper.inspect(model.state_dict(), hints={"chain.activation": value})
 
 
 def test_a_zip_file_whose_settings_are_broken_is_refused(tmp_path):

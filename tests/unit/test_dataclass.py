@@ -137,3 +137,9 @@ def test_what_it_cannot_make_is_said() -> None:
 
     with pytest.raises(TypeError, match="without a default"):
         Behind(1, "x")
+
+    with pytest.raises(ValueError, match="default_factory"):
+
+        @_dataclass.dataclass
+        class OneForAll:
+            items: list[int] = []  # noqa: RUF012 - what is refused

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from mapper.architecture import Leaf
-from mapper.inference.chains.residuals import is_of
 
 Layers = dict[str, tuple[tuple[int, ...], ...]]  # names below a folder, with the shapes of their tensors
 
 
 def copies_of(leaves: Iterable[Leaf], words: Container[str]) -> set[str]:
-    """The folders, called by one of `words`, that have the layers of another: a target network (1509.02971) is one."""
+    """The folders that have the layers of another, and its name with one of `words`: a target network (1509.02971) is one."""
     folders: dict[str, Layers] = {}
     for leaf in leaves:
         if leaf.place and isinstance(leaf.place[0], str):
             shapes = tuple(info.shape for _, info in sorted(leaf.tensors.items()))
             folders.setdefault(leaf.place[0], {})[repr(leaf.place[1:])] = shapes
-    others = [layers for folder, layers in folders.items() if not is_of(folder, words)]
-    return {folder for folder, layers in folders.items() if is_of(folder, words) and layers in others}
+    return {folder for folder, layers in folders.items() if folders.get(_without(folder, words)) == layers}
+
+
+def _without(folder: str, words: Container[str]) -> str:
+    """The name without those words: `q_net` of `q_net_target`; "" where it has none of them."""
+    rest = [word for word in folder.split("_") if word.lower() not in words]
+    return "_".join(rest) if "_".join(rest) != folder else ""
 
 
 def is_spread(leaf: Leaf, words: Iterable[str]) -> bool:

@@ -47,6 +47,7 @@ _OF_LAYERS = (  # facts of a layer itself
 )  # fmt: skip
 _BEHIND = ("false", "most networks: paper 1502.03167 has it behind the norm")
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
+_IN_TURN = 3  # activations behind the first one
 
 
 @dataclass
@@ -400,10 +401,15 @@ class Between:
 
     def activated(self, value: str) -> str:
         """The expression of an activation; `leaky_relu_0.2` has a number of its own, `instance_norm+relu` are two in turn. "" where there is none."""
-        first, plus, others = value.partition("+")
-        if plus:
-            behind, before = self.activated(others), self.activated(first)
-            return re.sub(r"\bx\b", before, behind) if behind and before else ""
+        expression = ""
+        for word in value.split("+", _IN_TURN):
+            found, before = self._activation(word), expression or "x"
+            if not found:
+                return ""
+            expression = re.sub(r"\bx\b", lambda _, before=before: before, found)  # type: ignore[misc]
+        return expression
+
+    def _activation(self, value: str) -> str:
         if value in self.tables["activation"] and "{number}" not in self.tables["activation"][value]:
             return self.tables["activation"][value]
         word, _, number = value.rpartition("_")
