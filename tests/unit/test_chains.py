@@ -297,3 +297,34 @@ def test_what_is_told_of_a_published_chain_wins_over_its_names():
     model, x = vgg(nn.Tanh), torch.randn(1, 3, 16, 16)
     built = mapper.build(model.state_dict(), hints={"chain.activation": "tanh"})
     torch.testing.assert_close(built(inputs=x).output, model(x))
+
+
+def test_a_norm_that_fits_behind_several_layers_is_asked_about():
+    """As in EEGNet (1611.08024): names in order say behind which of three layers of one width two norms stand as little as sizes do."""
+    torch.manual_seed(0)
+    layers = {"conv1": nn.Conv2d(1, 4, (1, 3), bias=False), "bn1": nn.BatchNorm2d(4)}
+    layers |= {"depthwise": nn.Conv2d(4, 8, (3, 1), groups=4, bias=False), "bn2": nn.BatchNorm2d(8)}
+    layers |= {"separable1": nn.Conv2d(8, 8, (1, 3), groups=8, bias=False)}
+    layers |= {"separable2": nn.Conv2d(8, 8, 1, bias=False), "bn3": nn.BatchNorm2d(8), "fc": nn.Linear(16, 3)}
+    model = nn.Sequential(OrderedDict(layers))
+    for key, tensor in model.state_dict().items():
+        tensor.copy_(torch.rand(tensor.shape) + 0.5) if "running" in key else None
+    state = dict(sorted(model.state_dict().items()))
+    asked = {each.at: each.candidates for each in mapper.inspect(state).architecture.questions}
+    for norm in ("bn2", "bn3"):
+        assert set(asked[norm]) == {"depthwise", "separable1", "separable2"}
+    assert "bn1" not in asked
+    said = {
+        **PLAIN,
+        "chain.padding": 0,
+        "chain.activation": "none",
+        "chain.pooling": "none",
+        "norm.eps": 1e-5,
+    }
+    said |= {"chain.activation_before_norm": False, "chain.reduction": "flatten", "chain.output": "none"}
+    said |= {"bn2:chain.behind": "depthwise", "bn3:chain.behind": "separable2"}
+    x = torch.randn(2, 1, 3, 6)
+    wanted = model.eval()[:-1](x).flatten(1) @ model.fc.weight.T + model.fc.bias
+    torch.testing.assert_close(mapper.build(state, hints=said)(inputs=x).output, wanted)
+    with pytest.raises(HintError, match="the sizes allow no norm there"):
+        mapper.build(state, hints={**said, "bn3:chain.behind": "conv1"})

@@ -347,8 +347,8 @@ class _Search:
         self.before = _numbered_before(elements)
         self.natural = {id(element): at for at, element in enumerate(elements)}
         self.rank = {id(element): ranked(element.leaf.place, ranks) for element in elements}
-        self.number = {id(element): _number(element.name) for element in elements}
-        self.numbers = {_number(element.name) for element in elements if element.is_main}
+        self.number = {id(element): number_of(element.name) for element in elements}
+        self.numbers = {number_of(element.name) for element in elements if element.is_main}
         self.mixed = {
             element.leaf.place[:-1] for element in elements if element.is_main
         }  # folders with layers
@@ -467,9 +467,9 @@ def _counts_down(elements: Sequence[Element]) -> bool:
 
 
 def _first_number(element: Element) -> int:
-    return int(next(iter(_number(element.name)), 0))
+    return int(next(iter(number_of(element.name)), 0))
 
 
-def _number(name: str) -> tuple[str, ...]:
+def number_of(name: str) -> tuple[str, ...]:
     """The numbers in a name: `conv2` and `bn2` have the same."""
     return tuple(re.findall(r"\d+", name))

@@ -11,6 +11,7 @@ from typing import Any
 from mapper.architecture import BLOCK_KINDS, Architecture, Block, Leaf, Place, Question
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.aside import copies_of, is_spread
+from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.elements import (
     EMBEDDING,
@@ -130,7 +131,7 @@ def chain_of(
     is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
-    chain = None if is_told or is_gated else _in_line(elements, rest, words)
+    chain = None if is_told or is_gated else _in_line(elements, rest, words, hints)
     return chain or woven_of(elements, rest, words, is_told)
 
 
@@ -140,10 +141,13 @@ def _rules(rulebook: Rulebook, fact: str) -> Sequence[FactRule]:
     return [rule for rule in unlisted.get(fact, ()) if rule.has]
 
 
-def _in_line(elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords) -> Chain | None:
+def _in_line(
+    elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords, hints: Mapping[str, Any] | None
+) -> Chain | None:
     """The layers one after the other, with what stands beside them; None where their sizes allow no order."""
     main, beside = apart(elements, words.shortcut)
     found = in_order(main, words)
+    found = placed(found, hints) if found else None
     branches = branches_of(found.links, beside) if found else None
     return Chain(found, tuple(rest), tuple(branches)) if found and branches is not None else None
 
@@ -208,6 +212,7 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
     if isinstance(chain, Woven):
         return _lay_woven(chain, leaves, answers, rulebook)
     main, roles, heads, spans = _with_leaves(chain, leaves)
+    ask(chain.order, main, answers)
 
     def trial(assumed: dict[str, str]) -> Written:
         tried = Answers(facts, root, rulebook.chain_words, assumed=assumed)

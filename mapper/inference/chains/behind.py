@@ -1,0 +1,156 @@
+"""Behind which layer a norm stands, where its sizes allow several and no name or number shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.elements import CONVOLUTION, NORM, Element
+from mapper.inference.chains.order import START, Data, Link, Order, follow, joining, number_of
+from mapper.naming.words import parts
+
+BEHIND = "chain.behind"
+
+
+def placed(order: Order, hints: Mapping[str, Any] | None) -> Order:
+    """The order with norms behind the layers that they were said to stand behind, where their sizes allow that."""
+    told = {str(key).rpartition(":")[0]: value for key, value in (hints or {}).items() if _is_of(str(key))}
+    moved = [link.element for link in order.links if link.element.group == NORM and link.element.name in told]
+    elements = [link.element for link in order.links if link.element not in moved]
+    for norm in moved:
+        at = next((at for at, one in enumerate(elements) if one.name == told[norm.name]), None)
+        if at is None:
+            return order
+        elements.insert(at + 1, norm)
+    links = _linked(elements, order.links) if moved else None
+    if links is None:
+        return order
+    number = {id(element): at for at, element in enumerate(elements)}
+    heads = (replace(head, at=number.get(id(_read_by(order, head.at)), head.at)) for head in order.heads)
+    return replace(order, links=tuple(links), heads=tuple(heads))
+
+
+def _is_of(key: str) -> bool:
+    return key.rpartition(":")[2] == BEHIND
+
+
+def _read_by(order: Order, at: int) -> Element | None:
+    return order.links[at].element if at >= 0 else None
+
+
+def _linked(elements: Sequence[Element], before: Sequence[Link]) -> list[Link] | None:
+    """The layers in this order; those that joined maps of earlier ones still do."""
+    is_joined = {id(link.element) for link in before if link.joined}
+    links: list[Link] = []
+    for element in elements:
+        data = links[-1].after if links else Data(START)
+        link = joining(links, element) if id(element) in is_joined else follow(data, element)
+        if link is None:
+            return None
+        links.append(link)
+    return links
+
+
+def ask(order: Order, links: Sequence[Link], answers: Answers) -> None:
+    """Asks of each norm behind which layer it stands. Raises HintError for an answer that sizes do not allow.
+
+    `links` are those of the order with the leaves that the blocks have.
+    """
+    taken = {link.element.name: before for before, link in pairwise(links)}
+    among = doubtful(links) if order.is_by_names else {}
+    for link in (link for link in links if link.element.group == NORM):
+        name = link.element.name
+        if name in among:
+            value = answers.find(link.element.leaf, BEHIND, among=among[name])
+        else:
+            value = answers.told_at(link.element.leaf, BEHIND) or None
+        if value is not None and (name not in taken or value != taken[name].element.name):
+            raise answers.refuse(link.element.leaf, BEHIND, value, "the sizes allow no norm there")
+
+
+def doubtful(links: Sequence[Link]) -> dict[str, tuple[str, ...]]:
+    """Norms in an order by names that may stand behind several layers, each with these, that of the order first.
+
+    Of as many norms of a width as there are layers none is: their order is that of the layers.
+    """
+    owners = _owners(links)
+    unsure = [at for at, main in owners.items() if not _is_sure(links, at, main, owners)]
+    sure = {main for at, main in owners.items() if at not in unsure}
+    found: dict[str, tuple[str, ...]] = {}
+    for at in unsure:
+        free = [main for main in _as_wide(links, at) if main == owners[at] or main not in sure]
+        alike = [other for other in unsure if owners[other] in free]
+        if len(free) > len(alike):
+            names = [links[main].element.name for main in (owners[at], *free)]
+            found[links[at].element.name] = tuple(dict.fromkeys(names))
+    return found
+
+
+def _owners(links: Sequence[Link]) -> dict[int, int]:
+    """The number of each norm's layer, by that of the norm."""
+    found: dict[int, int] = {}
+    main = -1
+    for at, link in enumerate(links):
+        if link.element.is_main:
+            main = at
+        elif link.element.group == NORM and main >= 0:
+            found[at] = main
+    return found
+
+
+def _as_wide(links: Sequence[Link], at: int) -> list[int]:
+    """The layers, but for the last one, that give what a norm reads."""
+    mains = [number for number, link in enumerate(links) if link.element.is_main]
+    owner = max(number for number in mains if number < at)
+    after = links[owner].after
+    return [
+        number
+        for number in mains
+        if number == owner
+        or (
+            number != mains[-1]
+            and links[number].after.width == after.width
+            and links[number].after.form == after.form
+        )
+    ]
+
+
+def _is_sure(links: Sequence[Link], at: int, main: int, owners: Mapping[int, int]) -> bool:
+    """Whether a list, a folder, a number or a word that both share shows that a norm stands behind a layer."""
+    norm, owner = links[at].element, links[main].element
+    others = [links[number].element for number in _as_wide(links, at) if number != main]
+    if norm.leaf.place.is_element:
+        return owner.leaf.place[:-1] == norm.leaf.place[:-1]
+    if norm.leaf.place[:-1] != owner.leaf.place[:-1]:
+        return False
+    others = [one for one in others if one.leaf.place[:-1] == owner.leaf.place[:-1]]
+    return not others or _is_numbered(links, main, norm, owners) or _shares_word(norm, owner, others)
+
+
+def _is_numbered(links: Sequence[Link], main: int, norm: Element, owners: Mapping[int, int]) -> bool:
+    """Whether both have the same number: of a convolution of each channel by itself only if it does not share the norm with the next."""
+    link = links[main]
+    number = number_of(norm.name)
+    if not number or number != number_of(link.element.name):
+        return False
+    following = next((at for at in range(main + 1, len(links)) if links[at].element.is_main), None)
+    is_pair = link.groups > 1 and following is not None and _is_point(links[following].element)
+    return not is_pair or following in owners.values()
+
+
+def _is_point(element: Element) -> bool:
+    return element.group == CONVOLUTION and set(element.kernel) == {1}
+
+
+def _shares_word(norm: Element, owner: Element, others: Sequence[Element]) -> bool:
+    """Whether a word of the norm's own name is in that of its layer, and of no other."""
+    words = _words(norm) & _words(owner)
+    return any(all(word not in _words(other) for other in others) for word in words)
+
+
+def _words(element: Element) -> set[str]:
+    last = element.leaf.place[-1]
+    return set(parts(last)) if isinstance(last, str) else set()
