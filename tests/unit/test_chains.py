@@ -328,3 +328,46 @@ def test_a_norm_that_fits_behind_several_layers_is_asked_about():
     torch.testing.assert_close(mapper.build(state, hints=said)(inputs=x).output, wanted)
     with pytest.raises(HintError, match="the sizes allow no norm there"):
         mapper.build(state, hints={**said, "bn3:chain.behind": "conv1"})
+
+
+def test_it_is_said_that_recurrent_layers_read_the_batch_first():
+    """Of a layer of torch's own default the same numbers come out, length first."""
+    model = nn.ModuleDict({"lstm": nn.LSTM(3, 4), "fc": nn.Linear(4, 2)})
+    said = {"chain.positions": "all", "chain.output": "none"}
+    read = mapper.inspect(model.state_dict(), hints=said).architecture
+    assert any("batch_first=True" in note for note in read.notes)
+    x = torch.randn(5, 2, 3)
+    found = mapper.build(model.state_dict(), hints=said)(inputs=x.transpose(0, 1)).output
+    torch.testing.assert_close(found.transpose(0, 1), model["fc"](model["lstm"](x)[0]))
+    plain = mapper.inspect({"fc1.weight": [4, 4], "fc2.weight": [4, 4]}).architecture
+    assert not any("batch_first=True" in note for note in plain.notes)
+
+
+def way_up(second, third):
+    """A decoder whose first layer gives as many channels as it reads, and the settings of all of its layers."""
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(4, 4, 3, 2, 1))
+    decoder = nn.Sequential(nn.ConvTranspose2d(4, 4, 3, 2, 1, 1), nn.ReLU(), second, nn.ReLU(), third)
+    said = {**RELU, "chain.stride": 2, "chain.padding": 1, "chain.up_stride": 2, "chain.up_padding": "exact"}
+    said |= {"chain.pooling": "none", "chain.output": "none"}
+    model = nn.Sequential(OrderedDict(encoder=encoder, act=nn.ReLU(), decoder=decoder))
+    return model, said
+
+
+def test_layers_on_the_way_up_are_transposed_where_the_others_there_show_it():
+    second, third = nn.ConvTranspose2d(4, 3, 3, 2, 1, 1), nn.ConvTranspose2d(3, 1, 3, 2, 1, 1)
+    model, said = way_up(second, third)
+    x = torch.randn(2, 1, 8, 12)
+    torch.testing.assert_close(mapper.build(model.state_dict(), hints=said)(inputs=x).output, model(x))
+
+
+def test_it_is_asked_whether_layers_are_transposed_where_the_others_differ():
+    model, said = way_up(nn.ConvTranspose2d(4, 3, 3, 2, 1, 1), nn.Conv2d(3, 1, 3, 1, 1))
+    said |= {"decoder.4:chain.stride": 1}
+    asked = mapper.inspect(model.state_dict(), hints=said).architecture.questions
+    assert [(each.fact, each.at) for each in asked] == [("chain.kind", "decoder.0")]
+    x = torch.randn(2, 1, 8, 12)
+    built = mapper.build(model.state_dict(), hints={**said, "decoder.0:chain.kind": "transposed"})
+    torch.testing.assert_close(built(inputs=x).output, model(x))
+    with pytest.raises(HintError, match="neither transposed nor plain"):
+        mapper.inspect(model.state_dict(), hints={**said, "decoder.2:chain.kind": "plain"})

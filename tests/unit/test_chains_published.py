@@ -93,7 +93,7 @@ def test_an_agent_is_read_from_its_zip_file_with_its_settings(tmp_path, between,
     model, x = actor_critic(9, between)
     path = archive(tmp_path / "agent.zip", model, kwargs)
     same(mapper.build(path)(x), model(x))
-    assert mapper.inspect(path).architecture.findings == []  # its settings are read
+    assert not any("read by no rule" in found for found in mapper.inspect(path).architecture.findings)
 
 
 def test_an_activation_that_settings_name_and_no_rule_knows_is_asked_for(tmp_path):

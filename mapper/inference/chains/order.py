@@ -32,6 +32,7 @@ _ENCODER = 1  # the last of the words for what comes before the middle
 _UNRANKED = 4  # of a word that says nothing about where it stands: in the middle
 _UP = 5  # of the words for the way up
 _DECODER = 6  # of the words for what comes after the middle
+UP = (_UP, _DECODER)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
 from mapper.inference.chains.elements import (
     EMBEDDING,
+    RECURRENT,
     Element,
     element_of,
     twice_registered,
@@ -25,6 +26,7 @@ from mapper.inference.chains.heads import in_order
 from mapper.inference.chains.order import LAYERS, MAPS, START, Data, Head, Link, Order
 from mapper.inference.chains.residuals import Span, apart, branches_of, is_of, with_links
 from mapper.inference.chains.solving import fitting
+from mapper.inference.chains.square import ask_kinds, with_kinds
 from mapper.inference.chains.twins import OTHER, Twins
 from mapper.inference.chains.whole import NOTE, is_whole
 from mapper.inference.chains.woven import GIVES, READS, Weaving, Woven, woven_of
@@ -53,6 +55,7 @@ _OTHER = frozenset(BLOCK_KINDS) - {
     "head",
     "other",
 }
+_LENGTH_FIRST = "recurrent layers read (batch, length, ...); what was made without batch_first=True takes and gives the same, length first"
 _AXES = ("depth", "height", "width")
 _PUBLIC = "what layers of a network without a name read"
 _FORK = "fork"  # in place of a role: a fork is no layer
@@ -113,6 +116,7 @@ def chain_of(
     if sum(leaf.place.instances for leaf in architecture.leaves) > LAYERS:
         return None
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
+    leaves = with_kinds(leaves, words.order, hints)
     bare = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer")]
     rest = [leaf for leaf in bare if _is_small(leaf) or is_spread(leaf, words.spread)]
     rest += [leaf for leaf in leaves if is_aside(leaf.place)]
@@ -209,6 +213,7 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
     """
     answers = Answers(facts, root, rulebook.chain_words)
     problems = _twice(chain, answers)
+    ask_kinds([element.leaf for element in _every(chain)], answers)
     if isinstance(chain, Woven):
         return _lay_woven(chain, leaves, answers, rulebook)
     main, roles, heads, spans = _with_leaves(chain, leaves)
@@ -236,7 +241,7 @@ def lay(chain: Chain | Woven, leaves: Sequence[Leaf], facts: Facts, root: Scope,
         both = {each: InputRule(each, tuple(shape), dtype, False, _PUBLIC) for each in (name, OTHER)}
         made.__dict__["inputs"] = both
     notes = [_BY_NAMES] if chain.order.is_by_names else []
-    notes += [NOTE] if is_whole(leaves) else []
+    notes += [NOTE] if is_whole(leaves) else _of_sequences(chain)
     notes += [_SPREAD.format(mean, spread) for mean, spread in between.means.items()]
     return Laid(made, answers.questions(), [*problems, *written.problems], written.forward, notes)
 
@@ -270,7 +275,12 @@ def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook:
         for name, spec in inputs.items()
     }
     made.__dict__["inputs"] = declared
-    return Laid(made, answers.questions(), written.problems, written.forward, [])
+    return Laid(made, answers.questions(), written.problems, written.forward, _of_sequences(woven))
+
+
+def _of_sequences(chain: Chain | Woven) -> list[str]:
+    """What no file says of recurrent layers: which axis of their input is the first; their numbers are the same."""
+    return [_LENGTH_FIRST] if any(element.group == RECURRENT for element in _every(chain)) else []
 
 
 def _rule(chain: Chain | Woven, written: Written, inputs: dict[str, list[dict[str, Any]]]) -> FlowRule:
