@@ -48,8 +48,9 @@ class Asked:
             one = _Open(fact, part)
             self._open.append(one)
         one.scopes.append(scope)
-        one.among |= among
-        one.is_complete &= is_complete
+        if not (one.among and one.is_complete and not is_complete and one.among.keys() <= among.keys()):
+            one.among |= among  # else nothing but those few would do for the others
+            one.is_complete &= is_complete
 
     def questions(self) -> list[Question]:
         """One for each fact and part, in the order in which they were asked; several where no name reaches all."""
