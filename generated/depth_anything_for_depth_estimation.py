@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules dfeb3d6b95f4.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 74bca956768b.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -91,7 +91,7 @@ def resize_positions(table: Tensor, kept: int, height: int, width: int, antialia
 def sizes_above(maps: list[Tensor]) -> list[tuple[int, int]]:
     """For each map, the coarsest first: the size of the next finer one; twice its own for the finest."""
     finest = maps[0].shape
-    above = [(map.shape[2], map.shape[3]) for map in maps[:-1]]
+    above = [(each.shape[2], each.shape[3]) for each in maps[:-1]]
     return [*above[::-1], (2 * finest[2], 2 * finest[3])]
 
 
@@ -411,4 +411,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f4ba29cdc59fb610
+# sha256 of all above: 2b16bb12087141ed
