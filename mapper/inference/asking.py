@@ -48,9 +48,8 @@ class Asked:
             one = _Open(fact, part)
             self._open.append(one)
         one.scopes.append(scope)
-        if not (one.among and one.is_complete and not is_complete and one.among.keys() <= among.keys()):
-            one.among |= among  # else nothing but those few would do for the others
-            one.is_complete &= is_complete
+        one.among |= among
+        one.is_complete &= is_complete
 
     def questions(self) -> list[Question]:
         """One for each fact and part, in the order in which they were asked; several where no name reaches all."""

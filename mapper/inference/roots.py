@@ -22,7 +22,6 @@ from mapper.rulebook.index import FlowTable, SpineEntry
 from mapper.rulebook.pages import Page
 
 TASK = "task"
-TIED = "head.tied"
 ROOT = "root"
 
 
@@ -58,8 +57,6 @@ def choose_root(
         choice = choose(root, flows, families, facts)
         if choice.flow:
             return choice
-        if stated and any(one.asks for one in nears(root, choice.considered, facts)):
-            return choice  # it fits with an answer
         if stated:
             raise _refused(stated, choice, root, flows, facts)
     if not task and (choice := _of_library(root, flows, families, facts)).flow:
@@ -190,12 +187,6 @@ def _is_bare(root: Scope, flow: FlowRule, facts: Facts) -> bool:
     return headless and len(towers) == 1 and not towers[0].block.home
 
 
-def _ties(root: Scope, families: Families, facts: Facts) -> bool:
-    """Whether the names are those of a library that ties a head where none is stored."""
-    known = facts.get(root, TIED) if families.are_known_by_names else None
-    return known is not None and not known.problem and known.value is True
-
-
 def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts, notes: list[str]) -> Choice:
     named = named_flows(root, flows, families)
     rules = flows.named(rule.name for rule in named) if named else flows.of_topic(ROOT)
@@ -232,9 +223,6 @@ def _by_heads(root: Scope, flows: FlowTable, families: Families, facts: Facts, n
         notes.append(
             f"no head is stored, and one that is tied to the token embeddings is no tensor: --set task={'|'.join(tied)}"
         )
-    if tied and task_of_config(facts.config) is None and _ties(root, families, facts):
-        asked = [*tasks, *(task for task in tied if task not in tasks)]
-        return Choice(asks={TASK: asked}, reasons=["task is unknown: a head that is tied is no tensor"])
     rule = max(fitting, key=specificity)
     if TASK in rule.when and not is_said:
         heads = [role for role in root.block.roles if role in rule.roles]

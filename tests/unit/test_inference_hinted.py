@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import mapper
 from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import HintError
@@ -193,33 +192,3 @@ def test_an_answer_that_other_stored_frequencies_contradict_is_refused() -> None
     assert infer(stored, RULEBOOK, hints={**hints, "rotary.fraction": 0.5}).reading == "unverified"
     with pytest.raises(HintError, match="'16' channels, and the frequencies"):
         infer(stored, RULEBOOK, hints={**hints, "rotary.fraction": 1.0})
-
-
-def _tied_layers(kinds: int) -> dict[str, list[int]]:
-    """A decoder in the names of x-transformers whose head is tied; every third of `kinds` sub-layers is a feed-forward network."""
-    names = {
-        "attn_layers.final_norm.gamma": [64],
-        "pos_emb.emb.weight": [32, 64],
-        "token_emb.emb.weight": [100, 64],
-    }
-    for at in range(2 * kinds):
-        layer = f"attn_layers.layers.{at}"
-        names[f"{layer}.0.0.gamma"] = [64]
-        if at % kinds == kinds - 1:
-            names |= {f"{layer}.1.ff.0.0.weight": [256, 64], f"{layer}.1.ff.2.weight": [64, 256]}
-        else:
-            names |= {f"{layer}.1.{word}.weight": [64, 64] for word in ("to_q", "to_k", "to_v", "to_out")}
-    return names
-
-
-def test_a_library_that_ties_its_head_leaves_the_task_open() -> None:
-    asked = {each.fact: each.candidates for each in mapper.inspect(_tied_layers(2)).architecture.questions}
-    assert asked["task"] == ("base", "causal_lm", "masked_lm")
-    told = mapper.inspect(_tied_layers(2), hints={"task": "causal_lm"}).architecture
-    assert "task" not in {each.fact for each in told.questions}
-
-
-def test_a_task_that_fits_with_an_answer_is_a_question_and_no_refusal() -> None:
-    """Whether a lone decoder has cross-attention, its names do not say."""
-    told = mapper.inspect(_tied_layers(3), hints={"task": "causal_lm"}).architecture
-    assert "decoder.cross_attends" in {each.fact for each in told.questions}
