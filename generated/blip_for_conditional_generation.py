@@ -1,4 +1,4 @@
-"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules 74bca956768b.
+"""Salesforce/blip-image-captioning-base: written by mapper 0.1.0, rules dde8493e99ac.
 
 Reading: exact (family blip).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -419,4 +419,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: repository
 # (botextractai/ai-image-captioning:blip-image-captioning-base/config.json)"]}
-# sha256 of all above: e3d4232eed1cc399
+# sha256 of all above: 222f6ae1afff1b7e

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 74bca956768b.
+"""kyutai/mimi: written by mapper 0.1.0, rules dde8493e99ac.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: c5c231269c8a6036
+# sha256 of all above: 91695a999ab7336d
