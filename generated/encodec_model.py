@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules dde8493e99ac.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 7cc8f3612d80.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -276,7 +276,9 @@ class WaveEncoder(nn.ModuleDict):
 
 
 class Codebooks(nn.Module):
-    """quantizer.layers.*: vector quantization with by Euclidean distance."""
+    """quantizer.layers.*: vector quantization with the nearest vector of the codebook by Euclidean
+    distance.
+    """
 
     def __init__(self, config: Config):
         super().__init__()
@@ -401,4 +403,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
 # [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 8fd9043d30174e1c
+# sha256 of all above: 5194670f3e419b8f

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules dde8493e99ac.
+"""kyutai/mimi: written by mapper 0.1.0, rules 7cc8f3612d80.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -435,7 +435,7 @@ class Decoder(nn.Module):
 
 
 class Model(nn.Module):
-    """The model: a codec with residual vector quantization and semantic codes first."""
+    """The model: a codec with residual vector quantization and a semantic codebook first."""
 
     def __init__(self, config: Config = Config()):
         super().__init__()
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 91695a999ab7336d
+# sha256 of all above: 341a1a9c93f84491

@@ -18,7 +18,7 @@ HEAD, NARROW, LABELS = SIZE // HEADS, 24, 5
 TOLD: dict[str, Any] = {
     "norm.offset": True,
     "feed_forward.activation": "gelu",
-    "attention.scores_kept": False,
+    "attention.residual_scores": False,
 }
 
 

@@ -322,12 +322,12 @@ def test_a_norm_that_fits_behind_several_layers_is_asked_about():
         "norm.eps": 1e-5,
     }
     said |= {"chain.activation_before_norm": False, "chain.reduction": "flatten", "chain.output": "none"}
-    said |= {"bn2:chain.behind": "depthwise", "bn3:chain.behind": "separable2"}
+    said |= {"bn2:chain.normed": "depthwise", "bn3:chain.normed": "separable2"}
     x = torch.randn(2, 1, 3, 6)
     wanted = model.eval()[:-1](x).flatten(1) @ model.fc.weight.T + model.fc.bias
     torch.testing.assert_close(mapper.build(state, hints=said)(inputs=x).output, wanted)
     with pytest.raises(HintError, match="the sizes allow no norm there"):
-        mapper.build(state, hints={**said, "bn3:chain.behind": "conv1"})
+        mapper.build(state, hints={**said, "bn3:chain.normed": "conv1"})
 
 
 def test_it_is_said_that_recurrent_layers_read_the_batch_first():

@@ -187,7 +187,7 @@ def test_an_answer_that_other_stored_frequencies_contradict_is_refused() -> None
         "norm.offset": True,
         "feed_forward.activation": "silu",
         "attention.norms": "none",
-        "attention.scores_kept": False,
+        "attention.residual_scores": False,
     }
     assert infer(stored, RULEBOOK, hints={**hints, "rotary.fraction": 0.5}).reading == "unverified"
     with pytest.raises(HintError, match="'16' channels, and the frequencies"):

@@ -12,7 +12,7 @@ from mapper.inference.facts import Facts
 from mapper.inference.scopes import Scope, leaf_scope
 from mapper.rulebook.chain import ChainWords
 
-APART = ("chain.reads", "chain.behind", "chain.kind")  # facts of which each layer has a question of its own
+APART = ("chain.reads", "chain.normed", "chain.kind")  # facts of which each layer has a question of its own
 _COUNTER, _USUAL = "num_batches_tracked", 1e-05  # of torch's batch norms
 Evidence = tuple[str, str]  # a value, and what shows it
 

@@ -12,7 +12,7 @@ from mapper.inference.chains.elements import CONVOLUTION, NORM, Element
 from mapper.inference.chains.order import START, Data, Link, Order, follow, joining, number_of
 from mapper.naming.words import parts
 
-BEHIND = "chain.behind"
+BEHIND = "chain.normed"
 
 
 def placed(order: Order, hints: Mapping[str, Any] | None) -> Order:
