@@ -1,4 +1,4 @@
-"""google/electra-small-discriminator: written by mapper 0.1.0, rules 7cc8f3612d80.
+"""google/electra-small-discriminator: written by mapper 0.1.0, rules e89f29736ff3.
 
 Reading: exact (family electra).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -234,4 +234,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "model_type": "electra", "num_attention_heads": 4, "num_hidden_layers": 12, "type_vocab_size": 2,
 # "vocab_size": 30522}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: d8da2ef1f8ecbfd8
+# sha256 of all above: e2383b930b8c31e9

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 7cc8f3612d80.
+"""kyutai/mimi: written by mapper 0.1.0, rules e89f29736ff3.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 341a1a9c93f84491
+# sha256 of all above: 19b3a3706a97d4c5

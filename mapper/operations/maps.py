@@ -63,11 +63,6 @@ def resize_as(x: Tensor, like: Tensor, align_corners: bool) -> Tensor:
     return F.interpolate(x, size=like.shape[2:], mode="bilinear", align_corners=align_corners)
 
 
-def mean_map(x: Tensor) -> Tensor:
-    """The mean of each channel of x (B, C, H, W), a map of one place."""
-    return x.mean(dim=(2, 3), keepdim=True)
-
-
 def squared_difference(x: Tensor) -> Tensor:
     """How far unit vectors of the first half of x (2B, C, H, W) are from the other half's: (B, C, H, W)."""
     one, other = (x / (x.square().sum(dim=1, keepdim=True).sqrt() + 1e-10)).chunk(2)
