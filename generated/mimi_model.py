@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules e89f29736ff3.
+"""kyutai/mimi: written by mapper 0.1.0, rules 6dee83381cc3.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 19b3a3706a97d4c5
+# sha256 of all above: 41830040358d167f
