@@ -121,7 +121,9 @@ class Answers:
             return str(known.value)
         if source:
             self.facts.heard.add(source)
+        heard = set(self.facts.heard)
         self.facts.use(scope, fact, known)
+        self.facts.heard.intersection_update(heard)  # an answer that a rule goes before was not
         return str(known.value)
 
     def narrow(self, candidates: dict[str, dict[str, None]]) -> None:
