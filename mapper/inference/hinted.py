@@ -98,13 +98,14 @@ def _is_known(architecture: Architecture, key: str, value: Any) -> bool:
     """Whether a network without a family has what a hint says at every place that it is for."""
     at, _, name = key.rpartition(":")
     near = (fact for fact in architecture.facts if fact.name == name)
-    facts = [
-        fact
-        for fact in near
-        if f"{at}.".startswith(f"{fact.at}.") or f"{fact.at}.".startswith(f"{at}." if at else "")
-    ]
+    facts = [fact for fact in near if _is_within(at, fact.at) or _is_within(fact.at, at)]
     is_said = all(_is_among(value, [_text(fact.value)]) for fact in facts)
     return architecture.family is None and bool(facts) and is_said
+
+
+def _is_within(at: str, place: str) -> bool:
+    """Whether a place is another one or below it; "" and "*" are everywhere."""
+    return place in ("", "*") or f"{at}.".startswith(f"{place}.")
 
 
 def _is_among(value: Any, candidates: Sequence[Any] | None) -> bool:

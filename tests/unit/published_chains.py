@@ -8,19 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-
-class Called(nn.Module):
-    """Layers by their names, called as a function says."""
-
-    def __init__(self, call, **layers):
-        super().__init__()
-        torch.manual_seed(0)
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-        self.call = call
-
-    def forward(self, x):
-        return self.call(self, x)
+from tests.unit.small_chains import Named
 
 
 def settled(model):
@@ -41,7 +29,7 @@ def linear(*sizes, between=nn.ReLU):
 
 
 def whole(name, layers):
-    return Called(lambda self, x: getattr(self, name)(x), **{name: nn.Sequential(*layers)})
+    return Named(lambda self, x: getattr(self, name)(x), **{name: nn.Sequential(*layers)})
 
 
 def generator():
@@ -69,7 +57,7 @@ def cycle():
         layers = []
         for _ in range(2):
             layers += [nn.ReflectionPad2d(1), nn.Conv2d(width, width, 3), nn.InstanceNorm2d(width), nn.ReLU()]
-        return Called(lambda self, x: x + self.conv_block(x), conv_block=nn.Sequential(*layers[:-1]))
+        return Named(lambda self, x: x + self.conv_block(x), conv_block=nn.Sequential(*layers[:-1]))
 
     def wide(layer, width):
         return [layer, nn.InstanceNorm2d(width), nn.ReLU()]
@@ -88,18 +76,18 @@ def u_net():
         layers = []
         for size in (inputs, outputs):
             layers += [nn.Conv2d(size, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
-        return Called(lambda self, x: self.double_conv(x), double_conv=nn.Sequential(*layers))
+        return Named(lambda self, x: self.double_conv(x), double_conv=nn.Sequential(*layers))
 
     def down(inputs, outputs):
         layers = nn.Sequential(nn.MaxPool2d(2), twice(inputs, outputs))
-        return Called(lambda self, x: self.maxpool_conv(x), maxpool_conv=layers)
+        return Named(lambda self, x: self.maxpool_conv(x), maxpool_conv=layers)
 
     def up(inputs):
         def call(self, pair):
             return self.conv(torch.cat((pair[1], self.up(pair[0])), 1))
 
         layers = {"up": nn.ConvTranspose2d(inputs, inputs // 2, 2, 2), "conv": twice(inputs, inputs // 2)}
-        return Called(call, **layers)
+        return Named(call, **layers)
 
     def call(self, x):
         kept = [self.inc(x)]
@@ -110,10 +98,10 @@ def u_net():
             x = getattr(self, f"up{number}")((x, kept.pop()))
         return self.outc(x)
 
-    last = Called(lambda self, x: self.conv(x), conv=nn.Conv2d(2, 3, 1))
+    last = Named(lambda self, x: self.conv(x), conv=nn.Conv2d(2, 3, 1))
     layers = {f"down{number}": down(2**number, 2 ** (number + 1)) for number in range(1, 5)}
     layers |= {f"up{number}": up(2 ** (6 - number)) for number in range(1, 5)}
-    return Called(call, inc=twice(3, 2), **layers, outc=last), torch.randn(1, 3, 32, 48)
+    return Named(call, inc=twice(3, 2), **layers, outc=last), torch.randn(1, 3, 32, 48)
 
 
 def small_resnet():
@@ -128,7 +116,7 @@ def small_resnet():
         }
         layers |= {"conv2": nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), "bn2": nn.BatchNorm2d(outputs)}
         short = [nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)]
-        return Called(call, **layers, shortcut=nn.Sequential(*(short if inputs != outputs else [])))
+        return Named(call, **layers, shortcut=nn.Sequential(*(short if inputs != outputs else [])))
 
     def call(self, x):
         x = F.relu(self.bn1(self.conv1(x)))
@@ -139,7 +127,7 @@ def small_resnet():
         for number, (inputs, outputs, stride) in enumerate(((4, 4, 1), (4, 8, 2), (8, 12, 2)), 1)
     }
     first = {"conv1": nn.Conv2d(3, 4, 3, 1, 1, bias=False), "bn1": nn.BatchNorm2d(4)}
-    return Called(call, **first, **stages, linear=nn.Linear(12, 5)), torch.randn(2, 3, 16, 16)
+    return Named(call, **first, **stages, linear=nn.Linear(12, 5)), torch.randn(2, 3, 16, 16)
 
 
 def autoencoder():
@@ -149,7 +137,7 @@ def autoencoder():
         return torch.sigmoid(self.fc4(F.relu(self.fc3(mean)))), mean, spread
 
     sizes = {"fc1": (9, 6), "fc21": (6, 3), "fc22": (6, 3), "fc3": (3, 6), "fc4": (6, 9)}
-    return Called(call, **{name: nn.Linear(*size) for name, size in sizes.items()}), torch.randn(2, 9)
+    return Named(call, **{name: nn.Linear(*size) for name, size in sizes.items()}), torch.randn(2, 9)
 
 
 def digits():
@@ -158,7 +146,7 @@ def digits():
         return F.log_softmax(self.fc2(F.relu(self.fc1(x))), -1)
 
     layers = {"conv1": nn.Conv2d(1, 3, 3), "conv2": nn.Conv2d(3, 64, 3), "fc1": nn.Linear(9216, 128)}
-    return Called(call, **layers, fc2=nn.Linear(128, 10)), torch.randn(2, 1, 28, 28)
+    return Named(call, **layers, fc2=nn.Linear(128, 10)), torch.randn(2, 1, 28, 28)
 
 
 def pixels():
@@ -177,11 +165,11 @@ def pixels():
 
 def agent():
     layers = {"critic": linear(4, 64, 64, 1, between=nn.Tanh), "actor": linear(4, 64, 64, 2, between=nn.Tanh)}
-    return Called(lambda self, x: (self.actor(x), self.critic(x)), **layers), torch.randn(3, 4)
+    return Named(lambda self, x: (self.actor(x), self.critic(x)), **layers), torch.randn(3, 4)
 
 
 def part(call, **layers):
-    return Called(call, **layers)
+    return Named(call, **layers)
 
 
 def actor_critic(hidden=64, between=nn.Tanh):

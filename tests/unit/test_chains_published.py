@@ -12,7 +12,8 @@ from torch import nn
 
 import mapper
 from mapper.errors import HintError
-from tests.unit.published_chains import PUBLISHED, Called, actor_critic, agent, linear, patches, settled
+from tests.unit.published_chains import PUBLISHED, actor_critic, agent, linear, patches, settled
+from tests.unit.small_chains import Named
 
 
 def tensors(made):
@@ -53,10 +54,10 @@ def test_names_without_the_usual_sizes_leave_the_activation_open():
 
 def test_a_folder_of_its_own_sizes_is_no_copy():
     """A target network has the very layers of the other."""
-    model = Called(None, net=linear(4, 6, 2), net_target=linear(4, 6, 2))
+    model = Named(None, net=linear(4, 6, 2), net_target=linear(4, 6, 2))
     roles = {leaf.place.first(): leaf.role for leaf in mapper.inspect(model.state_dict()).architecture.leaves}
     assert roles["net.0"] and not roles["net_target.0"]
-    other = Called(None, net=linear(4, 6, 2), net_target=linear(4, 6, 3))
+    other = Named(None, net=linear(4, 6, 2), net_target=linear(4, 6, 3))
     found = mapper.inspect(other.state_dict()).architecture
     assert found.missing and all(leaf.role or found.reading == "skeleton" for leaf in found.leaves)
 
@@ -105,7 +106,7 @@ def test_an_activation_that_settings_name_and_no_rule_knows_is_asked_for(tmp_pat
 
 def test_layers_of_another_name_are_no_copy():
     """Two networks of the same sizes: neither has the name of the other and a word more."""
-    model = Called(None, source=linear(4, 6, 2), target=linear(4, 6, 2))
+    model = Named(None, source=linear(4, 6, 2), target=linear(4, 6, 2))
     found = mapper.inspect(model.state_dict()).architecture
     assert all(leaf.role or found.reading == "skeleton" for leaf in found.leaves)
 
@@ -141,7 +142,7 @@ def test_an_activation_may_stand_behind_the_last_state():
     def call(self, x):
         return self.fc(torch.relu(self.gru(x)[0][:, -1]))
 
-    model, x = Called(call, gru=nn.GRU(5, 6, batch_first=True), fc=nn.Linear(6, 2)), torch.randn(2, 7, 5)
+    model, x = Named(call, gru=nn.GRU(5, 6, batch_first=True), fc=nn.Linear(6, 2)), torch.randn(2, 7, 5)
     hints = {"chain.positions": "last", "chain.output": "none", "gru:chain.activation": "relu"}
     torch.testing.assert_close(mapper.build(model.state_dict(), hints=hints)(x).output, model(x))
 
@@ -162,7 +163,7 @@ def test_what_is_computed_from_the_last_layer_may_be_a_pooling_or_any_activation
 
 def test_a_norm_comes_before_the_activation_unless_it_is_told():
     layers = {"conv1": nn.Conv2d(3, 4, 3), "bn1": nn.BatchNorm2d(4), "conv2": nn.Conv2d(4, 5, 3)}
-    facts = mapper.inspect(Called(None, **layers).state_dict()).architecture.facts
+    facts = mapper.inspect(Named(None, **layers).state_dict()).architecture.facts
     (found,) = [fact for fact in facts if fact.name == "chain.activation_before_norm"]
     assert (found.value, found.evidence) == ("false", "default")
 
@@ -173,7 +174,7 @@ def test_so_many_words_as_a_layer_reads_stand_in_one_row():
         return self.linear2(torch.relu(self.linear1(self.embeddings(ids).flatten(1))))
 
     layers = {"embeddings": nn.Embedding(11, 3), "linear1": nn.Linear(12, 5), "linear2": nn.Linear(5, 11)}
-    model, ids = Called(call, **layers), torch.randint(0, 11, (2, 4))
+    model, ids = Named(call, **layers), torch.randint(0, 11, (2, 4))
     assert asked(model) == {"chain.activation", "chain.output"}
     built = mapper.build(model.state_dict(), hints={"chain.activation": "relu", "chain.output": "none"})
     torch.testing.assert_close(built(ids).output, model(ids))
