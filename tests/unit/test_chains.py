@@ -349,7 +349,7 @@ def way_up(second, third):
     encoder = nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(4, 4, 3, 2, 1))
     decoder = nn.Sequential(nn.ConvTranspose2d(4, 4, 3, 2, 1, 1), nn.ReLU(), second, nn.ReLU(), third)
     said = {**RELU, "chain.stride": 2, "chain.padding": 1, "chain.up_stride": 2, "chain.up_padding": "exact"}
-    said |= {"chain.pooling": "none", "chain.output": "none"}
+    said |= {"chain.pooling": "none", "chain.output": "none", "chain.skip": "none"}
     model = nn.Sequential(OrderedDict(encoder=encoder, act=nn.ReLU(), decoder=decoder))
     return model, said
 

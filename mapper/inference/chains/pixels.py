@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
 
 _INPUT = "inputs"
-_THROUGH_SMALLER = ("none", "most networks that make their maps larger again")
 _ALL = "all"  # of the factors: the one that leaves as many channels as the input has
 _SHUFFLES = range(2, 9)  # factors by which images are made larger
 
@@ -34,8 +33,7 @@ def restore(between: Between, last: Link) -> None:
         between.say(f"F.pixel_shuffle(x, {factor})" if factor > 1 else "x")
     if width != first.inputs:
         return
-    usual = _THROUGH_SMALLER if any(link.element.is_transposed for link in between.links) else None
-    value = between.answers.find(leaf, "chain.skip", default=usual, among=("none", "added", "subtracted"))
+    value = between.answers.find(leaf, "chain.skip", among=("none", "added", "subtracted"))
     if value is None or value == "none":
         return
     if value not in between.tables["skip"]:
