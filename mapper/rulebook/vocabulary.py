@@ -202,7 +202,8 @@ def plain_vocabulary(read: VocabularyFile) -> list[Any]:
         said |= {"bias": False} if entry.bias is False else {}
         row = [entry.section, entry.target, entry.scope, line, entry.names]
         rows.append([*row, said] if said else row)
-    return [read.name, rows, read.tensors, read.block_kinds, read.roles_of, read.ends]
+    ends = {section: list(tables) for section, tables in read.ends.items()}
+    return [read.name, rows, read.tensors, read.block_kinds, read.roles_of, ends]
 
 
 def _entry(document: Document, row: list[Any]) -> Entry:
