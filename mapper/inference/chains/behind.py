@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.elements import CONVOLUTION, NORM, Element
+from mapper.inference.chains.elements import CONVOLUTION, NORM, Element, shared_folders
 from mapper.inference.chains.order import START, Data, Link, Order, follow, joining, number_of
 from mapper.naming.words import parts
 
@@ -125,7 +125,8 @@ def _is_sure(links: Sequence[Link], at: int, main: int, owners: Mapping[int, int
     if norm.leaf.place.is_element:
         return owner.leaf.place[:-1] == norm.leaf.place[:-1]
     if norm.leaf.place[:-1] != owner.leaf.place[:-1]:
-        return False
+        nearest = max((shared_folders(norm.leaf, one.leaf) for one in others), default=0)
+        return shared_folders(norm.leaf, owner.leaf) > nearest  # `unit0.adn.N` is of `unit0.conv`
     others = [one for one in others if one.leaf.place[:-1] == owner.leaf.place[:-1]]
     return not others or _is_numbered(links, main, norm, owners) or _shares_word(norm, owner, others)
 

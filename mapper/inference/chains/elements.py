@@ -135,3 +135,11 @@ def _recurrent(leaf: Leaf) -> Element | None:
         return None
     sides = 2 if any(name.endswith("_reverse") for name in leaf.tensors) else 1
     return Element(leaf, RECURRENT, first.shape[1], inner.shape[1] * sides)
+
+
+def shared_folders(one: Leaf, other: Leaf) -> int:
+    """How many folders, from the top, two leaves stand in together."""
+    pairs = zip(one.place[:-1], other.place[:-1], strict=False)
+    return next(
+        (at for at, (mine, its) in enumerate(pairs) if mine != its), min(len(one.place), len(other.place)) - 1
+    )

@@ -7,7 +7,15 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
 
-from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, LINEAR, NORM, RECURRENT, Element
+from mapper.inference.chains.elements import (
+    CONVOLUTION,
+    EMBEDDING,
+    LINEAR,
+    NORM,
+    RECURRENT,
+    Element,
+    shared_folders,
+)
 from mapper.inference.chains.order import MAPS, ROWS, START, Data, follow, natural
 from mapper.inference.chains.residuals import is_of
 
@@ -392,10 +400,17 @@ def _owner(element: Element, mains: Sequence[Element], elements: Sequence[Elemen
     numbers = re.findall(r"\d+", element.name)
     folder = [main for main in fit if main.leaf.place[:-1] == place[:-1]]
     same = [main for main in folder if re.findall(r"\d+", main.name) == numbers]
-    for found in (same, folder, fit):
+    for found in (same, folder, _nearest(element, fit), fit):
         if len(found) == 1:
             return found[0]
     return None
+
+
+def _nearest(element: Element, mains: Sequence[Element]) -> list[Element]:
+    """Of layers those in whose folder, or that around it, an element stands: `unit0.adn.A` is of `unit0.conv`."""
+    shared = [shared_folders(element.leaf, main.leaf) for main in mains]
+    most = max(shared, default=0)
+    return [main for main, count in zip(mains, shared, strict=True) if count == most > 0]
 
 
 def outputs_of(known: Mapping[str, str], nodes: Sequence[Node]) -> Iterator[Node]:
