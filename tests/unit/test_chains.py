@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.nn import functional as F
 
 import mapper
 from mapper._trial import made_up_inputs
@@ -371,3 +372,18 @@ def test_it_is_asked_whether_layers_are_transposed_where_the_others_differ():
     torch.testing.assert_close(built(inputs=x).output, model(x))
     with pytest.raises(HintError, match="neither transposed nor plain"):
         mapper.inspect(model.state_dict(), hints={**said, "decoder.2:chain.kind": "plain"})
+
+
+def test_recurrent_layers_read_maps_column_by_column_or_frame_by_frame():
+    """Convolutions, a map and a recurrent layer: of one line of text (1507.05717), or of many images."""
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"conv": nn.Conv2d(1, 6, 3, padding=1), "fc": nn.Linear(6 * 4, 10), "rnn": nn.GRU(10, 7, batch_first=True), "out": nn.Linear(7, 5)})  # fmt: skip
+    said = {**RELU, "chain.padding": "half", "chain.stride": 1, "chain.pooling": "max_2", "fc:chain.activation": "none", "chain.positions": "all", "chain.output": "none"}  # fmt: skip
+    read = mapper.inspect(net.state_dict(), hints=said).architecture
+    asked = next(question for question in read.questions if question.fact == "chain.reduction")
+    assert {"columns", "flatten"} <= {*asked.candidates}
+    lines = torch.randn(2, 1, 8, 12)
+    maps = F.max_pool2d(F.relu(net["conv"](lines)), 2)
+    wanted = net["out"](net["rnn"](net["fc"](maps.flatten(1, 2).transpose(1, 2)))[0])
+    model = mapper.build(net.state_dict(), hints=said | {"chain.reduction": "columns"})
+    torch.testing.assert_close(model(lines).output, wanted)

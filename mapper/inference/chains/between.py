@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from math import isqrt
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ class Between:
         first = links[0].element
         self.windows: list[list[Window]] | None = [[] for _ in first.kernel]  # since the input; None: unknown
         self.name = IDS if first.group == EMBEDDING else INPUT  # of what the next layer reads
-        self.has_frames = has_frames(links)
+        self.has_frames = has_frames(links) and answers.told("chain.reduction") != "columns"
         self.is_reduced = (
             False  # whether the arms of a fork have given vectors, or a spread beside a mean has them
         )
@@ -206,6 +207,7 @@ class Between:
             words = ("flatten", "adaptive") if is_square else ("flatten",)
             among = [word for word in self.tables["reduction"] if word.startswith(words)]
             among += ["mean_std"] if (axes, link.places) == (1, 2) else []
+            among += ["columns"] if axes == 2 and self.is_before_recurrent(link) else []
         value = self.answers.find(element.leaf, "chain.reduction", among=tuple(among))
         if value is None:
             return
@@ -215,10 +217,14 @@ class Between:
             )
         sides = str(link.places) if axes == 1 else f"({side}, {side})"
         self.say(self.tables["reduction"][value].format(axes=axes, sides=sides))
-        self.is_sequence = value == "positions"
+        self.is_sequence = value in ("positions", "columns")
         if value.startswith("flatten"):
             self.add_up(link)
         self.windows = None
+
+    def is_before_recurrent(self, link: Link) -> bool:
+        """Whether the next layer is recurrent: it reads maps column by column, as lines of text are."""
+        return any(one is link and other.element.group == RECURRENT for one, other in pairwise(self.links))
 
     def add_up(self, link: Link) -> None:
         """Whether some input leaves as many places as a layer reads of each channel."""
