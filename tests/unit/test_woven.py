@@ -360,3 +360,38 @@ def test_a_stem_with_shortcut_is_doubtful():
 
 def _norm(name, width):
     return {f"{name}.{part}": [width] for part in ("weight", "bias", "running_mean", "running_var")}
+
+
+def aggregated():
+    """Sizes of blocks whose last layer reads the block's input and what each of its layers gives (1904.09730)."""
+    names, width = {"stem.weight": [16, 3, 3, 3]}, 16
+    for block, (middle, outputs) in {
+        "stages.0.0": (8, 24),
+        "stages.1.0": (12, 40),
+        "stages.1.1": (12, 40),
+    }.items():
+        for at in range(5):
+            names[f"{block}.mid.{at}.weight"] = [middle, middle if at else width, 3, 3]
+        names[f"{block}.concat.weight"] = [outputs, width + 5 * middle, 1, 1]
+        width = outputs
+    return names | {"fc.weight": [5, width]}
+
+
+def test_what_a_guess_does_not_fit_is_to_be_said_and_no_error_of_an_answer():
+    read = mapper.inspect(aggregated()).architecture
+    assert any(
+        line.startswith("what stages.1.1.concat reads is not known: say --set") for line in read.missing
+    )
+    with pytest.raises(HintError, match="stages.1.1.concat"):
+        mapper.inspect(aggregated(), hints={"stages.1.1.concat:chain.reads": "stages.1.0.concat & stem"})
+
+
+def test_what_was_to_be_said_is_read_once_it_is():
+    said = {**MAPS, "fc:chain.reads": "stages.1.1.concat"}
+    before = "stem"
+    for block in ("stages.0.0", "stages.1.0", "stages.1.1"):
+        parts = [f"{block}.mid.{at}" for at in range(5)]
+        said[f"{block}.concat:chain.reads"] = " & ".join((before, *parts))
+        said |= {f"{name}:chain.reads": of for of, name in zip((before, *parts), parts, strict=False)}
+        before = f"{block}.concat"
+    assert not mapper.inspect(aggregated(), hints=said).architecture.missing

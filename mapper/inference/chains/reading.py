@@ -13,6 +13,7 @@ from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.aside import copies_of, is_spread
 from mapper.inference.chains.behind import ask, placed
 from mapper.inference.chains.between import IDS, INPUT, Between, Written
+from mapper.inference.chains.combined import NoReadingError
 from mapper.inference.chains.elements import (
     EMBEDDING,
     RECURRENT,
@@ -266,7 +267,10 @@ def _lay_woven(woven: Woven, leaves: Sequence[Leaf], answers: Answers, rulebook:
     weaving = Weaving(woven, leaves, answers, rulebook.activations)
     links = [Link(each, Data(START), Data(START)) for node in weaving.nodes for each in node.elements]
     between = Between(links, woven.roles(), answers, rulebook.activations)
-    weaving.run(between)
+    try:
+        weaving.run(between)
+    except NoReadingError as error:
+        between.written.problems.append(str(error))
     written, inputs = between.written, weaving.inputs()
     rule = _rule(woven, written, {name: [{"shape": spec["shape"]}] for name, spec in inputs.items()})
     made = _with_flow(rulebook, rule)

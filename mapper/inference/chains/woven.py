@@ -270,7 +270,15 @@ class Weaving:
         try:
             return Reader(text, names, self._function).read()
         except NoReadingError as error:
-            raise self.answers.refuse(node.first.leaf, READS, text, str(error)) from None
+            raise self._unread(node, text, str(error)) from None
+
+    def _unread(self, node: Node, text: str, why: str) -> HintError | NoReadingError:
+        """The error for what a layer cannot read: of whoever said it, or, where nobody did, that it is to be said."""
+        if self.answers.published(node.first.leaf, READS):
+            return self.answers.refuse(node.first.leaf, READS, text, why)
+        return NoReadingError(
+            f"what {node.name} reads is not known: say --set '{node.name}:{READS}=A & B', of layers' names"
+        )
 
     def _left(self, text: str, node: Node, name: str) -> int:
         """The width of an input that stands beside others: what they leave of what a layer reads."""
@@ -295,13 +303,8 @@ class Weaving:
             for element in node.elements:
                 link = follow(links[-1].after if links else before, element)
                 if link is None:
-                    text = self.texts[node.name]
-                    raise self.answers.refuse(
-                        element.leaf,
-                        READS,
-                        text,
-                        f"{element.name} does not read {before.width} wide {before.form}",
-                    )
+                    why = f"{element.name} does not read {before.width} wide {before.form}"
+                    raise self._unread(node, self.texts[node.name], why)
                 links.append(link)
         return links
 
