@@ -61,6 +61,8 @@ class Filler:
                 doubt = self.facts.doubt(scope, full)
                 among = candidates.get(full) or (doubt.among if doubt else ()) or flow.rule.values.get(name)
                 self.ask(scope, full, among or self.candidates(scope, full), is_complete=bool(among))
+            elif known.problem and scope.block.flow is None:
+                continue  # of a flow that it may come to have: whether that reads it is open
             elif not self.is_open(scope, full, known):
                 scope.block.facts[name] = self.settle(scope, full, known)
                 self.share(scope, name, full, known)

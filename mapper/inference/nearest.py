@@ -30,6 +30,7 @@ class Near:
     rule: FlowRule
     faults: tuple[Misfit, ...]
     shared: int  # roles of the block that it has a use for
+    assumed: frozenset[str] = frozenset()  # facts that are otherwise than it asks by a default alone
 
     def of(self, *kinds: str) -> list[Misfit]:
         return [fault for fault in self.faults if fault.kind in kinds]
@@ -51,6 +52,13 @@ class Near:
         is_all = len(unknown) == len(self.faults) and all(fault.allowed for fault in unknown)
         return {fault.name: fault.allowed for fault in unknown} if is_all else {}
 
+    @property
+    def asks_of_defaults(self) -> dict[str, tuple[Any, ...]]:
+        """The same where some of these facts are known by a default alone, which is no evidence against a flow."""
+        loose = [fault for fault in self.faults if fault.kind == UNKNOWN or fault.name in self.assumed]
+        is_all = bool(self.assumed) and len(loose) == len(self.faults) and all(fault.allowed for fault in loose)
+        return {fault.name: fault.allowed for fault in loose} if is_all else {}
+
     def distance(self) -> tuple[int, bool, int, int, int, int, str]:
         """Roles first, then facts; of equal ones the plainest."""
         facts = len(self.faults) - self.short
@@ -70,11 +78,22 @@ class Near:
 def nears(scope: Scope, rules: Iterable[FlowRule], facts: Facts) -> list[Near]:
     """The flows, nearest first."""
     roles = scope.block.roles
-    found = [
-        Near(rule, tuple(misfits(scope, rule, facts)), sum(role in rule.roles for role in roles))
-        for rule in rules
-    ]
+    found = []
+    for rule in rules:
+        faults = tuple(misfits(scope, rule, facts))
+        shared = sum(role in rule.roles for role in roles)
+        found.append(Near(rule, faults, shared, frozenset(_assumed(scope, faults, facts))))
     return sorted(found, key=Near.distance)
+
+
+def _assumed(scope: Scope, faults: Iterable[Misfit], facts: Facts) -> Iterator[str]:
+    """The facts of a type that nobody lists which are otherwise than a flow asks by a default alone."""
+    if facts.families.are_vouched_for:
+        return
+    for fault in faults:
+        known = facts.get(scope, fault.name) if fault.kind == OTHER else None
+        if known is not None and known.evidence == "default":
+            yield fault.name
 
 
 def why_none(scope: Scope, choice: Choice, facts: Facts) -> str:
@@ -94,7 +113,7 @@ class Open:
     def add(self, scope: Scope, choice: Choice) -> None:
         """Note a block without a flow; with one that is like it and lacks the same, it is one."""
         near = nears(scope, choice.considered, self.facts)
-        asked = decisive(near, choice) or self._confirming(scope, near)
+        asked = decisive(near, choice) or self._confirming(scope, near) or against_defaults(near)
         for name, values in asked.items():
             doubt = self.facts.doubt(scope, name)  # says which of all values occur with these names
             self.asked.add(scope, name, doubt.among if doubt and doubt.among else values)
@@ -143,6 +162,23 @@ def decisive(near: Iterable[Near], choice: Choice) -> Values:
         for name in values.keys() & asks.keys():
             values[name] += [value for value in asks[name] if value not in values[name]]
     return {name: found for name, found in values.items() if len(found) > 1}
+
+
+def against_defaults(near: Iterable[Near]) -> Values:
+    """What keeps flows that read all roles from fitting, where a default alone speaks against them: it is asked for.
+
+    What steps make counts before flows that are written out for one architecture, then those that ask for the fewest facts.
+    """
+    open_ones = [one for one in near if one.asks_of_defaults]
+    usual = [one for one in open_ones if one.rule.steps] or open_ones
+    wanted = [one.asks_of_defaults for one in usual]
+    fewest = [asks for asks in wanted if len(asks) == min(map(len, wanted))]
+    values: Values = {}
+    for asks in fewest:
+        for name, allowed in asks.items():
+            found = values.setdefault(name, [])
+            found += [value for value in allowed if value not in found]
+    return values
 
 
 def _sentences(

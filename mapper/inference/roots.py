@@ -14,7 +14,7 @@ from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.families import Families
 from mapper.inference.misfits import LACKS, misfits
-from mapper.inference.nearest import decisive, nears, why_none
+from mapper.inference.nearest import against_defaults, decisive, nears, why_none
 from mapper.inference.scopes import Scope, is_tower
 from mapper.inference.select import Choice, choose, fitting_flows, named_flows, specificity
 from mapper.rulebook.flows import FlowRule
@@ -64,7 +64,7 @@ def choose_root(
     asked = choice
     choice = _by_heads(root, _suited(root, flows, families), families, facts, notes)
     served = task and task.value in _tasks(flows)
-    if task and served and not choice.flow and any(one.asks for one in nears(root, asked.considered, facts)):
+    if task and served and not choice.flow and _is_near(root, asked, facts):
         return (
             asked  # what the config says it is for fits with an answer: the heads of others say nothing more
         )
@@ -91,6 +91,11 @@ def _of_library(root: Scope, flows: FlowTable, families: Families, facts: Facts)
     return choose(root, _suited(root, flows, families), families, facts)
 
 
+def _is_near(root: Scope, asked: Choice, facts: Facts) -> bool:
+    """Whether an answer is all that keeps some flow from fitting."""
+    return any(one.asks or one.asks_of_defaults for one in nears(root, asked.considered, facts))
+
+
 def _has_head(flow: FlowRule, facts: Facts) -> bool:
     return facts.config.vocabulary.headless not in flow.when.get(TASK, (facts.config.vocabulary.headless,))
 
@@ -98,7 +103,8 @@ def _has_head(flow: FlowRule, facts: Facts) -> bool:
 def _of_other_task(root: Scope, task: Known, asked: Choice, flow: FlowRule, facts: Facts) -> Choice:
     """What is asked of a type that nobody lists, whose config says one task and whose heads are those of another."""
     facts.solved(root, TASK, task)
-    if decisive(nears(root, asked.considered, facts), asked):
+    near = nears(root, asked.considered, facts)
+    if decisive(near, asked) or against_defaults(near):
         return asked  # with an answer they are those of its own
     why = f"config {task.source} is {shorten(task.value)}, but the heads are those of {flow.name}"
     return Choice(asks={TASK: [str(word) for word in flow.when[TASK]]}, reasons=[why])
