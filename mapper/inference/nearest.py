@@ -113,7 +113,9 @@ class Open:
     def add(self, scope: Scope, choice: Choice) -> None:
         """Note a block without a flow; with one that is like it and lacks the same, it is one."""
         near = nears(scope, choice.considered, self.facts)
-        asked = decisive(near, choice) or self._confirming(scope, near) or against_defaults(near)
+        asked = decisive(near, choice) or self._confirming(scope, near)
+        if not asked and not self.facts.families.are_vouched_for:
+            asked = against_defaults(near)
         for name, values in asked.items():
             doubt = self.facts.doubt(scope, name)  # says which of all values occur with these names
             self.asked.add(scope, name, doubt.among if doubt and doubt.among else values)
@@ -165,13 +167,14 @@ def decisive(near: Iterable[Near], choice: Choice) -> Values:
 
 
 def against_defaults(near: Iterable[Near]) -> Values:
-    """What keeps flows that read all roles from fitting, where a default alone speaks against them: it is asked for.
+    """What keeps flows that read all roles from fitting, where nothing or a default alone speaks against them: it is asked for.
 
-    What steps make counts before flows that are written out for one architecture, then those that ask for the fewest facts.
+    Of those against which defaults speak, what steps make counts before flows that are written out for one architecture;
+    then those count that ask for the fewest facts.
     """
     open_ones = [one for one in near if one.asks_of_defaults]
     usual = [one for one in open_ones if one.rule.steps] or open_ones
-    wanted = [one.asks_of_defaults for one in usual]
+    wanted = [one.asks for one in near if one.asks] or [one.asks_of_defaults for one in usual]
     fewest = [asks for asks in wanted if len(asks) == min(map(len, wanted))]
     values: Values = {}
     for asks in fewest:
