@@ -66,6 +66,8 @@ FACTS = {  # what a fact was called -> what it is called
     "convolution.side_padding": "convolution.pad_size",
     "cross_attention.foreign": "cross_attention.other_width",
     "decoder.reads": "decoder.cross_attends",
+    "delay_blocks.dilation": "tdnn_blocks.dilation",
+    "delay_blocks.dilations": "tdnn_blocks.dilations",
     "depth.largest": "depth.maximum",
     "drawn": "initializer_range",
     "duration_asked": "duration_requested",

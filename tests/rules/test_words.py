@@ -91,6 +91,12 @@ def test_doc_lines_have_no_words_of_the_older_dialect():
     assert not said, f"{len(said)}: {said[:10]}"
 
 
+def test_names_of_flows_have_no_words_of_the_older_dialect():
+    names = [rule.name for rule in Rulebook().flows.everything()]
+    said = [name for name in names if NOT_USED.search(re.sub("[_/+]", " ", name))]
+    assert names and not said
+
+
 @pytest.mark.parametrize("name", sorted(set(names())))
 def test_names_are_made_of_words_of_the_glossary(name):
     unknown = [word for word in re.split(r"[._]", name.lower()) if not is_said(word)]
