@@ -244,7 +244,16 @@ class _Spell(ast.NodeTransformer):
             reference = self.reference(node)
             if reference is not None:
                 return _raw(self.value(reference))
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                return self.part(node)
         return self.generic_visit(node)
+
+    def part(self, node: ast.Subscript) -> ast.expr:
+        """A part of a list; of a class that is the list itself, torch would make another object of that class."""
+        items = self.visit(node.value)
+        if isinstance(items, ast.Name) and items.id == "self":
+            items = _raw("[*self]")
+        return ast.Subscript(items, self.visit(node.slice), node.ctx)
 
     def reference(self, node: ast.expr) -> Reference | None:
         parts = chain(node)

@@ -13,7 +13,7 @@ from mapper.flows.cached import MADE, SLOTS, keep_caches
 from mapper.flows.flow import Flow, known_names
 from mapper.flows.hidden import STATES, collect_states, give_states
 from mapper.flows.language import MODULES, SPECIAL, dotted, every, is_optional, targets
-from mapper.flows.references import Item, Reference, chain, has_role, refer
+from mapper.flows.references import Item, Reference, chain, element_indices, has_role, refer
 from mapper.flows.retired import not_callable
 from mapper.flows.specialise import specialise
 from mapper.flows.walk import Walk
@@ -267,12 +267,25 @@ def _pairs(
     elif call == "enumerate" and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
         yield from _pairs(block, target.elts[1], source.args[0], loops)
     elif isinstance(source, ast.Subscript) and isinstance(source.slice, ast.Slice):
-        yield from _pairs(block, target, source.value, loops)  # some of the list, taken for all of it
+        for name, items in _pairs(block, target, source.value, loops):
+            yield name, _part(items, source.slice)
     elif isinstance(target, ast.Name):
         parts = chain(source)
         reference = refer(block, parts, loops) if parts else None
         if reference is not None and reference.is_list and not reference.rest:
             yield target.id, reference.items
+
+
+def _part(items: tuple[Item, ...], cut: ast.Slice) -> tuple[Item, ...]:
+    """The items of a part of a list; all of them where each has the same flow, or where an end is no number."""
+    if len({item.flow if isinstance(item, Block) else None for item in items}) == 1:
+        return items
+    try:
+        ends = [part and ast.literal_eval(part) for part in (cut.lower, cut.upper, cut.step)]
+    except ValueError:
+        return items
+    taken = sorted(index for item in items for index in element_indices(item))[slice(*ends)]
+    return tuple(item for item in items if not set(taken).isdisjoint(element_indices(item)))
 
 
 def is_dispensable(program: Program, name: str) -> bool:
