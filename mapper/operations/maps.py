@@ -25,37 +25,9 @@ def stem_and_coarser(maps: list[Tensor]) -> list[Tensor]:
     return [maps[0], *last_of_sizes(maps)[1:]]
 
 
-def finer_maps(maps: list[Tensor], count: int) -> list[Tensor]:
-    """The maps before that of this count, coarsest first, and one without channels (B, 0, H, W) last."""
-    return [*maps[: count - 1][::-1], maps[0][:, :0]]
-
-
 def map_of_width(maps: list[Tensor], width: int) -> Tensor:
     """The coarsest map (B, width, H, W) of so many channels. IndexError where there is none."""
     return [each for each in maps if each.shape[1] == width][-1]
-
-
-def join_doubled(x: Tensor, finer: Tensor) -> Tensor:
-    """x (B, C, h, w), doubled by nearest neighbours, with finer (B, D, 2h, 2w) where that has channels."""
-    x = F.interpolate(x, scale_factor=2.0, mode="nearest")
-    return torch.cat((x, finer), dim=1) if finer.shape[1] else x
-
-
-def map_of_joined(finer: Tensor, joined: Tensor, alone: Tensor) -> Tensor:
-    """The first of two maps (B, C, H, W) where finer (B, D, H, W) has channels, else the second."""
-    return joined if finer.shape[1] else alone
-
-
-def add_map(x: Tensor, finer: Tensor) -> Tensor:
-    """x (B, C, H, W) with finer added where that has channels."""
-    return x + finer if finer.shape[1] else x
-
-
-def doubled_as(x: Tensor, like: Tensor) -> Tensor:
-    """x (B, C, h, w), twice as large where it has fewer rows than like (B, D, H, W)."""
-    if x.shape[2] >= like.shape[2]:
-        return x
-    return F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=True)
 
 
 def resize_as(x: Tensor, like: Tensor, align_corners: bool) -> Tensor:

@@ -6,12 +6,7 @@ import torch
 
 from mapper.operations.features import some_states
 from mapper.operations.maps import (
-    add_map,
-    doubled_as,
-    finer_maps,
-    join_doubled,
     last_of_sizes,
-    map_of_joined,
     map_of_width,
     positions_as,
     sizes_above,
@@ -40,24 +35,8 @@ def test_the_last_map_of_each_size_stays() -> None:
     assert [map.shape[1] for map in stem_and_coarser(of_sides(8, 8, 4, 2, 2))] == [1, 3, 5]
 
 
-def test_finer_maps_end_in_one_without_channels() -> None:
-    assert [map.shape[1:] for map in finer_maps(of_sides(8, 4, 2, 1), 3)] == [(2, 4, 4), (1, 8, 8), (0, 8, 8)]
+def test_the_map_of_a_width_is_the_coarsest_of_that_width() -> None:
     assert map_of_width(of_sides(8, 4, 2), 2).shape[2] == 4
-
-
-def test_a_map_is_doubled_and_joined_where_the_other_has_channels() -> None:
-    x = torch.tensor([[[[1.0, 2.0]]]])
-    joined = join_doubled(x, torch.zeros(1, 1, 2, 4))
-    assert joined.tolist() == [[[[1.0, 1.0, 2.0, 2.0]] * 2, [[0.0] * 4] * 2]]
-    assert join_doubled(x, torch.zeros(1, 0, 2, 4)).shape == (1, 1, 2, 4)
-    assert doubled_as(x, torch.zeros(1, 3, 2, 4)).shape == (1, 1, 2, 4)
-    assert doubled_as(x, torch.zeros(1, 3, 1, 2)) is x
-
-
-def test_what_is_joined_or_added_counts_where_the_map_has_channels() -> None:
-    one, two, none = torch.ones(1, 1, 2, 2), torch.full((1, 1, 2, 2), 2.0), torch.zeros(1, 0, 2, 2)
-    assert map_of_joined(one, one, two) is one and map_of_joined(none, one, two) is two
-    assert torch.equal(add_map(one, two), torch.full((1, 1, 2, 2), 3.0)) and add_map(one, none) is one
 
 
 def test_places_are_every_second_where_there_are_more() -> None:
