@@ -38,11 +38,3 @@ def squared_difference(x: Tensor) -> Tensor:
     """How far unit vectors of the first half of x (2B, C, H, W) are from the other half's: (B, C, H, W)."""
     one, other = (x / (x.square().sum(dim=1, keepdim=True).sqrt() + 1e-10)).chunk(2)
     return (one - other).square()
-
-
-def positions_as(x: Tensor, like: Tensor) -> Tensor:
-    """x (B, C, T, H, W) at every second place of each axis that is longer than like's (B, D, t, h, w)."""
-    time, rows, columns = (
-        2 if own > other else 1 for own, other in zip(x.shape[2:], like.shape[2:], strict=True)
-    )
-    return x[:, :, ::time, ::rows, ::columns]

@@ -8,7 +8,6 @@ from mapper.operations.features import some_states
 from mapper.operations.maps import (
     last_of_sizes,
     map_of_width,
-    positions_as,
     sizes_above,
     squared_difference,
     stem_and_coarser,
@@ -37,15 +36,6 @@ def test_the_last_map_of_each_size_stays() -> None:
 
 def test_the_map_of_a_width_is_the_coarsest_of_that_width() -> None:
     assert map_of_width(of_sides(8, 4, 2), 2).shape[2] == 4
-
-
-def test_places_are_every_second_where_there_are_more() -> None:
-    x = torch.arange(5.0)[None, None, :, None, None].expand(1, 1, 5, 4, 4)
-    assert positions_as(x, torch.zeros(1, 2, 3, 4, 2))[0, 0, :, 0].tolist() == [
-        [0.0] * 2,
-        [2.0] * 2,
-        [4.0] * 2,
-    ]
 
 
 def test_features_of_two_images_are_compared_as_unit_vectors() -> None:
