@@ -24,34 +24,34 @@ def pad_image(x: Tensor, size: int) -> Tensor:
     return F.pad(x, (0, -x.shape[3] % size, 0, -x.shape[2] % size))
 
 
-def partition_windows(x: Tensor, size: int, shift: int) -> Tensor:
+def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
     x = pad_to_multiple(x, size)
-    if shift > 0:
-        x = torch.roll(x, (-shift, -shift), dims=(1, 2))
+    if any(shift):
+        x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
     return x.flatten(3, 4).flatten(0, 2)
 
 
-def join_windows(windows: Tensor, x: Tensor, size: int, shift: int) -> Tensor:
+def join_windows(windows: Tensor, x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Undoes partition_windows of x. windows (B * windows, size * size, C), x (B, Y, X, C) -> (B, Y, X, C)"""
     height, width = x.shape[1], x.shape[2]
     rows, columns = (height + size - 1) // size, (width + size - 1) // size
     y = windows.unflatten(1, (size, size)).unflatten(0, (-1, rows, columns)).transpose(2, 3)
     y = y.flatten(3, 4).flatten(1, 2)
-    if shift > 0:
-        y = torch.roll(y, (shift, shift), dims=(1, 2))
+    if any(shift):
+        y = torch.roll(y, shift, dims=(1, 2))
     return y[:, :height, :width]
 
 
-def window_mask(x: Tensor, size: int, shift: int) -> Tensor | None:
+def window_mask(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor | None:
     """Keeps parts apart that only the shift brought together.
 
     x (B, Y, X, C) -> (B * windows, 1, S, S), S size ** 2
     """
-    if shift == 0:
+    if not any(shift):
         return None
-    rows, columns = (window_parts(side, size, shift, x.device) for side in (x.shape[1], x.shape[2]))
+    rows, columns = (window_parts(x.shape[1 + at], size, shift[at], x.device) for at in (0, 1))
     parts = rows[:, None, :, None] * 3 + columns[None, :, None, :]  # (n, m, size, size)
     parts = parts.flatten(2).flatten(0, 1)
     mask = parts[:, None, :] == parts[:, :, None]
@@ -109,7 +109,7 @@ def partition_map(x: Tensor, size: int) -> Tensor:
 
     x (B, Y, X, C) -> (B * windows, size, size, C)
     """
-    return x if size == 0 else partition_windows(x, size, 0).unflatten(1, (size, size))
+    return x if size == 0 else partition_windows(x, size, (0, 0)).unflatten(1, (size, size))
 
 
 def merge_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
@@ -120,7 +120,7 @@ def merge_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
     channels = windows.shape[-1]
     if size == 0:
         return windows.reshape(*x.shape[:3], channels)
-    return join_windows(windows.reshape(-1, size * size, channels), x, size, 0)
+    return join_windows(windows.reshape(-1, size * size, channels), x, size, (0, 0))
 
 
 def offset_bias(q: Tensor, rows: Tensor, columns: Tensor, grid: Tensor) -> Tensor:
@@ -142,9 +142,14 @@ def offset_vectors(table: Tensor, size: int) -> Tensor:
     return table[index[:, None] - index + size - 1]
 
 
-def shift_within(side: int, size: int, shift: int) -> int:
-    """The shift, or 0 where one window spans the side of an image."""
-    return shift if side > size else 0
+def shift_within(side: int, size: int, shift: int) -> tuple[int, int]:
+    """The shift of rows and of columns: 0 where one window spans this side of an image."""
+    return (shift, shift) if side > size else (0, 0)
+
+
+def shifts_within(x: Tensor, size: int, shift: int) -> tuple[int, int]:
+    """The shift of rows and of columns, each 0 where one window spans x (B, Y, X, C) along it."""
+    return shift if x.shape[1] > size else 0, shift if x.shape[2] > size else 0
 
 
 def log_offsets(x: Tensor, size: int, trained: int) -> Tensor:

@@ -100,7 +100,7 @@ def disentangled(module, position_query, position_key, x, table, mask, kinds, bu
     return heads.merge_heads(attention.attend_biased(q, k, v, bias * scale, mask, scale))
 
 
-@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("shift", [(0, 0), (1, 1), (0, 1), (1, 0)])
 @pytest.mark.parametrize(("height", "width"), [(6, 6), (5, 7), (4, 9)])
 def test_windows_join_to_the_image_they_were_cut_from(height, width, shift):
     x = torch.randn(2, height, width, 4)
