@@ -6,7 +6,7 @@ are those of the maps that are lacking, they are these maps. Only of types that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mapper.architecture import Leaf, Place
 from mapper.inference.case import Case
@@ -45,7 +45,29 @@ def left_over(case: Case, chosen: Chosen) -> dict[Place, Taken]:
             found |= _taken(scope, way, is_lacking)
         else:
             _ask(chosen, scope, every)
+    for scope, around, idle in _hollow(chosen):
+        if not any(leaf.place in claimed for leaf in idle):
+            found |= _of_what_is_around(case, chosen, scope, around, idle)
     return found
+
+
+def _of_what_is_around(
+    case: Case, chosen: Chosen, scope: Scope, around: Scope, idle: Sequence[Leaf]
+) -> dict[Place, Taken]:
+    """The modules of a block that is made of nothing else, as what the block around it may have in its place."""
+    roles = around.block.roles
+    before = dict(roles)
+    del roles[scope.block.role]
+    try:
+        every = _likely(case, chosen, around, idle, False)
+        way = decided(every)
+        if way is not None and _is_sure(chosen, around, way, idle):
+            return _taken(around, way, False)
+        _ask(chosen, around, every)
+        return {}
+    finally:
+        roles.clear()
+        roles.update(before)
 
 
 def _likely(case: Case, chosen: Chosen, scope: Scope, idle: Sequence[Leaf], is_lacking: bool) -> list[Way]:
@@ -137,6 +159,14 @@ def _with_idle(chosen: Chosen) -> list[tuple[Scope, list[Leaf]]]:
         if 0 < len(own) <= _MOST and all(leaf.kind != "Buffer" for leaf in own):
             found.append((scope, own))
     return found
+
+
+def _hollow(chosen: Chosen) -> Iterator[tuple[Scope, Scope, list[Leaf]]]:
+    """Blocks in which no module has a role, beside others of their kind, with what is around them."""
+    for scope, idle in _with_idle(chosen):
+        around = scope.parent
+        if around is not None and not scope.block.roles and scope.block.role.rpartition("_")[2].isdigit():
+            yield scope, around, idle
 
 
 def _path(scope: Scope) -> BlockPath:
