@@ -79,6 +79,15 @@ def test_a_row_of_numbers_that_a_block_does_without_is_asked_for() -> None:
     assert all("causal_sinks" in str(flow) for flow in asked(renamed)["flow"])
 
 
+def test_a_table_in_a_folder_of_its_own_is_tried_as_what_the_tower_may_have() -> None:
+    """It is as wide as a head: of sines and cosines, or of distances, but no second embedding of tokens."""
+    renamed = read("roformer", {"encoder.embed_positions": "encoder.zeta_positions"})
+    rotary, distances = asked(renamed)["flow"]
+    assert "rotary" in str(rotary) and "distances_of_table" in str(distances)
+    told = infer(renamed.checkpoint, RULEBOOK, hints={"flow": rotary})
+    assert role_of(told, "zeta_positions") == {"rotary_table"}
+
+
 def test_names_that_spell_a_role_tell_modules_of_one_shape_apart() -> None:
     renamed = read("jamba", {"b_layernorm": "norm_of_b", "c_layernorm": "ln_c", "dt_layernorm": "zeta"})
     found = {
