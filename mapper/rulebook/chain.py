@@ -20,6 +20,7 @@ class ChainWords:
     order: dict[str, int] = field(default_factory=dict)  # word of a name -> where it stands in a network
     shortcut: set[str] = field(default_factory=set)  # words of what lies between a block's input and its end
     spread: set[str] = field(default_factory=set)  # words of what stands beside a mean
+    spread_alone: set[str] = field(default_factory=set)  # words of a vector beside a network
     advantage: set[str] = field(default_factory=set)  # words of a head of a dueling network
     beside: set[str] = field(default_factory=set)  # words of networks that read the same input
     residual: set[str] = field(default_factory=set)  # words of folders with a sum at their end
@@ -44,6 +45,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
         for section in (
             "shortcut",
             "spread",
+            "spread_alone",
             "advantage",
             "beside",
             "residual",

@@ -30,4 +30,4 @@ def is_spread(leaf: Leaf, words: Iterable[str]) -> bool:
     shapes = [info.shape for info in leaf.tensors.values()]
     is_vector = all(sum(extent > 1 for extent in shape) <= 1 for shape in shapes)
     name = next(iter(Leaf.keys(leaf)), "").rpartition(".")[2].replace("_", "").lower()
-    return is_vector and name.endswith(tuple(word for word in words if word.startswith("log")))
+    return is_vector and name.endswith(tuple(words))

@@ -119,7 +119,7 @@ def chain_of(
     leaves = [one for leaf in architecture.leaves for one in unfolded(leaf)]
     leaves = with_kinds(leaves, words.order, hints)
     bare = [leaf for leaf in leaves if leaf.kind in ("Parameter", "Buffer")]
-    rest = [leaf for leaf in bare if _is_small(leaf) or is_spread(leaf, words.spread)]
+    rest = [leaf for leaf in bare if _is_small(leaf) or is_spread(leaf, words.spread_alone)]
     rest += [leaf for leaf in leaves if is_aside(leaf.place)]
     idle = {id(leaf) for leaf in rest}
     layers = [leaf for leaf in leaves if id(leaf) not in idle]
