@@ -34,7 +34,6 @@ from usage import (
 
 from mapper.catalogue import published
 from mapper.inference.families import TYPE
-from mapper.naming.words import normal
 from mapper.rulebook.fact_tables import FactRules, FirstOf
 from mapper.rulebook.facts import ConfigVocabulary, FactRule, TowerConfig
 from mapper.rulebook.families import Family
@@ -42,6 +41,7 @@ from mapper.rulebook.index import FamilyEntry, FlowTable, SpineEntry
 from mapper.rulebook.pages import Page
 from mapper.rulebook.rulebook import Rulebook
 from mapper.rulebook.vocabulary import Entry, VocabularyFile
+from mapper.words import normal
 
 
 class _Left(FactRules):

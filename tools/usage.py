@@ -21,10 +21,10 @@ from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.scopes import Scope
 from mapper.naming.vocabulary import ANY, Match, Spot, Vocabulary, last_word, pattern_words
-from mapper.naming.words import normal, parts
 from mapper.rulebook.facts import FactRule
 from mapper.rulebook.rulebook import Rulebook
 from mapper.rulebook.vocabulary import Entry
+from mapper.words import normal, parts
 
 Key = tuple[Any, ...]
 FLOW, WORD, UNUSED, FACT, FIELD = "flow", "word", "unused", "fact", "field"

@@ -16,8 +16,8 @@ from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.authoring.pairs import pairs
 from mapper.errors import joined
 from mapper.flows import arithmetic
-from mapper.naming.words import normal
 from mapper.rulebook.flows import ANY, FlowRule, aligned
+from mapper.words import normal
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook

@@ -15,8 +15,8 @@ from mapper.emission.module_tree import Folder
 from mapper.flows.program import Program
 from mapper.flows.references import has_role
 from mapper.flows.words import docstring
-from mapper.naming.words import unnumbered
 from mapper.rulebook.pages import JOINED
+from mapper.words import unnumbered
 
 _CALLED = {
     "layers": "layer",

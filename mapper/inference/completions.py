@@ -20,9 +20,9 @@ from mapper.inference.scopes import Scope, is_part
 from mapper.inference.select import choose
 from mapper.inference.sizes import Sizes
 from mapper.inference.tables import TABLE, is_table
-from mapper.naming.words import normal
 from mapper.rulebook.flows import FlowRule, aligned
 from mapper.rulebook.index import FlowTable
+from mapper.words import normal
 
 _TRIES = 32  # of all ways in which several modules could have roles
 

@@ -11,10 +11,10 @@ from typing import Any, cast
 from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
-from mapper.naming.words import parts
 from mapper.rulebook.facts import ConfigVocabulary, FactRule
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
+from mapper.words import parts
 
 ANY = "*"  # in the name of a field: any letters
 _ABSENT: Any = object()

@@ -24,9 +24,9 @@ from mapper.inference.names import words_of as words_of_place
 from mapper.inference.part import Home
 from mapper.naming.towers import HALVES
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
-from mapper.naming.words import normal, unnumbered
 from mapper.rulebook.families import TRANSPOSED
 from mapper.rulebook.vocabulary import Region
+from mapper.words import normal, unnumbered
 
 if TYPE_CHECKING:
     from mapper.architecture import Leaf

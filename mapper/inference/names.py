@@ -9,9 +9,9 @@ from typing import Any
 from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node
 from mapper.naming.vocabulary import TOWER, in_region, pattern_words
-from mapper.naming.words import normal
 from mapper.rulebook.signs import Signs
 from mapper.rulebook.vocabulary import Region
+from mapper.words import normal
 
 EVERYWHERE = Place()
 Folder = tuple["str | tuple[int, ...]", ...]

@@ -11,8 +11,8 @@ from mapper._dataclass import dataclass
 from mapper.architecture import Block, Leaf, Place
 from mapper.inference.evidence import Known
 from mapper.limits import LAYERS
-from mapper.naming.words import unnumbered
 from mapper.rulebook.flows import FlowRule
+from mapper.words import unnumbered
 
 TOWER_LISTS = ("layers", "stages")
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from mapper.naming.vocabulary import pattern_words
-from mapper.naming.words import parts
 from mapper.rulebook.rulebook import Rulebook
 from mapper.rulebook.vocabulary import Entry
+from mapper.words import parts
 
 TABLE = "Embedding"
 

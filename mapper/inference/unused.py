@@ -5,7 +5,7 @@ from __future__ import annotations
 from mapper.architecture import Block, Leaf, Place
 from mapper.flows.program import Program
 from mapper.naming.vocabulary import Vocabulary, in_region
-from mapper.naming.words import normal
+from mapper.words import normal
 
 
 def why_unread(program: Program, leaf: Leaf) -> str:

@@ -11,7 +11,7 @@ from mapper.checkpoint import TensorInfo
 from mapper.naming.members import DOWN, UP, UPDATED
 from mapper.naming.tree import Node
 from mapper.naming.vocabulary import Match, Spot, Vocabulary
-from mapper.naming.words import is_index, parts
+from mapper.words import is_index, parts
 
 NORMS = ("LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm")
 _CONVOLUTIONS = {3: "Conv1d", 4: "Conv2d", 5: "Conv3d"}

@@ -17,7 +17,7 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
-from mapper.naming.words import normal
+from mapper.words import normal
 
 _FEED_FORWARD = ("feed_forward", None)
 _THREE = ("query", "key", "value")

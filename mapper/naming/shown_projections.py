@@ -18,7 +18,7 @@ from mapper.naming.leaf_groups import (
     weight_of,
     with_role,
 )
-from mapper.naming.words import parts
+from mapper.words import parts
 
 _ROLE = "output_projection"
 _BEHIND = "it reads the width of the layers, which is that of the words, and gives another"

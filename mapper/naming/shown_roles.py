@@ -26,7 +26,7 @@ from mapper.naming.leaf_groups import (
 )
 from mapper.naming.shown_maps import attentions, counterparts, feed_forwards, lettered, loose_feed_forwards
 from mapper.naming.shown_projections import output_projections
-from mapper.naming.words import parts
+from mapper.words import parts
 
 NORM_ATTENTION, NORM_FEED_FORWARD = "norm_attention", "norm_feed_forward"
 _SUB_LAYERS = {"attention": NORM_ATTENTION, "feed_forward": NORM_FEED_FORWARD, "moe": NORM_FEED_FORWARD}

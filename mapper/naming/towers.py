@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mapper.naming.words import normal
+from mapper.words import normal
 
 if TYPE_CHECKING:
     from mapper.naming.resolve import Reading, Step

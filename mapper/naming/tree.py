@@ -7,7 +7,7 @@ from typing import Any
 
 from mapper.architecture import Place
 from mapper.checkpoint import TensorInfo
-from mapper.naming.words import INDEX_DIGITS, is_index, normal
+from mapper.words import INDEX_DIGITS, is_index, normal
 
 NUMBER = "{n}"  # any number, in a pattern
 

@@ -11,8 +11,8 @@ from typing import Any
 from mapper._dataclass import dataclass
 from mapper.architecture import Place
 from mapper.naming.tree import NUMBER, Node
-from mapper.naming.words import normal, parts, unnumbered
 from mapper.rulebook.vocabulary import SECTIONS, Entry, Region, VocabularyFile, end
+from mapper.words import normal, parts, unnumbered
 
 ANY = "*"  # as a part: a folder of any name, decided by what it holds
 ROOT = "{root}"

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from mapper.naming.words import is_index, normal
+from mapper.words import is_index, normal
 
 Words = tuple["str | tuple[int, ...]", ...]  # of a path; a number, or those of equal layers, is a tuple
 Folders = dict[str, list[str]]  # folder -> what is in each such folder

@@ -15,7 +15,7 @@ from mapper.rulebook.strict import Document, KeptDocument, parse_yaml, read_text
 
 _FAMILIES, _EXAMPLES = "families", "examples"  # what of a family file no reading needs
 _CODE = Path(__file__).resolve().parent
-_WORDS = [_CODE.parent / name for name in ("architecture.py", "limits.py", "_parsed.py", "naming/words.py")]
+_WORDS = [_CODE.parent / name for name in ("architecture.py", "limits.py", "_parsed.py", "words.py")]
 
 
 def found(kind: str, folders: Sequence[Path]) -> list[SourceFile]:

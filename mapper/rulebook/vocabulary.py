@@ -9,9 +9,9 @@ from typing import Any, overload
 from mapper._collector import collection_paused
 from mapper._dataclass import dataclass
 from mapper.architecture import BLOCK_KINDS, LEAF_KINDS
-from mapper.naming.words import normal
 from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document, KeyPath
+from mapper.words import normal
 
 SCOPES = ("any", "layer", "tower", "root", "whole")  # "whole": the root, even inside of a tower's folder
 SECTIONS = (

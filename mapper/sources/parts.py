@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from mapper.checkpoint import Checkpoint
 from mapper.errors import MissingSourceError, SourceError, listed, shorten
-from mapper.naming.words import is_index
 from mapper.rulebook.composites import NUMBER, WORD
 from mapper.sources.files import MARK
+from mapper.words import is_index
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,7 @@ from typing import Any
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.elements import CONVOLUTION, NORM, Element, shared_folders
 from mapper.inference.chains.order import START, Data, Link, Order, follow, joining, number_of
-from mapper.naming.words import parts
+from mapper.words import parts
 
 BEHIND = "chain.normed"
 

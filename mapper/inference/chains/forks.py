@@ -16,7 +16,7 @@ from mapper.inference.chains.elements import CONVOLUTION, EMBEDDING, FORK, LINEA
 from mapper.inference.chains.order import ROWS, Link, natural
 from mapper.inference.chains.pooling import pooled
 from mapper.inference.chains.split import take
-from mapper.naming.words import parts
+from mapper.words import parts
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between

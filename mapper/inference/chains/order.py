@@ -21,7 +21,7 @@ from mapper.inference.chains.elements import (
     Fork,
 )
 from mapper.inference.leaf_shapes import weight_shape
-from mapper.naming.words import parts
+from mapper.words import parts
 
 INPUT = -1  # in place of the number of a layer: what the network reads
 START, MAPS, ROWS = "start", "maps", "rows"

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from mapper.inference.chains.elements import CONVOLUTION, LINEAR, Element
 from mapper.inference.chains.order import MAPS, START, Data, Link, follow, natural
-from mapper.naming.words import parts
+from mapper.words import parts
 
 BETWEEN = "between_activations"  # after one, and before another of the same kind
 ADDED = ("before_activation", "after_activation", BETWEEN)

@@ -1,4 +1,4 @@
-"""Words of names as patterns compare them."""
+"""Words of names as patterns compare them: for rules, which have patterns, and for naming, which has names."""
 
 from __future__ import annotations
 
