@@ -1,19 +1,16 @@
 """`dataclass` as the standard library has it, for the modules that every process imports.
 
 There each method of each class is text that is compiled when the module is imported, six of them for a frozen one: together a
-fifth of the time of `mapper inspect`. Here all classes share them as functions. Only a class with many objects gets a constructor of
-its own, in which its names are put into the compiled one of another class with as many fields; and what the standard
-library says of the fields is asked of it when somebody wants to know.
+fifth of the time of `mapper inspect`. Here all classes share them as functions, and what the standard library says of the
+fields is asked of it when somebody wants to know.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
 from threading import RLock
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,7 +28,6 @@ _FIELDS, _OWN = "__dataclass_fields__", "__fields_as_written__"
 _OTHER = ("ClassVar", "InitVar", "KW_ONLY")  # annotations of what is no plain field
 _NONE = dataclasses.MISSING
 _ASKED = RLock()  # one thread at a time: the attributes of a class are other ones meanwhile
-_FEW = 16  # objects of a class: compiling a constructor takes as long as making some dozens more slowly
 
 
 def _made(cls: Any, frozen: bool, eq: bool) -> Any:
@@ -42,7 +38,7 @@ def _made(cls: Any, frozen: bool, eq: bool) -> Any:
     cls.__compared__ = staticmethod(attrgetter(*names) if names else bool)
     setattr(cls, _OWN, fields)
     setattr(cls, _FIELDS, _Fields(cls))
-    methods: dict[str, Any] = {"__init__": _Constructor(cls), "__repr__": _repr}
+    methods: dict[str, Any] = {"__init__": _constructor(cls), "__repr__": _repr}
     methods["__match_args__"] = tuple(name for name, field in fields.items() if _is_given(field))
     if eq:
         methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
@@ -101,86 +97,50 @@ class _Fields:
         dataclasses.dataclass(init=False, repr=False, eq=False)(self.cls)
 
 
-class _Constructor:
-    """The constructor of a class: that of few objects, until there are more."""
-
-    def __init__(self, cls: Any):
-        self.cls, self.count, self.of_few = cls, 0, None
-
-    def __get__(self, held: Any, owner: type) -> Any:
-        self.count += 1
-        if self.count > _FEW:
-            made = self.cls.__init__ = _constructor(self.cls, is_for_few=False)
-        else:
-            made = self.of_few = self.of_few or _constructor(self.cls, is_for_few=True)
-        return made if held is None else made.__get__(held, owner)
-
-
-def _constructor(cls: Any, is_for_few: bool) -> Any:
+def _constructor(cls: Any) -> Any:
     """Takes each field by its place or its name, and writes to the object's table: a frozen one refuses assignment."""
     fields = vars(cls)[_OWN]
     names = [name for name, field in fields.items() if _is_given(field)]
-    usual = [_usual(fields[name]) for name in names]
+    usual = {name: _usual(field) for name, field in fields.items()}  # in the order of the fields
     makers = {name: field.default_factory for name, field in fields.items() if _is_said(field)}
     makers = {name: make for name, make in makers.items() if make is not _NONE}
-    given = [name in makers or value is not _NONE for name, value in zip(names, usual, strict=True)]
-    if given != sorted(given):
+    needed = {name for name in names if usual[name] is _NONE and name not in makers}
+    for name in usual.keys() - names - makers.keys():  # what the class itself sets, or has
+        del usual[name]
+    if needed != set(names[: len(needed)]):
         raise TypeError(f"{cls.__name__}: a field without a default stands behind one with a default")
     ends = hasattr(cls, "__post_init__")
-    code = _with_names(names) if is_for_few else _renamed(_code(len(names), bool(makers), ends), names)
-    known = {"_missing": _NONE, "_makers": tuple(makers.items()), "_fill": _fill, "_ends": ends}
-    made = FunctionType(code, known, "__init__", tuple(usual[given.count(False) :]))
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    return made
+
+    def __init__(self: Any, *given: Any, **named: Any) -> None:
+        held = self.__dict__
+        held.update(usual)
+        held.update(zip(names, given))  # noqa: B905 - a longer one is refused below
+        if named or not len(needed) <= len(given) <= len(names):
+            held.update(named)
+            _check(cls, names, needed, given, named)
+        for name, make in makers.items():
+            if held[name] is _NONE:
+                held[name] = make()
+        if ends:
+            self.__post_init__()
+
+    return __init__
+
+
+def _check(
+    cls: Any, names: list[str], needed: set[str], given: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    """Raises TypeError where there are arguments too many, twice, or too few."""
+    by_place = names[: len(given)]
+    other = named.keys() - set(names[len(given) :])
+    lacking = needed.difference(by_place, named)
+    if len(given) > len(names) or other or lacking:
+        said = ", ".join(sorted(other or lacking))
+        raise TypeError(f"{cls.__qualname__}() got other arguments than it has fields: {said or len(given)}")
 
 
 def _usual(field: Any) -> Any:
     return field.default if _is_said(field) else field
-
-
-@cache
-def _code(count: int, makes: bool, ends: bool) -> CodeType:
-    """The constructor of a class with so many fields, which are called by their numbers."""
-    rows = ["_held = self.__dict__", *(f"_held['_{at}'] = _{at}" for at in range(count))]
-    if makes:
-        rows.append(
-            "for _name, _make in _makers:\n  if _held.get(_name, _missing) is _missing: _held[_name] = _make()"
-        )
-    rows.append("self.__post_init__()" if ends else "")
-    given = ", ".join(["self", *(f"_{at}" for at in range(count))])
-    known: dict[str, Any] = {}
-    exec(f"def __init__({given}):\n " + "\n ".join(rows), known)
-    code: CodeType = known["__init__"].__code__
-    return code
-
-
-def _renamed(code: CodeType, given: list[str]) -> CodeType:
-    """The same code with these names for its parameters, and for the texts that are equal to them."""
-    words = dict(zip((f"_{at}" for at in range(len(given))), given, strict=True))
-    names = tuple(words.get(name, name) for name in code.co_varnames)
-    texts = tuple(words.get(value, value) if type(value) is str else value for value in code.co_consts)
-    return code.replace(co_varnames=names, co_consts=texts)
-
-
-def _of_few(self: Any) -> None:
-    _fill(self, locals(), _makers, _ends)  # type: ignore[name-defined]  # noqa: F821
-
-
-def _with_names(given: list[str]) -> CodeType:
-    """`_of_few` with these parameters: it does not say which they are."""
-    names = ("self", *given)
-    return _of_few.__code__.replace(co_argcount=len(names), co_nlocals=len(names), co_varnames=names)
-
-
-def _fill(self: Any, given: dict[str, Any], makers: Any, ends: bool) -> None:
-    del given["self"]
-    held = self.__dict__
-    held.update(given)
-    for name, make in makers:
-        if held.get(name, _NONE) is _NONE:
-            held[name] = make()
-    if ends:
-        self.__post_init__()
 
 
 @recursive_repr()
