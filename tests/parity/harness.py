@@ -6,7 +6,7 @@ A test is three lines:
     check(model, tmp_path, text_inputs(vocab_size=99, segments=2))
 
 `reference` gives the model with every parameter randomised. `check` saves it, reads it, and for every set of
-inputs compares all float outputs of the reference with those of `mapper.build` (within TOLERANCE of max(1,
+inputs compares all float outputs of the reference with those of the built model (within TOLERANCE of max(1,
 largest value), where the mask is 1), and those of the imported generated file with the built module's (equal to
 the bit). It also holds the reading to `exact` and the state dict to the file's keys, shapes and dtypes.
 
@@ -33,7 +33,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-import mapper
+from mapper._api import describe
+from mapper._build import build_architecture
+from mapper.architecture import Architecture
+from mapper.emission import emit
 from tools.usage import used_units
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -59,6 +62,7 @@ class Pair:
 
     reference: nn.Module
     folder: Path
+    read: Architecture  # of which both are made: a folder is read once
     built: nn.Module
     source: str  # the generated text
     module: ModuleType  # the generated file, imported
@@ -86,11 +90,11 @@ def check_by_names(model: nn.Module, folder: Path, image: Tensor, output: str = 
     """
     randomise(model.eval())
     torch.save(model.state_dict(), folder / "model.pth")
-    read = mapper.inspect(folder / "model.pth").architecture
+    read = describe(folder / "model.pth", purpose="weights")
     assert read.reading == "unverified", (read.findings, read.missing)
     assert not read.unmapped + read.findings
     with torch.no_grad():
-        wanted, out = model(image), mapper.build(folder / "model.pth")(pixel_values=image)
+        wanted, out = model(image), build_architecture(read)(pixel_values=image)
     assert float((getattr(out, output) - wanted).abs().max() / wanted.std()) <= TOLERANCE
 
 
@@ -124,11 +128,13 @@ def pair(model: nn.Module, folder: Path, edit: Callable[[dict[str, Any]], None] 
         config = json.loads(path.read_text())
         edit(config)
         path.write_text(json.dumps(config))
-    source = mapper.generate(folder)
+    read = describe(folder, purpose="weights")
+    source = emit(read)
     file = folder / "generated_model.py"
     file.write_text(source)
     module = imported(file)
-    return Pair(model, folder, mapper.build(folder), source, module, module.load(folder))
+    built = build_architecture(read, text=source)
+    return Pair(model, folder, read, built, source, module, module.load(folder))
 
 
 def check(
@@ -142,22 +148,22 @@ def check(
 ) -> Pair:
     """The built model and the generated file give the reference's outputs for every set of inputs."""
     made = pair(model, folder, edit)
-    report = mapper.inspect(folder).architecture
-    assert report.reading == reading, (report.reading, report.findings, report.missing, report.unmapped)
-    assert not report.unmapped
+    read = made.read
+    assert read.reading == reading, (read.reading, read.findings, read.missing, read.unmapped)
+    assert not read.unmapped
     check_keys(made.folder, made.built, made.loaded)
     worst = max(check_outputs(made, values, name, tolerance) for name, values in inputs.items())
-    record(made, report, worst)
+    record(made, worst)
     return made
 
 
-def record(made: Pair, report: Any, worst: float) -> None:
+def record(made: Pair, worst: float) -> None:
     """Lines for `tools/validate.py`, which names the file, of what was compared: the whole, and each of its towers."""
-    name = type(made.reference).__name__
-    write_line({"test": current_test(), "steps": sorted(used_units(report))})
-    record_line(report.family, made.reference.config.model_type, name, worst)
+    name, read = type(made.reference).__name__, made.read
+    write_line({"test": current_test(), "steps": sorted(used_units(read))})
+    record_line(read.family, made.reference.config.model_type, name, worst)
     config = json.loads((made.folder / "config.json").read_text())
-    for tower, family in report.towers.items():
+    for tower, family in read.towers.items():
         parts = (_part(config, name) for name in (*CONFIGS.get(tower, ()), f"{tower}_config"))
         if model_type := next((part["model_type"] for part in parts if "model_type" in part), None):
             record_line(family, model_type, name, worst)

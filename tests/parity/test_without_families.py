@@ -89,7 +89,7 @@ def test_a_reading_that_nobody_vouches_for_is_equal(kind, tmp_path):
             {"model_type": getattr(transformers, EQUAL[kind][0]).model_type} if report.questions else None
         )  # what its names share
         built = mapper.build(tmp_path, hints=named, families=families)
-        check_outputs(Pair(model, tmp_path, built, "", built, built), values)
+        check_outputs(Pair(model, tmp_path, report, built, "", built, built), values)
         without_type(tmp_path)
 
 
