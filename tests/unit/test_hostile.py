@@ -11,9 +11,10 @@ from typing import NamedTuple
 import pytest
 import torch
 
-import mapper
+import mapper.inference
 from mapper.cli import main
 from tests.hostile import GOOD, Case, cases, write
+from tests.reading_once import Once
 from tests.shipped import RULEBOOK
 
 CASES = list(cases())
@@ -37,6 +38,7 @@ def nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "mapper.rulebook.rulebook.Rulebook", lambda folders=(): RULEBOOK
     )  # reading it takes the most time
+    monkeypatch.setattr(mapper.inference, "infer", Once())  # three commands read the same
     monkeypatch.setattr(os, "system", lambda command: pytest.fail(f"executed {command!r}"))
 
 
