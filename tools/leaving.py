@@ -179,7 +179,9 @@ def answer(known: Architecture, question: Question) -> Any:
     if not there and question.fact == OFFSET:
         there = [any(leaf.form == "offset" for leaf in known.leaves)]
     if question.fact == FLOW:
-        there = [one.flow for one in known.root.blocks() if one.flow in question.candidates]
+        likely = [one for one in known.root.blocks() if one.flow in question.candidates]
+        homes = {block.home for block in question.blocks}
+        there = [one.flow for one in likely if one.home in homes] or [one.flow for one in likely]
     if question.fact == GATE_LAST and (gates := _roles_in_order(known)):
         there = [order == ["up", "gate"] for order in gates]
     if (

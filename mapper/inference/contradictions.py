@@ -83,10 +83,15 @@ def _towers(facts: Facts) -> list[Scope]:
 
 
 def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, ArchitectureError]:
-    """By its field, what the config of a type that nobody lists says otherwise of a size that one weight shows."""
+    """By its field, what the config of a type that nobody lists says otherwise of a size that one weight shows.
+
+    Where another field says what the weight shows, the one that says otherwise means another size.
+    """
     others: dict[str, ArchitectureError] = {}
     one_stage = scope.index_of("stages") is not None  # a field with one value is about all of them together
-    for said in facts.from_config(scope, name, listed_only=one_stage):
+    found = list(facts.from_config(scope, name, listed_only=one_stage))
+    is_said = any(said.evidence != "default" and said.value == known.value for said in found)
+    for said in found:
         if said.evidence == "default":
             continue  # not said here; what stands in its place is checked by `left_out`
         if said.problem:
@@ -106,7 +111,8 @@ def _check(facts: Facts, scope: Scope, name: str, known: Known) -> dict[str, Arc
             is_listed = facts.families.speak_for(scope) and not facts.families.goes_by_names(scope)
             if known.evidence != "shape" or is_listed:
                 raise error
-            others[said.source] = error
+            if not is_said:
+                others[said.source] = error
     return others
 
 
