@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 67fdccd006df.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 7bc0b79252cd.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -101,14 +101,14 @@ def fold_spectrogram(x: Tensor, side: int, bands: int) -> Tensor:
     return x.unflatten(2, (folds, side)).transpose(3, 4).flatten(2, 3)
 
 
-def join_windows(windows: Tensor, x: Tensor, size: int, shift: int) -> Tensor:
+def join_windows(windows: Tensor, x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Undoes partition_windows of x. windows (B * windows, size * size, C), x (B, Y, X, C) -> (B, Y, X, C)"""
     height, width = x.shape[1], x.shape[2]
     rows, columns = (height + size - 1) // size, (width + size - 1) // size
     y = windows.unflatten(1, (size, size)).unflatten(0, (-1, rows, columns)).transpose(2, 3)
     y = y.flatten(3, 4).flatten(1, 2)
-    if shift > 0:
-        y = torch.roll(y, (shift, shift), dims=(1, 2))
+    if any(shift):
+        y = torch.roll(y, shift, dims=(1, 2))
     return y[:, :height, :width]
 
 
@@ -136,11 +136,11 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
     return None if attention_mask is None else attention_mask[:, None, None, :] != 0
 
 
-def partition_windows(x: Tensor, size: int, shift: int) -> Tensor:
+def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
     x = pad_to_multiple(x, size)
-    if shift > 0:
-        x = torch.roll(x, (-shift, -shift), dims=(1, 2))
+    if any(shift):
+        x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
     return x.flatten(3, 4).flatten(0, 2)
 
@@ -159,9 +159,9 @@ def segment_ids(input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
     return torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
 
 
-def shift_within(side: int, size: int, shift: int) -> int:
-    """The shift, or 0 where one window spans the side of an image."""
-    return shift if side > size else 0
+def shift_within(side: int, size: int, shift: int) -> tuple[int, int]:
+    """The shift of rows and of columns: 0 where one window spans this side of an image."""
+    return (shift, shift) if side > size else (0, 0)
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -187,14 +187,14 @@ def window_parts(side: int, size: int, shift: int, device: torch.device) -> Tens
     return ((index >= side - size).long() + (index >= side - shift).long()).unflatten(0, (-1, size))
 
 
-def window_mask(x: Tensor, size: int, shift: int) -> Tensor | None:
+def window_mask(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor | None:
     """Keeps parts apart that only the shift brought together.
 
     x (B, Y, X, C) -> (B * windows, 1, S, S), S size ** 2
     """
-    if shift == 0:
+    if not any(shift):
         return None
-    rows, columns = (window_parts(side, size, shift, x.device) for side in (x.shape[1], x.shape[2]))
+    rows, columns = (window_parts(x.shape[1 + at], size, shift[at], x.device) for at in (0, 1))
     parts = rows[:, None, :, None] * 3 + columns[None, :, None, :]  # (n, m, size, size)
     parts = parts.flatten(2).flatten(0, 1)
     mask = parts[:, None, :] == parts[:, :, None]
@@ -381,7 +381,7 @@ class AudioAttention(nn.Module):
         self.self = AttentionSelf(config, hidden_size=hidden_size, heads=heads)
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(heads * config.audio_head_dim, hidden_size)})
 
-    def forward(self, x: Tensor, shift: int, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, shift: tuple[int, int], mask: Tensor | None) -> Tensor:
         windows = partition_windows(x, self.window_size, shift)
         q = split_heads(self.self.query(windows), self.head_dim)
         k = split_heads(self.self.key(windows), self.head_dim)
@@ -405,7 +405,7 @@ class AudioLayer(nn.Module):
         self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
 
-    def forward(self, x: Tensor, shift: int, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, shift: tuple[int, int], mask: Tensor | None) -> Tensor:
         x = x + self.attention(self.layernorm_before(x), shift, mask)
         return x + self.feed_forward(self.layernorm_after(x))
 
@@ -462,8 +462,8 @@ class StageWithDownsampling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
-            side, shift = min(x.shape[1], x.shape[2]), index % 2 * (self.window_size // 2)
-            shift = shift_within(side, self.window_size, shift)
+            step = index % 2 * (self.window_size // 2)
+            shift = shift_within(min(x.shape[1], x.shape[2]), self.window_size, step)
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
         return self.downsample(x)
@@ -487,8 +487,8 @@ class Stage(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
-            side, shift = min(x.shape[1], x.shape[2]), index % 2 * (self.window_size // 2)
-            shift = shift_within(side, self.window_size, shift)
+            step = index % 2 * (self.window_size // 2)
+            shift = shift_within(min(x.shape[1], x.shape[2]), self.window_size, step)
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
         return x
@@ -621,4 +621,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 21c046ab51b9921b
+# sha256 of all above: 676337e000358803

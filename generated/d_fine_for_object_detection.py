@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 67fdccd006df.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 7bc0b79252cd.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,8 +36,6 @@ class Config:
     points: int = 12  # shape: model.decoder.layers.{0..2}.encoder_attn.num_points_scale [12]
     offset_scale: float = 0.5  # config: decoder_offset_scale
     level_points: int = 4  # config: decoder_n_points
-    # default: backbone_config.stage_downsample_strides[1], left out: the default of hgnet_v2
-    downsampling_stride: int = 2
     encoder_in_channels: int = 256  # shape: model.encoder.lateral_convs.{0..1}.conv.weight [256, 256, 1, 1]
     # shape: model.encoder.downsample_convs.{0..1}.conv1.conv.weight [256, 256, 1, 1]
     encoder_out_channels: int = 256
@@ -416,16 +414,10 @@ class Downsampling(nn.Module):
     norm.
     """
 
-    def __init__(self, config: Config, out_channels: int):
+    def __init__(self, out_channels: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            out_channels,
-            out_channels,
-            kernel_size=3,
-            stride=config.downsampling_stride,
-            padding=1,
-            groups=out_channels,
-            bias=False,
+            out_channels, out_channels, kernel_size=3, stride=2, padding=1, groups=out_channels, bias=False
         )
         self.normalization = FrozenBatchNorm(out_channels)
 
@@ -839,7 +831,7 @@ class StageWithAggregatedAnyKernel(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.downsample = Downsampling(config, out_channels=64)
+        self.downsample = Downsampling(out_channels=64)
         self.blocks = nn.ModuleList(StageWithConvolution2(config) for _ in range(1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -983,12 +975,12 @@ class HybridEncoder(nn.Module):
         return fused
 
 
-class StageWithLightPostNormAndResidual(nn.Module):
+class StageWithLightPostNormAndStagesAndResidual(nn.Module):
     """model.backbone.model.encoder.stages.2: a stage: groups of layers with downsampling before them."""
 
     def __init__(self, config: Config):
         super().__init__()
-        self.downsample = Downsampling(config, out_channels=256)
+        self.downsample = Downsampling(out_channels=256)
         self.blocks = nn.ModuleList(
             [
                 Stage(
@@ -1011,12 +1003,12 @@ class StageWithLightPostNormAndResidual(nn.Module):
         return x
 
 
-class StageWithLightPostNormAndStride(nn.Module):
+class StageWithLightPostNormAndStages(nn.Module):
     """model.backbone.model.encoder.stages.3: a stage: groups of layers with downsampling before them."""
 
     def __init__(self, config: Config):
         super().__init__()
-        self.downsample = Downsampling(config, out_channels=512)
+        self.downsample = Downsampling(out_channels=512)
         self.blocks = nn.ModuleList(
             Stage(
                 config,
@@ -1052,8 +1044,8 @@ class StagedEncoder(nn.Module):
                     [
                         StageWithAggregatedConvolution(config),
                         StageWithAggregatedAnyKernel(config),
-                        StageWithLightPostNormAndResidual(config),
-                        StageWithLightPostNormAndStride(config),
+                        StageWithLightPostNormAndStagesAndResidual(config),
+                        StageWithLightPostNormAndStages(config),
                     ]
                 )
             }
@@ -1165,4 +1157,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 23eb07055c1b1665
+# sha256 of all above: b79932023b9667d9

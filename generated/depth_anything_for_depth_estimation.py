@@ -1,4 +1,4 @@
-"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 67fdccd006df.
+"""depth-anything/Depth-Anything-V2-Small-hf: written by mapper 0.1.0, rules 7bc0b79252cd.
 
 Reading: exact (family depth_anything).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -190,7 +190,7 @@ class FeedForward(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class NeckLayerWithMappedAndResize(nn.Module):
+class NeckLayerWithResizeAndUpsampling(nn.Module):
     """neck.reassemble_stage.layers.*: a projection of a feature map to other channels with upsampling."""
 
     def __init__(self, channels: int, resize_stride: int, resize_kernel_size: int):
@@ -205,8 +205,8 @@ class NeckLayerWithMappedAndResize(nn.Module):
         return self.resize(x)
 
 
-class NeckLayerWithReduced(nn.Module):
-    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels, and downsampling."""
+class NeckLayerWithResize(nn.Module):
+    """neck.reassemble_stage.layers.3: a projection of a feature map to other channels with downsampling."""
 
     def __init__(self):
         super().__init__()
@@ -214,7 +214,8 @@ class NeckLayerWithReduced(nn.Module):
         self.resize = nn.Conv2d(384, 384, kernel_size=3, stride=2, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.resize(self.projection(x))
+        x = self.projection(x)
+        return self.resize(x)
 
 
 class Residual(nn.Module):
@@ -231,7 +232,7 @@ class Residual(nn.Module):
         return x + self.convolution2(F.relu(self.convolution1(F.relu(x))))
 
 
-class NeckLayerWithMapped(nn.Module):
+class NeckLayer(nn.Module):
     """neck.reassemble_stage.layers.2: a projection of a feature map to other channels."""
 
     def __init__(self):
@@ -259,7 +260,7 @@ class BackboneLayer(nn.Module):
         return x + self.mlp(self.norm2(x)) * self.layer_scale2.lambda1
 
 
-class NeckLayerWithFused(nn.Module):
+class NeckLayerWithResidual(nn.Module):
     """neck.fusion_stage.layers.0: residual convolutions of a feature map, then an interpolation (DPT
     fusion).
     """
@@ -281,7 +282,7 @@ class NeckLayerWithFused(nn.Module):
         return self.projection(F.interpolate(x, size=size, mode="bilinear", align_corners=True))
 
 
-class NeckLayer(nn.Module):
+class NeckLayerWithResidual2(nn.Module):
     """neck.fusion_stage.layers.*: residual convolutions of a feature map, then an interpolation (DPT
     fusion) with a coarser feature map added.
     """
@@ -334,10 +335,10 @@ class FusedMaps(nn.Module):
             {
                 "layers": nn.ModuleList(
                     [
-                        NeckLayerWithMappedAndResize(channels=48, resize_stride=4, resize_kernel_size=4),
-                        NeckLayerWithMappedAndResize(channels=96, resize_stride=2, resize_kernel_size=2),
-                        NeckLayerWithMapped(),
-                        NeckLayerWithReduced(),
+                        NeckLayerWithResizeAndUpsampling(channels=48, resize_stride=4, resize_kernel_size=4),
+                        NeckLayerWithResizeAndUpsampling(channels=96, resize_stride=2, resize_kernel_size=2),
+                        NeckLayer(),
+                        NeckLayerWithResize(),
                     ]
                 )
             }
@@ -353,7 +354,10 @@ class FusedMaps(nn.Module):
         self.fusion_stage: Any = nn.ModuleDict(
             {
                 "layers": nn.ModuleList(
-                    [NeckLayerWithFused(config), *(NeckLayer(config) for _ in range(config.neck_layers - 1))]
+                    [
+                        NeckLayerWithResidual(config),
+                        *(NeckLayerWithResidual2(config) for _ in range(config.neck_layers - 1)),
+                    ]
                 )
             }
         )
@@ -411,4 +415,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "out_indices": [3, 6, 9, 12], "patch_size": 14, "reshape_hidden_states": false}, "model_type":
 # "depth_anything", "patch_size": 14}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: cdd2ea9813aae97e
+# sha256 of all above: cf71aa89ed03722a

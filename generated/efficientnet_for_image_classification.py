@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 67fdccd006df.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules 7bc0b79252cd.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -455,4 +455,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: ea0d70a446b51c91
+# sha256 of all above: fe7b841a090a477b

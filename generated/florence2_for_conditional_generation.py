@@ -1,4 +1,4 @@
-"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 67fdccd006df.
+"""florence-community/Florence-2-base: written by mapper 0.1.0, rules 7bc0b79252cd.
 
 Reading: exact (family florence2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -78,14 +78,14 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def join_windows(windows: Tensor, x: Tensor, size: int, shift: int) -> Tensor:
+def join_windows(windows: Tensor, x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Undoes partition_windows of x. windows (B * windows, size * size, C), x (B, Y, X, C) -> (B, Y, X, C)"""
     height, width = x.shape[1], x.shape[2]
     rows, columns = (height + size - 1) // size, (width + size - 1) // size
     y = windows.unflatten(1, (size, size)).unflatten(0, (-1, rows, columns)).transpose(2, 3)
     y = y.flatten(3, 4).flatten(1, 2)
-    if shift > 0:
-        y = torch.roll(y, (shift, shift), dims=(1, 2))
+    if any(shift):
+        y = torch.roll(y, shift, dims=(1, 2))
     return y[:, :height, :width]
 
 
@@ -97,7 +97,7 @@ def merge_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
     channels = windows.shape[-1]
     if size == 0:
         return windows.reshape(*x.shape[:3], channels)
-    return join_windows(windows.reshape(-1, size * size, channels), x, size, 0)
+    return join_windows(windows.reshape(-1, size * size, channels), x, size, (0, 0))
 
 
 def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
@@ -110,11 +110,11 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     return F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
 
 
-def partition_windows(x: Tensor, size: int, shift: int) -> Tensor:
+def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
     x = pad_to_multiple(x, size)
-    if shift > 0:
-        x = torch.roll(x, (-shift, -shift), dims=(1, 2))
+    if any(shift):
+        x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
     return x.flatten(3, 4).flatten(0, 2)
 
@@ -124,7 +124,7 @@ def partition_map(x: Tensor, size: int) -> Tensor:
 
     x (B, Y, X, C) -> (B * windows, size, size, C)
     """
-    return x if size == 0 else partition_windows(x, size, 0).unflatten(1, (size, size))
+    return x if size == 0 else partition_windows(x, size, (0, 0)).unflatten(1, (size, size))
 
 
 def position_indices(x: Tensor, position_ids: Tensor | None) -> Tensor:
@@ -648,4 +648,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, 32], "patch_padding": [3, 1, 1, 1], "patch_prenorm": [false, true, true, true], "patch_stride": [4, 2,
 # 2, 2], "qkv_bias": true, "window_size": 12}}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 3a6b412b90b76c49
+# sha256 of all above: f837e65e8433e4d5

@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 67fdccd006df.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 7bc0b79252cd.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -98,14 +98,14 @@ def join_levels(maps: list[Tensor]) -> Tensor:
     return torch.cat([x.flatten(2).transpose(1, 2) for x in maps], dim=1)
 
 
-def join_windows(windows: Tensor, x: Tensor, size: int, shift: int) -> Tensor:
+def join_windows(windows: Tensor, x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Undoes partition_windows of x. windows (B * windows, size * size, C), x (B, Y, X, C) -> (B, Y, X, C)"""
     height, width = x.shape[1], x.shape[2]
     rows, columns = (height + size - 1) // size, (width + size - 1) // size
     y = windows.unflatten(1, (size, size)).unflatten(0, (-1, rows, columns)).transpose(2, 3)
     y = y.flatten(3, 4).flatten(1, 2)
-    if shift > 0:
-        y = torch.roll(y, (shift, shift), dims=(1, 2))
+    if any(shift):
+        y = torch.roll(y, shift, dims=(1, 2))
     return y[:, :height, :width]
 
 
@@ -190,11 +190,11 @@ def pad_image(x: Tensor, size: int) -> Tensor:
     return F.pad(x, (0, -x.shape[3] % size, 0, -x.shape[2] % size))
 
 
-def partition_windows(x: Tensor, size: int, shift: int) -> Tensor:
+def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
     x = pad_to_multiple(x, size)
-    if shift > 0:
-        x = torch.roll(x, (-shift, -shift), dims=(1, 2))
+    if any(shift):
+        x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
     return x.flatten(3, 4).flatten(0, 2)
 
@@ -268,14 +268,14 @@ def window_parts(side: int, size: int, shift: int, device: torch.device) -> Tens
     return ((index >= side - size).long() + (index >= side - shift).long()).unflatten(0, (-1, size))
 
 
-def window_mask(x: Tensor, size: int, shift: int) -> Tensor | None:
+def window_mask(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor | None:
     """Keeps parts apart that only the shift brought together.
 
     x (B, Y, X, C) -> (B * windows, 1, S, S), S size ** 2
     """
-    if shift == 0:
+    if not any(shift):
         return None
-    rows, columns = (window_parts(side, size, shift, x.device) for side in (x.shape[1], x.shape[2]))
+    rows, columns = (window_parts(x.shape[1 + at], size, shift[at], x.device) for at in (0, 1))
     parts = rows[:, None, :, None] * 3 + columns[None, :, None, :]  # (n, m, size, size)
     parts = parts.flatten(2).flatten(0, 1)
     mask = parts[:, None, :] == parts[:, :, None]
@@ -560,7 +560,7 @@ class BackboneAttention(nn.Module):
         self.self = AttentionSelf(config, hidden_size=hidden_size, heads=heads)
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(heads * config.head_dim, hidden_size)})
 
-    def forward(self, x: Tensor, shift: int, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, shift: tuple[int, int], mask: Tensor | None) -> Tensor:
         windows = partition_windows(x, self.window_size, shift)
         q = split_heads(self.self.query(windows), self.head_dim)
         k = split_heads(self.self.key(windows), self.head_dim)
@@ -624,7 +624,7 @@ class BackboneLayer(nn.Module):
         self.intermediate: Any = nn.ModuleDict({"dense": nn.Linear(hidden_size, intermediate_size)})
         self.output: Any = nn.ModuleDict({"dense": nn.Linear(intermediate_size, hidden_size)})
 
-    def forward(self, x: Tensor, shift: int, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, shift: tuple[int, int], mask: Tensor | None) -> Tensor:
         x = x + self.attention(self.layernorm_before(x), shift, mask)
         return x + self.feed_forward(self.layernorm_after(x))
 
@@ -692,7 +692,8 @@ class StageWithDownsampling(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         for index, layer in enumerate(self.blocks):
-            shift = index % 2 * (self.window_size // 2)
+            step = index % 2 * (self.window_size // 2)
+            shift = step, step
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
         return self.downsample(x), x
@@ -712,7 +713,8 @@ class Stage(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         for index, layer in enumerate(self.blocks):
-            shift = index % 2 * (self.window_size // 2)
+            step = index % 2 * (self.window_size // 2)
+            shift = step, step
             mask = window_mask(x, self.window_size, shift)
             x = layer(x, shift, mask)
         return x, x
@@ -860,4 +862,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: b57f7ee6bf14a9e6
+# sha256 of all above: 1c1e8ee23172e612

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 67fdccd006df.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 7bc0b79252cd.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -99,14 +99,14 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def join_windows(windows: Tensor, x: Tensor, size: int, shift: int) -> Tensor:
+def join_windows(windows: Tensor, x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Undoes partition_windows of x. windows (B * windows, size * size, C), x (B, Y, X, C) -> (B, Y, X, C)"""
     height, width = x.shape[1], x.shape[2]
     rows, columns = (height + size - 1) // size, (width + size - 1) // size
     y = windows.unflatten(1, (size, size)).unflatten(0, (-1, rows, columns)).transpose(2, 3)
     y = y.flatten(3, 4).flatten(1, 2)
-    if shift > 0:
-        y = torch.roll(y, (shift, shift), dims=(1, 2))
+    if any(shift):
+        y = torch.roll(y, shift, dims=(1, 2))
     return y[:, :height, :width]
 
 
@@ -118,7 +118,7 @@ def merge_map(windows: Tensor, x: Tensor, size: int) -> Tensor:
     channels = windows.shape[-1]
     if size == 0:
         return windows.reshape(*x.shape[:3], channels)
-    return join_windows(windows.reshape(-1, size * size, channels), x, size, 0)
+    return join_windows(windows.reshape(-1, size * size, channels), x, size, (0, 0))
 
 
 def offset_vectors(table: Tensor, size: int) -> Tensor:
@@ -145,11 +145,11 @@ def pad_to_multiple(x: Tensor, size: int) -> Tensor:
     return F.pad(x, (0, 0, 0, -x.shape[2] % size, 0, -x.shape[1] % size))
 
 
-def partition_windows(x: Tensor, size: int, shift: int) -> Tensor:
+def partition_windows(x: Tensor, size: int, shift: tuple[int, int]) -> Tensor:
     """Pads, shifts up and left, and cuts into windows. x (B, Y, X, C) -> (B * windows, size * size, C)"""
     x = pad_to_multiple(x, size)
-    if shift > 0:
-        x = torch.roll(x, (-shift, -shift), dims=(1, 2))
+    if any(shift):
+        x = torch.roll(x, (-shift[0], -shift[1]), dims=(1, 2))
     x = x.unflatten(2, (-1, size)).unflatten(1, (-1, size)).transpose(2, 3)  # (B, n, m, size, size, C)
     return x.flatten(3, 4).flatten(0, 2)
 
@@ -159,7 +159,7 @@ def partition_map(x: Tensor, size: int) -> Tensor:
 
     x (B, Y, X, C) -> (B * windows, size, size, C)
     """
-    return x if size == 0 else partition_windows(x, size, 0).unflatten(1, (size, size))
+    return x if size == 0 else partition_windows(x, size, (0, 0)).unflatten(1, (size, size))
 
 
 def prompt_points(
@@ -590,4 +590,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 3ebacb2549acf2ae
+# sha256 of all above: 01299c3d276fddd8

@@ -57,7 +57,9 @@ class Near:
         """The same where some of these facts are known by a default alone, which is no evidence against a flow."""
         loose = [fault for fault in self.faults if fault.kind == UNKNOWN or fault.name in self.assumed]
         is_all = len(loose) == len(self.faults) and all(fault.allowed for fault in loose)
-        return {fault.name: fault.allowed for fault in loose} if is_all and self.assumed and self.shared else {}
+        return (
+            {fault.name: fault.allowed for fault in loose} if is_all and self.assumed and self.shared else {}
+        )
 
     def distance(self) -> tuple[int, bool, int, int, int, int, str]:
         """Roles first, then facts; of equal ones the plainest."""

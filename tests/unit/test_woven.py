@@ -382,7 +382,7 @@ def test_what_a_guess_does_not_fit_is_to_be_said_and_no_error_of_an_answer():
     assert any(
         line.startswith("what stages.1.1.concat reads is not known: say --set") for line in read.missing
     )
-    with pytest.raises(HintError, match="stages.1.1.concat"):
+    with pytest.raises(HintError, match=r"stages\.1\.1\.concat"):
         mapper.inspect(aggregated(), hints={"stages.1.1.concat:chain.reads": "stages.1.0.concat & stem"})
 
 
