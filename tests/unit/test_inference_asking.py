@@ -77,7 +77,6 @@ def _values(leaf: Leaf) -> str:
         ("exaone4", "rotary"),  # and which layers turn: windows say nothing of it
         ("nemotron", "norm.offset"),
         ("imagegpt", "norm.kind"),  # a kind that a family gives to names
-        ("swinv2", "norm.placement"),  # norms behind each part of a layer
         ("gpt_neo", "attention.scaling"),  # which a field of the config says in words of its own
         ("aya_vision", None),  # the field of one norm is read by its name
         ("video_llava", "features.layout"),  # which only the whole has otherwise
