@@ -13,8 +13,10 @@ from mapper.architecture import Architecture, Question
 from mapper.checkpoint import Checkpoint, TensorInfo
 from mapper.errors import HintError
 from mapper.inference import infer
-from mapper.inference.misfits import UNKNOWN, Misfit
-from mapper.inference.nearest import Near, Open
+from mapper.inference.contradictions import _check
+from mapper.inference.evidence import Known
+from mapper.inference.misfits import LACKS, OTHER, UNKNOWN, Misfit
+from mapper.inference.nearest import Near, Open, against_defaults
 from mapper.report import Report
 from mapper.rulebook.rulebook import rulebook_of
 from tests.schema import violations
@@ -176,3 +178,37 @@ def test_a_flag_that_one_flow_would_do_with_is_asked_with_its_other_value() -> N
     flag, word = Misfit(UNKNOWN, "joined", (True,)), Misfit(UNKNOWN, "words", ("plain",))
     assert opened._confirming(scope, [Near(rule, (flag,), 1)]) == {"joined": [True, False]}
     assert opened._confirming(scope, [Near(rule, (flag, word), 1)]) == {}
+
+
+def near_to(name: str, faults: list[Misfit], *assumed: str, steps: bool = True) -> Near:
+    rule = cast(Any, SimpleNamespace(name=name, steps=("a",) if steps else ()))
+    return Near(rule, tuple(faults), 2, frozenset(assumed))
+
+
+def test_a_default_alone_that_speaks_against_a_flow_is_asked_for() -> None:
+    kept = near_to("root/kept", [Misfit(OTHER, "pooling", ("mean", "first"))], "pooling")
+    two = [Misfit(OTHER, "pooling", ("area",)), Misfit(UNKNOWN, "rotary", (True,))]
+    assert against_defaults([kept, near_to("root/two", two, "pooling")]) == {"pooling": ["mean", "first"]}
+    written = near_to("root/written", [Misfit(OTHER, "depth", (1,))], "depth", steps=False)
+    assert against_defaults([written, kept]) == {"pooling": ["mean", "first"]}
+    assert against_defaults([written]) == {"depth": [1]}
+    said = near_to("root/said", [Misfit(OTHER, "pooling", ("mean",))])  # the config says otherwise
+    lacks = near_to("root/lacks", [Misfit(OTHER, "pooling", ("mean",)), Misfit(LACKS, "head")], "pooling")
+    assert against_defaults([said, lacks]) == {}
+
+
+def test_a_field_means_another_size_where_another_one_says_what_the_weights_show() -> None:
+    families = SimpleNamespace(speak_for=lambda scope: False, goes_by_names=lambda scope: False)
+    scope = SimpleNamespace(index_of=lambda word: None, block=SimpleNamespace(home="visual"))
+    wide, right = Known(48, "config", "hidden_size"), Known(32, "config", "embed_dim")
+
+    def against(*said: Known) -> set[str]:
+        facts = SimpleNamespace(
+            from_config=lambda *at, **options: said, full_name=lambda scope, name: name, families=families
+        )
+        shown = Known(32, "shape", "visual.norm.weight [32]")
+        return {*_check(cast(Any, facts), cast(Any, scope), "hidden_size", shown)}
+
+    assert against(wide) == {"hidden_size"}
+    assert against(wide, right) == set()
+    assert against(wide, Known(32, "default", "embed_dim")) == {"hidden_size"}  # its type's, not said here
