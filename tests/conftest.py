@@ -31,8 +31,15 @@ os.environ.setdefault(
 
 
 LEFT_OUT = set((Path(__file__).parent / "parity" / "left_out.txt").read_text().splitlines())
-# Of tests that do the same with each of hundreds of rules, one in so many by a digest of its name.
-SAMPLED = {"tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 6}
+# Of tests that do the same with each of hundreds of rules, fields or models, one in so many by a digest of its name.
+SAMPLED = {
+    "tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 12,
+    "tests/rules/test_lacking.py::test_nothing_can_be_taken_from_an_example_unnoticed": 4,
+    "tests/rules/test_published_fields.py::test_fields_of_published_configs_change_nothing": 4,
+    "tests/property/test_config_fuzz.py::test_any_field_may_hold_anything": 3,
+    "tests/unit/test_rulebook_index.py::test_what_is_found_is_what_a_look_at_every_rule_finds": 3,
+    "tests/weights/test_generated_saved.py::test_what_a_file_says_is_enough_to_read_the_same_again": 3,
+}
 _COUNT = pytest.StashKey[int]()
 
 
@@ -56,10 +63,14 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not runs_all(config, "parity"):
         items[:] = [item for item in items if item.nodeid not in LEFT_OUT]
-    if not runs_all(config, "rules"):
-        kept = [item for item in items if not is_sampled_out(item.nodeid)]
-        config.stash[_COUNT] = len(items) - len(kept)
-        items[:] = kept
+    kept = [item for item in items if not is_sampled_out(item.nodeid) or runs_all(config, _folder(item))]
+    config.stash[_COUNT] = len(items) - len(kept)
+    items[:] = kept
+
+
+def _folder(item: pytest.Item) -> str:
+    """The folder of tests that an item is in."""
+    return item.path.parent.name
 
 
 def pytest_collection_finish() -> None:
@@ -82,7 +93,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if count := config.stash.get(_COUNT, 0):
         terminalreporter.write_line(
-            f"{count} examples of rules are left out, as `mapper rules check` reads them; `pytest tests/rules` runs all"
+            f"{count} tests are left out, as others do the same with other rules, fields or models; EVERY=all runs all"
         )
 
 

@@ -95,13 +95,21 @@ class Sizes:
         extents: dict[str, int] = {}
         if any(extents.setdefault(item.text, item.extent) != item.extent for item in self.equations):
             return False
-        told = {name: self.facts.get(self.scope, full) for name, full in self.names.items() if full != WIDTH}
-        values = {name: known.value for name, known in told.items() if known and known.evidence == "config"}
+        if not self._hold({}, self.equations):  # which no config repairs
+            return False
+        values = self._of_config()
         if new:
             shown: dict[str, object] = {}
             self._hold(shown, [item for item in self.equations if item.leaf not in new])
             values |= shown
         return self._hold(values, self.equations)
+
+    def _of_config(self) -> dict[str, object]:
+        """What fields of the config say of all symbols but the width."""
+        if not self.facts.config.data:
+            return {}
+        told = {name: self.facts.get(self.scope, full) for name, full in self.names.items() if full != WIDTH}
+        return {name: known.value for name, known in told.items() if known and known.evidence == "config"}
 
     def unknown(self) -> dict[str, list[int]]:
         """Symbols to ask for, by full name, with the values that the shapes allow; what would follow from these is left out."""

@@ -32,12 +32,20 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / kind).mkdir()
         for name in NAMES:
             shutil.copy2(SHIPPED / kind / f"{name}.yaml", folder / kind)
-    examples = folder / "examples/bert.yaml"
-    said = yaml.safe_load(examples.read_text())
-    said["examples"] = [one for one in said["examples"] if not one["name"].startswith("no config")]
-    examples.write_text(yaml.safe_dump(said))
+    for name in NAMES:
+        few(folder / "examples" / f"{name}.yaml")
     monkeypatch.setattr(rulebooks, "shipped_folder", lambda: folder)
     return folder
+
+
+def few(examples: Path) -> None:
+    """The first examples of a file, and a near miss: more are read in the same way."""
+    said = yaml.safe_load(examples.read_text())
+    said["examples"] = [one for one in said["examples"] if not one["name"].startswith("no config")]
+    is_miss = [one["expect"].get("match") is False for one in said["examples"]]
+    kept = {*[at for at, miss in enumerate(is_miss) if not miss][:2], is_miss.index(True)}
+    said["examples"] = [said["examples"][at] for at in sorted(kept)]
+    examples.write_text(yaml.safe_dump(said))
 
 
 def check(run: bool = False) -> tuple[list[str], dict[str, FileCheck]]:
