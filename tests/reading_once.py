@@ -26,7 +26,7 @@ class Once:
             self._known.append((asked, found))
         if isinstance(found, MapperError):
             raise found
-        return replace(found, checkpoint=checkpoint, notes=[*found.notes])  # callers add notes of their own
+        return replace(found, checkpoint=checkpoint, notes=[*found.notes])  # to which callers add their own
 
 
 def _found(read: Callable[[], Architecture]) -> Architecture | MapperError:

@@ -31,7 +31,8 @@ def is_table(rulebook: Rulebook, block: str, role: str) -> bool:
 
 def _tables_and_roles(rulebook: Rulebook) -> tuple[tuple[Entry, ...], dict[str, list[Entry]]]:
     """The entries of a vocabulary that say what a table is called; those of roles by their last word."""
-    tables, roles = [], defaultdict(list)
+    tables: list[Entry] = []
+    roles: dict[str, list[Entry]] = defaultdict(list)
     for entry in (entry for file in rulebook.vocabulary for entry in file.entries):
         if entry.section == "kinds" and entry.target == TABLE:
             tables.append(entry)
