@@ -134,6 +134,30 @@ def torchvision_swinv2(state: Mapping[str, Tensor]) -> State:
     )
 
 
+def first_swin2sr(state: Mapping[str, Tensor]) -> State:
+    """With the tables that show the windows, and the masks that are stored where windows are shifted."""
+    found = renamed(state, *LAYER_2)
+    for name in list(found):
+        if name.endswith("logit_scale"):
+            found[name.replace("logit_scale", "relative_coords_table")] = torch.zeros(1, 7, 7, 2)
+    return renamed(
+        joined(found, WEIGHTS, "qkv.weight")
+        | {"swin2sr.encoder.stages.0.layers.1.attn_mask": torch.zeros(9, 16, 16)},
+        (r"query\.bias", "q_bias"),
+        (r"value\.bias", "v_bias"),
+        (r"(layers\.\d+)\.output\.dense", r"\1.mlp.fc2"),
+        (r"stages\.(\d+)\.layers\.", r"stages.\1.residual_group.blocks."),
+        (r"patch_embed(dings)?\.projection", "patch_embed.proj"),
+        (r"^swin2sr\.embeddings\.patch_embeddings\.layernorm", "patch_embed.norm"),
+        (r"^swin2sr\.encoder\.stages", "layers"),
+        (r"^swin2sr\.embeddings\.", ""),
+        (r"^swin2sr\.first_convolution", "conv_first"),
+        (r"^swin2sr\.layernorm", "norm"),
+        (r"^swin2sr\.conv_after_body", "conv_after_body"),
+        (r"^upsample\.conv", "upsample.0"),
+    )
+
+
 CASES: dict[str, tuple[str, dict[str, Any], Callable[[Mapping[str, Tensor]], State], dict[str, Any]]] = {
     "timm_swin": ("Swin", SWIN, timm_swin, {}),
     "torchvision_swin": ("Swin", SWIN, torchvision_swin, {}),
@@ -154,4 +178,20 @@ def test_an_image_model_that_names_alone_tell(name: str, tmp_path: Path) -> None
     with torch.no_grad():
         wanted = model(pixel_values=IMAGE).logits
         found = mapper.build(tmp_path, hints=hints)(pixel_values=IMAGE).logits
+    assert float((found - wanted).abs().max() / wanted.std()) <= TOLERANCE
+
+
+def test_an_image_made_larger_by_the_first_names(tmp_path: Path) -> None:
+    config = transformers.Swin2SRConfig(
+        image_size=12, patch_size=1, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4, mlp_ratio=2.0,
+        upscale=2, upsampler="pixelshuffledirect",
+    )  # fmt: skip
+    model = reference("Swin2SRForImageSuperResolution", config)
+    torch.save(first_swin2sr(model.state_dict()), tmp_path / "model.pth")
+    read = mapper.inspect(tmp_path).architecture
+    assert (read.family, read.reading) == ("swin2sr_first", "unverified"), (read.findings, read.missing)
+    assert not read.unmapped + read.findings
+    pixels = torch.rand(1, 3, 12, 16, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        wanted, found = model(pixels).reconstruction, mapper.build(tmp_path)(pixels).reconstruction
     assert float((found - wanted).abs().max() / wanted.std()) <= TOLERANCE
