@@ -32,9 +32,20 @@ def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
 
     x (B, C, T) -> (B, C, T')
     """
-    end = -x.shape[-1] % stride
-    lacking = max(0, max(count, end) + 1 - x.shape[-1])
-    padded = F.pad(F.pad(x, (0, lacking)), (count, end), "reflect")
+    return _pad_mirrored(x, count, -x.shape[-1] % stride)
+
+
+def pad_around_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
+    """As pad_start_mirrored, with half of the samples behind the last, and one more before the first where count is odd.
+
+    x (B, C, T) -> (B, C, T')
+    """
+    return _pad_mirrored(x, count - count // 2, count // 2 + -x.shape[-1] % stride)
+
+
+def _pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
+    lacking = max(0, max(start, end) + 1 - x.shape[-1])
+    padded = F.pad(F.pad(x, (0, lacking)), (start, end), "reflect")
     return padded[..., : padded.shape[-1] - lacking]
 
 

@@ -189,16 +189,44 @@ def test_a_decoder_of_curated_transformers_whose_head_is_tied(tmp_path: Path) ->
     close(output(built(IDS), "logits"), model(IDS).logits)
 
 
+FIRST_CODEC = (
+    (r"^(encoder|decoder)\.layers", r"\1.model"), (r"\.conv\.", ".conv.conv."), (r"parametrizations\.weight\.original0", "weight_g"),
+    (r"parametrizations\.weight\.original1", "weight_v"), (r"^quantizer\.layers\.(\d+)\.codebook", r"quantizer.vq.layers.\1._codebook"),
+    (r"^(decoder\.model\.(3|6|9|12))\.(conv\.)?(conv|norm)", r"\1.convtr.\4"), (r"convtr\.conv", "convtr.convtr"),
+    (r"(?<!conv)(?<!convtr)\.norm\.", ".conv.norm."),
+)  # fmt: skip
+
+
 def test_encodec_as_first_released(tmp_path: Path) -> None:
     config = transformers.EncodecConfig(num_filters=2, hidden_size=16, codebook_dim=16)
     model = reference("EncodecModel", config)
-    state = renamed(
-        model.state_dict(),
-        (r"^(encoder|decoder)\.layers", r"\1.model"), (r"\.conv\.", ".conv.conv."), (r"parametrizations\.weight\.original0", "weight_g"),
-        (r"parametrizations\.weight\.original1", "weight_v"), (r"^quantizer\.layers\.(\d+)\.codebook", r"quantizer.vq.layers.\1._codebook"),
-        (r"^(decoder\.model\.(3|6|9|12))\.conv\.conv", r"\1.convtr.convtr"),
-    )  # fmt: skip
-    built = mapper.build(save(tmp_path / "model", "encodec.th", state))
+    built = mapper.build(save(tmp_path / "model", "encodec.th", renamed(model.state_dict(), *FIRST_CODEC)))
     sound = torch.randn(1, 1, 640, generator=torch.Generator().manual_seed(1))
-    found, expected = built(sound), model(sound)
-    close(output(found, "audio_values"), expected.audio_values)
+    close(output(built(sound), "audio_values"), model(sound, bandwidth=24.0).audio_values)
+
+
+def test_a_codec_of_pieces_each_divided_by_its_loudness(tmp_path: Path) -> None:
+    config = transformers.EncodecConfig(
+        num_filters=2, hidden_size=16, codebook_dim=16, codebook_size=16, norm_type="time_group_norm", use_causal_conv=False,
+        audio_channels=2, sampling_rate=48000, normalize=True, chunk_length_s=1.0, overlap=0.01, target_bandwidths=[0.6, 1.8],
+    )  # fmt: skip
+    model = reference("EncodecModel", config)
+    path = save(tmp_path / "model", "encodec.th", renamed(model.state_dict(), *FIRST_CODEC))
+    assert mapper.inspect(path).architecture.questions
+    built = mapper.build(path, hints={"codec.normalized": True})
+    sound = torch.randn(1, 2, 48000 + 47520, generator=torch.Generator().manual_seed(1))
+    found, expected = output(built(sound), "audio_values"), model(sound, bandwidth=1.8).audio_values
+    close(found, expected)
+    assert (found[..., :600] - built(sound[..., :600]).audio_values).abs().max() > 1e-3
+
+
+def test_a_codec_of_stereo_sound_as_a_whole(tmp_path: Path) -> None:
+    config = transformers.EncodecConfig(
+        num_filters=2, hidden_size=16, codebook_dim=16, codebook_size=16, norm_type="time_group_norm", use_causal_conv=False,
+        audio_channels=2, sampling_rate=48000, target_bandwidths=[0.6, 1.8],
+    )  # fmt: skip
+    model = reference("EncodecModel", config)
+    path = save(tmp_path / "model", "encodec.th", renamed(model.state_dict(), *FIRST_CODEC))
+    built = mapper.build(path, hints={"codec.normalized": False})
+    sound = torch.randn(1, 2, 641, generator=torch.Generator().manual_seed(1))
+    close(output(built(sound), "audio_values"), model(sound, bandwidth=1.8).audio_values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -9,11 +10,13 @@ from mapper.operations.codec import (
     dilated_convolution,
     location_variable_convolution,
     nearest_codes,
+    pad_around_mirrored,
     pad_start,
     pad_start_mirrored,
     pad_to_frames,
     snake,
 )
+from mapper.operations.pieces import join_pieces, loudness, overlapping_pieces
 
 
 def test_a_padded_convolution_has_a_place_for_each_begun_step_and_sees_nothing_later() -> None:
@@ -70,3 +73,23 @@ def test_a_dilated_convolution_reads_each_channel_at_frames_so_far_apart() -> No
     x = torch.arange(12.0).view(1, 2, 6)
     sums = dilated_convolution(x, torch.ones(2, 1, 3), None, 2)
     assert sums.tolist() == [[[2, 4, 6, 9, 6, 8], [14, 16, 24, 27, 18, 20]]]
+
+
+def test_samples_around_a_waveform_are_mirrored() -> None:
+    x = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
+    assert pad_around_mirrored(x, 3, 1).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0]]]
+    assert pad_around_mirrored(x, 3, 3).tolist() == [[[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 2.0, 1.0]]]
+
+
+def test_pieces_of_a_waveform_overlap_and_are_joined_by_their_middles() -> None:
+    x = torch.arange(1.0, 7.0)[None, None]
+    pieces = overlapping_pieces(x, 3, 2)
+    assert [piece[0, 0].tolist() for piece in pieces] == [[1.0, 2.0, 3.0], [3.0, 4.0, 5.0], [5.0, 6.0]]
+    first, second = torch.tensor([[[0.0, 0.0, 8.0]]]), torch.tensor([[[4.0, 4.0]]])
+    # the third sample is as near to the middle of either
+    assert join_pieces([first, second], 2).tolist() == [[[0.0, 0.0, 6.0, 4.0]]]
+
+
+def test_the_loudness_of_a_sound_is_that_of_all_its_channels() -> None:
+    x = torch.tensor([[[3.0, 5.0], [5.0, -5.0]]])  # means 4 and 0
+    assert loudness(x)[0, 0, 0].item() == pytest.approx(8**0.5)

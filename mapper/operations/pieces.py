@@ -1,0 +1,39 @@
+"""Pieces of a waveform that overlap: each by itself, by its loudness, and joined again."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def overlapping_pieces(x: Tensor, length: int, step: int) -> list[Tensor]:
+    """So many samples from every step on, fewer where the waveform ends.
+
+    x (B, C, T) -> list of (B, C, up to length)
+    """
+    return [x[..., start : start + length] for start in range(0, x.shape[-1], step)]
+
+
+def loudness(x: Tensor) -> Tensor:
+    """The root mean square of the mean of all channels.
+
+    x (B, C, T) -> (B, 1, 1)
+    """
+    return x.mean(dim=1, keepdim=True).pow(2).mean(dim=2, keepdim=True).sqrt() + 1e-8
+
+
+def join_pieces(pieces: list[Tensor], step: int) -> Tensor:
+    """The sum of pieces that begin a step after each other, weighted by how near a sample is to the middle of its own.
+
+    list of (B, C, T), none longer than the first -> (B, C, T')
+    """
+    first = pieces[0]
+    middle = torch.linspace(0, 1, first.shape[-1] + 2, device=first.device, dtype=first.dtype)[1:-1]
+    weight = 0.5 - (middle - 0.5).abs()
+    total = first.new_zeros(*first.shape[:-1], step * (len(pieces) - 1) + pieces[-1].shape[-1])
+    weights = first.new_zeros(total.shape[-1])
+    for index, piece in enumerate(pieces):
+        at = slice(index * step, index * step + piece.shape[-1])
+        total[..., at] += weight[: piece.shape[-1]] * piece
+        weights[at] += weight[: piece.shape[-1]]
+    return total / weights
