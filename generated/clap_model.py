@@ -1,4 +1,4 @@
-"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 7bc0b79252cd.
+"""laion/clap-htsat-fused: written by mapper 0.1.0, rules 3095a2c79330.
 
 Reading: exact (family clap).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -38,6 +38,7 @@ class Config:
     embedding_size: int = 96  # shape: audio_model.audio_encoder.patch_embed.proj.weight [96, 1, 4, 4]
     # shape: audio_model.audio_encoder.patch_embed.fusion_model.local_att.0.weight [24, 96, 1, 1]
     inner_size: int = 24
+    norm_factor: int = 2  # shape: audio_model.audio_encoder.layers.0.downsample.norm.weight [384]
     text_heads: int = 12  # default: text_config.num_attention_heads, left out: the default of clap_text_model
     # default: text_model.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     text_head_dim: int = 64
@@ -281,13 +282,13 @@ class Fusion(nn.Module):
 
 
 class Downsampling(nn.Module):
-    """audio_model.audio_encoder.layers.*.downsample: patch merging: each 2 x 2 patches concatenated,
-    normalised and projected to half of these channels.
+    """audio_model.audio_encoder.layers.*.downsample: patch merging: each 2 x 2 patches concatenated and
+    projected to half of these channels with a norm before the projection.
     """
 
-    def __init__(self, out_channels: int):
+    def __init__(self, config: Config, out_channels: int):
         super().__init__()
-        self.norm = nn.LayerNorm(2 * out_channels)
+        self.norm = nn.LayerNorm(config.norm_factor * out_channels)
         self.reduction = nn.Linear(2 * out_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -458,7 +459,7 @@ class StageWithDownsampling(nn.Module):
             AudioLayer(config, hidden_size=hidden_size, heads=heads, intermediate_size=intermediate_size)
             for _ in range(layers)
         )
-        self.downsample = Downsampling(out_channels=out_channels)
+        self.downsample = Downsampling(config, out_channels=out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.blocks):
@@ -621,4 +622,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "clap_audio_model"}, "model_type": "clap", "projection_hidden_act": "relu", "text_config": {"model_type":
 # "clap_text_model"}}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 676337e000358803
+# sha256 of all above: 031fdef02dfa1944

@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 7bc0b79252cd.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 3095a2c79330.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -127,15 +127,18 @@ def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     return numbers, F.embedding(numbers, codes)
 
 
+def _pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
+    lacking = max(0, max(start, end) + 1 - x.shape[-1])
+    padded = F.pad(F.pad(x, (0, lacking)), (start, end), "reflect")
+    return padded[..., : padded.shape[-1] - lacking]
+
+
 def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
     """As pad_start, with the samples next to either end in reverse order, zeros behind where they are few.
 
     x (B, C, T) -> (B, C, T')
     """
-    end = -x.shape[-1] % stride
-    lacking = max(0, max(count, end) + 1 - x.shape[-1])
-    padded = F.pad(F.pad(x, (0, lacking)), (count, end), "reflect")
-    return padded[..., : padded.shape[-1] - lacking]
+    return _pad_mirrored(x, count, -x.shape[-1] % stride)
 
 
 def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
@@ -403,4 +406,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
 # [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: d655d4d3101fc146
+# sha256 of all above: 6b4835a9b74cc24f

@@ -1,4 +1,4 @@
-"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 7bc0b79252cd.
+"""facebook/mask2former-swin-tiny-ade-semantic: written by mapper 0.1.0, rules 3095a2c79330.
 
 Reading: exact (family mask2former).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -40,6 +40,8 @@ class Config:
     embedding_size: int = 96
     # shape: model.pixel_level_module.encoder.embeddings.patch_embeddings.projection.weight [96, 3, 4, 4]
     patch_size: int = 4
+    # shape: model.pixel_level_module.encoder.encoder.layers.0.downsample.norm.weight [384]
+    norm_factor: int = 2
     # shape: model.pixel_level_module.decoder.adapter_1.0.weight [256, 96, 1, 1]
     pixel_decoder_out_channels: int = 256
     # shape: model.transformer_module.decoder.mask_predictor.mask_embedder.0.0.weight [256, 256]
@@ -414,12 +416,12 @@ class Embeddings(nn.Module):
 
 class Downsampling(nn.Module):
     """model.pixel_level_module.encoder.encoder.layers.*.downsample: patch merging: each 2 x 2 patches
-    concatenated, normalised and projected to half of these channels.
+    concatenated and projected to half of these channels with a norm before the projection.
     """
 
-    def __init__(self, out_channels: int):
+    def __init__(self, config: Config, out_channels: int):
         super().__init__()
-        self.norm = nn.LayerNorm(2 * out_channels)
+        self.norm = nn.LayerNorm(config.norm_factor * out_channels)
         self.reduction = nn.Linear(2 * out_channels, out_channels, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -688,7 +690,7 @@ class StageWithDownsampling(nn.Module):
             BackboneLayer(config, hidden_size=hidden_size, heads=heads, intermediate_size=intermediate_size)
             for _ in range(layers)
         )
-        self.downsample = Downsampling(out_channels=out_channels)
+        self.downsample = Downsampling(config, out_channels=out_channels)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         for index, layer in enumerate(self.blocks):
@@ -862,4 +864,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "mask2former", "num_attention_heads": 8, "num_hidden_layers": 10, "num_queries": 100, "pre_norm": false},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 1c1e8ee23172e612
+# sha256 of all above: 333b10f0b95f493f
