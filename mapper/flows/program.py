@@ -281,10 +281,10 @@ def _part(items: tuple[Item, ...], cut: ast.Slice) -> tuple[Item, ...]:
     if len({item.flow if isinstance(item, Block) else None for item in items}) == 1:
         return items
     try:
-        ends = [part and ast.literal_eval(part) for part in (cut.lower, cut.upper, cut.step)]
+        first, last, step = (part and ast.literal_eval(part) for part in (cut.lower, cut.upper, cut.step))
     except ValueError:
         return items
-    taken = sorted(index for item in items for index in element_indices(item))[slice(*ends)]
+    taken = sorted(index for item in items for index in element_indices(item))[first:last:step]
     return tuple(item for item in items if not set(taken).isdisjoint(element_indices(item)))
 
 
