@@ -281,7 +281,8 @@ def _part(items: tuple[Item, ...], cut: ast.Slice) -> tuple[Item, ...]:
     if len({item.flow if isinstance(item, Block) else None for item in items}) == 1:
         return items
     try:
-        first, last, step = (part and ast.literal_eval(part) for part in (cut.lower, cut.upper, cut.step))
+        ends = (cut.lower, cut.upper, cut.step)
+        first, last, step = (None if end is None else ast.literal_eval(end) for end in ends)
     except ValueError:
         return items
     taken = sorted(index for item in items for index in element_indices(item))[first:last:step]
