@@ -78,7 +78,7 @@ def test_a_conformer_behind_two_planes_of_stride_two(
     model = randomise(Conformer(1e-12 if is_shifted else 1e-5)).eval()
     if not is_shifted:
         monkeypatch.setattr(published, "_apply_relative_position_encoding", by_places)
-    made = built_of(tmp_path, state_of(model), hints={"attention.shifts_distances": is_shifted})
+    made = built_of(tmp_path, state_of(model), hints={"attention.shifted_distances": is_shifted})
     sound = torch.randn(1, 40, 20, generator=torch.Generator().manual_seed(1))
     found = made(sound, lengths=torch.tensor([40]))
     assert found.lengths.tolist() == [9]
@@ -89,4 +89,4 @@ def test_a_conformer_behind_two_planes_of_stride_two(
 def test_whether_distances_are_shifted_is_asked(tmp_path: Path) -> None:
     torch.save(state_of(Conformer(1e-5)), tmp_path / "model.pth")
     asked = mapper.inspect(tmp_path).architecture.questions
-    assert [question.fact for question in asked] == ["attention.shifts_distances"]
+    assert [question.fact for question in asked] == ["attention.shifted_distances"]
