@@ -12,6 +12,7 @@ from mapper.checkpoint import TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
+from mapper.emission.reparametrized import LENGTHS, STORED, function_of, matrix_of
 from mapper.errors import FlowError, shorten
 from mapper.flows import arithmetic
 from mapper.flows.flow import Flow
@@ -28,16 +29,10 @@ _RANKS = {
     "Conv3d": 5,
 }  # extents of the matrix of a usual module
 _OPTIONAL = frozenset({"bias"})
-_NORMED: tuple[frozenset[str], ...] = (
-    frozenset({"weight_g", "weight_v"}), frozenset({"parametrizations.weight.original0", "parametrizations.weight.original1"}),
-)  # fmt: skip
-_LENGTHS = ("weight_g", "parametrizations.weight.original0")
 _STATISTICS = frozenset({"running_mean", "running_var"})
 _TENSORS: dict[str, tuple[frozenset[str], ...]] = {
-    "Linear": (frozenset({"weight"}),),
+    "Linear": (frozenset({"weight"}), *STORED),
     "Embedding": (frozenset({"weight"}), frozenset({"embedding", "new_embedding"}), frozenset({"pos_enc"})),
-    "Conv1d": (frozenset({"weight"}), *_NORMED),
-    "ConvTranspose1d": (frozenset({"weight"}), *_NORMED),
     "GroupNorm": (frozenset({"weight"}), frozenset({"gamma", "beta"})),
     "LayerNorm": tuple(
         map(frozenset, ({"weight"}, {"gamma", "beta"}, {"gamma"}, {"scale", "shift"})),
@@ -95,7 +90,9 @@ class Constructor:
         if not self.is_whole():
             return self.loose()
         method = getattr(self, f"make_{kind.lower()}", None)
-        return self.convolution() if kind in _CONVOLUTIONS else method() if method else self.recurrent()
+        made = self.convolution() if kind in _CONVOLUTIONS else method() if method else self.recurrent()
+        function = function_of(kind, self.leaf.tensors)
+        return self.call(function, made, self.sliced()) if function else made
 
     def text_with(self, unread: Mapping[str, TensorInfo]) -> str:
         """The call, and around it one that makes tensors which no forward reads, as long as its own where they are."""
@@ -127,7 +124,7 @@ class Constructor:
 
     def has_slices(self) -> bool:
         """Whether the lengths of a weight norm, if it has one, are those of slices along one axis, or one of all."""
-        length = next((self.leaf.tensors[name].shape for name in _LENGTHS if name in self.leaf.tensors), None)
+        length = self.length()
         return length is None or [*length] in [*self.slices(), [1] * len(self.weight())]
 
     def slices(self) -> list[list[int]]:
@@ -240,17 +237,10 @@ class Constructor:
         return extents[0] if extents and len(set(extents)) == 1 else tuple(extents)
 
     def weight(self) -> tuple[int, ...]:
-        for name in (
-            "weight",
-            "weight_v",
-            "parametrizations.weight.original1",
-            "gamma",
-            "scale",
-            "g",
-            "running_mean",
-        ):
-            if name in self.leaf.tensors:
-                return self.leaf.tensors[name].shape
+        tensors = self.leaf.tensors
+        for name in ("weight", matrix_of(tensors), "gamma", "scale", "g", "running_mean"):
+            if name in tensors:
+                return tensors[name].shape
         return next(iter(self.leaf.tensors.values())).shape
 
     def call(self, function: str, *parts: str | None) -> str:
@@ -383,7 +373,7 @@ class Constructor:
         options = [self.option(name, default) for name, default in defaults.items()]
         grouping = f"groups={self.grouping(groups)}" if groups != 1 else None
         kernel = self.kernel_size(shape)
-        if "weight_v" in self.leaf.tensors or "parametrizations.weight.original1" in self.leaf.tensors:
+        if self.length() is not None and not function_of(kind, self.leaf.tensors):
             return self.normed(size, kernel, options, grouping)
         return self.call(f"nn.{kind}", *size, f"kernel_size={kernel}", *options, grouping, self.no_bias())
 
@@ -397,16 +387,18 @@ class Constructor:
     def normed(
         self, size: tuple[str, str], kernel: str, options: list[str | None], grouping: str | None
     ) -> str:
-        plain = "weight_v" in self.leaf.tensors
-        length = self.leaf.tensors["weight_g" if plain else "parametrizations.weight.original0"].shape
-        function = f"{self.leaf.kind}WeightNorm" if plain else f"{self.leaf.kind}Parametrized"
-        return self.call(function, *size, kernel, *options, grouping, self.no_bias(), self.sliced(length))
+        function = f"{self.leaf.kind}{'WeightNorm' if 'weight_v' in self.leaf.tensors else 'Parametrized'}"
+        return self.call(function, *size, kernel, *options, grouping, self.no_bias(), self.sliced())
 
-    def sliced(self, length: tuple[int, ...]) -> str | None:
-        """The axis along whose slices the lengths are; None for torch's own default, the first."""
-        slices = self.slices()
-        axis = slices.index([*length]) if [*length] in slices else None
-        return None if axis == 0 else f"dim={axis}"
+    def length(self) -> tuple[int, ...] | None:
+        """The shape of the lengths of a weight norm; None where there is none."""
+        return next((self.leaf.tensors[name].shape for name in LENGTHS if name in self.leaf.tensors), None)
+
+    def sliced(self) -> str | None:
+        """The axis along whose slices the lengths are; None for torch's own default, the first, and where there are none."""
+        slices, length = self.slices(), self.length()
+        axis = slices.index([*length]) if length is not None and [*length] in slices else None
+        return None if length is None or axis == 0 else f"dim={axis}"
 
     def grouping(self, groups: int) -> str:
         """The groups, as the flow declares them if facts alone do."""

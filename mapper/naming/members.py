@@ -33,7 +33,11 @@ def odd_dtype(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
 def misfit(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
     """What contradicts among the tensors of one module: `bias [7] does not go with weight [16, 16]`; "" if nothing does."""
     main = next(
-        (name for name in ("weight", "gamma", "scale", "g", "running_mean", "weight_v") if name in tensors),
+        (
+            name
+            for name in ("weight", "gamma", "scale", "g", "running_mean", "weight_orig", "weight_v")
+            if name in tensors
+        ),
         None,
     )
     if kind in _GATES:
