@@ -10,13 +10,14 @@ from math import prod
 from mapper.errors import FlowError
 from mapper.flows.answers import Answer, answers, guards_of
 from mapper.flows.flow import Flow, known_names, parse_flow
-from mapper.flows.groups import Found, found_in, groups_of
+from mapper.flows.groups import Found, Group, found_in, groups_of
 from mapper.flows.language import below, dotted, targets
 from mapper.flows.retired import not_callable
 from mapper.flows.walk import bindings, nodes
 from mapper.operations.registry import operation_names, operation_signature
 from mapper.rulebook.flows import FlowRule
 
+MAX_TIED = 2**20  # answers to guards that hang together: some twenty seconds
 MAX_GUARDS = 6  # of a flow or of a step: 2 ** 6 combinations are still read by a person
 
 
@@ -44,7 +45,12 @@ def check_flow(rule: FlowRule, known: Container[str] | None = None) -> int:
         _check_context(flow, known)
     _check_calls(flow)
     _check_declared(rule)
-    found = [found_in(group) for group in groups_of(flow)]
+    groups = list(groups_of(flow))
+    if (most := max(map(_tied, groups), default=1)) > MAX_TIED:
+        raise FlowError(
+            f"{rule.file}:{rule.line}: {rule.name}: guards that hang together have {most:,} answers; at most {MAX_TIED:,}, let a step ask less"
+        )
+    found = [found_in(group) for group in groups]
     _check_end(rule, [end for one in found for end in one.ends])
     _check_roles(rule, found)
     used = frozenset().union(*(one.ever for one in found))
@@ -53,6 +59,11 @@ def check_flow(rule: FlowRule, known: Container[str] | None = None) -> int:
     if unused:
         raise FlowError(f"{rule.file}:{rule.line}: {rule.name} names role {unused[0]!r} and never uses it")
     return prod(one.count for one in found)
+
+
+def _tied(group: Group) -> int:
+    """How many answers the guards of a group have."""
+    return prod(len(values) for _, values, _ in group.choices)
 
 
 def _check_end(rule: FlowRule, ends: Collection[ast.expr | None]) -> None:

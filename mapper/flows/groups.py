@@ -48,16 +48,17 @@ class Found:
 @lru_cache(maxsize=2**13)
 def found_in(group: Group) -> Found:
     """What is left of a group; flows of one page have most of their groups in common."""
-    names: list[frozenset[str]] = []
+    count, always, ever = 0, frozenset[str](), frozenset[str]()
     loose: set[str] = set()
     ends: dict[ast.expr | None, None] = {}
     for answer in answers((question, values) for question, values, _ in group.choices):
         left = remains(group.first, group.last, group.roles, group.ties, answer)
-        names.append(left.names)
+        always = always & left.names if count else left.names
+        ever |= left.names
+        count += 1
         loose |= left.names - {role for role, there in answer[0].items() if there}
         ends[left.end] = None
-    always, ever = names[0].intersection(*names), names[0].union(*names)
-    return Found(len(names), always, ever, frozenset(loose), tuple(ends) if group.last else ())
+    return Found(count, always, ever, frozenset(loose), tuple(ends) if group.last else ())
 
 
 def groups_of(flow: Flow) -> Iterator[Group]:
@@ -66,11 +67,15 @@ def groups_of(flow: Flow) -> Iterator[Group]:
     cut = list(_cut(flow, tuple(rows(flow.statements)), ties))
     start = _start_of_end(flow, cut, ties)
     guards = guards_of(flow.statements)
-    choices = {
-        question: (question, values, tuple(map(type, values))) for question, values in guards.choices()
-    }
+    there = {
+        (ROLE, name) for name in flow.rule.beside
+    }  # a flow that stands beside a role is never without it
+    choices = {}
+    for question, every in guards.choices():
+        values = (True,) if question in there else every
+        choices[question] = (question, values, tuple(map(type, values)))
     asked = [_asked(row, choices, ties) for row in cut]
-    for members in _together(asked, start):
+    for members in _together([questions - there for questions in asked], start):
         first, last = (tuple(cut[at] for at in members if (at >= start) is late) for late in (False, True))
         questions = frozenset().union(*(asked[at] for at in members))
         yield Group(

@@ -95,3 +95,15 @@ def test_rows_that_share_a_guard_are_one_group() -> None:
     rule = flow_rule("if fact.a:\n  x = up(x)\nif not fact.a:\n  x = up(-x)\nreturn x", needs=("up",))
     assert "up" in together(rule).always
     assert "up" not in together(replace(rule, body=rule.body.replace("not fact.a", "not fact.b"))).always
+
+
+def test_guards_that_hang_together_in_too_many_answers_are_refused(monkeypatch):
+    """A page whose steps all ask of the same roles would be tried for hours: the page is told so at once."""
+    from mapper.errors import FlowError
+    from mapper.flows import combinations
+
+    rule = RULEBOOK.flows["attention/windows_cosine_fused"]
+    assert combinations.check_flow(rule) > 1
+    monkeypatch.setattr(combinations, "MAX_TIED", 1)
+    with pytest.raises(FlowError, match="guards that hang together have 2 answers; at most 1"):
+        combinations.check_flow(rule)
