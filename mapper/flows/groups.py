@@ -67,15 +67,11 @@ def groups_of(flow: Flow) -> Iterator[Group]:
     cut = list(_cut(flow, tuple(rows(flow.statements)), ties))
     start = _start_of_end(flow, cut, ties)
     guards = guards_of(flow.statements)
-    there = {
-        (ROLE, name) for name in flow.rule.beside
-    }  # a flow that stands beside a role is never without it
-    choices = {}
-    for question, every in guards.choices():
-        values = (True,) if question in there else every
-        choices[question] = (question, values, tuple(map(type, values)))
+    choices = {
+        question: (question, values, tuple(map(type, values))) for question, values in guards.choices()
+    }
     asked = [_asked(row, choices, ties) for row in cut]
-    for members in _together([questions - there for questions in asked], start):
+    for members in _together(asked, start):
         first, last = (tuple(cut[at] for at in members if (at >= start) is late) for late in (False, True))
         questions = frozenset().union(*(asked[at] for at in members))
         yield Group(
