@@ -32,18 +32,22 @@ def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
 
     x (B, C, T) -> (B, C, T')
     """
-    return _pad_mirrored(x, count, -x.shape[-1] % stride)
+    return pad_mirrored(x, count, -x.shape[-1] % stride)
 
 
 def pad_around_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
-    """As pad_start_mirrored, with half of the samples behind the last, and one more before the first where count is odd.
+    """As pad_start_mirrored, half of the samples behind the last; of an odd count one more before the first.
 
     x (B, C, T) -> (B, C, T')
     """
-    return _pad_mirrored(x, count - count // 2, count // 2 + -x.shape[-1] % stride)
+    return pad_mirrored(x, count - count // 2, count // 2 + -x.shape[-1] % stride)
 
 
-def _pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
+def pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
+    """So many samples before the first and behind the last in reverse order, zeros behind where they are few.
+
+    x (B, C, T) -> (B, C, T + start + end)
+    """
     lacking = max(0, max(start, end) + 1 - x.shape[-1])
     padded = F.pad(F.pad(x, (0, lacking)), (start, end), "reflect")
     return padded[..., : padded.shape[-1] - lacking]

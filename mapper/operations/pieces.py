@@ -23,7 +23,7 @@ def loudness(x: Tensor) -> Tensor:
 
 
 def join_pieces(pieces: list[Tensor], step: int) -> Tensor:
-    """The sum of pieces that begin a step after each other, weighted by how near a sample is to the middle of its own.
+    """The sum of pieces that begin a step apart, weighted by how near a sample is to the middle of its own.
 
     list of (B, C, T), none longer than the first -> (B, C, T')
     """

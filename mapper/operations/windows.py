@@ -147,7 +147,7 @@ def shift_within(side: int, size: int, shift: int) -> tuple[int, int]:
     return (shift, shift) if side > size else (0, 0)
 
 
-def shifts_within(x: Tensor, size: int, shift: int) -> tuple[int, int]:
+def shift_by_axis(x: Tensor, size: int, shift: int) -> tuple[int, int]:
     """The shift of rows and of columns, each 0 where one window spans x (B, Y, X, C) along it."""
     return shift if x.shape[1] > size else 0, shift if x.shape[2] > size else 0
 

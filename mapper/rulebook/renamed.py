@@ -96,7 +96,6 @@ FACTS = {  # what a fact was called -> what it is called
     "layer.growth": "layer.channel_factor",
     "layer.halved": "layer.output_scales",
     "layer.halvings": "layer.rescale_count",
-    "layer.lone": "layer.single_convolution",
     "layer.placed": "layer.positioned",
     "layer.read": "layer.in_channels",
     "layer.reads_words": "layer.reads_embeddings",
