@@ -16,6 +16,7 @@ Read = Callable[[Hints], Architecture]
 Better = Callable[[Hints, Architecture], Architecture]  # of hints without one, and what was read with it
 
 _NAMED = 6  # facts that are read instead
+_LAYERS = "chain."  # facts of networks of layers that no family knows
 _WHOLE = "*"  # where a fact of a whole list is said to be read
 
 
@@ -33,7 +34,9 @@ def read_with_hints(hints: Hints, read: Read, better: Better) -> Architecture:
     is_poor = told.reading == "skeleton" or told.family is None
     asked = _asked(read, hints) if is_poor or told.unheard else {}
     if is_poor:
-        answers = {key for key, value in hints.items() if _is_among(value, asked.get(key))}
+        answers = {key for key, value in hints.items() if _is_among(value, asked.get(key))} | _of_layers(
+            hints, told
+        )
         why = next(iter([*told.missing, *told.findings]), "no flow fits")
         _refuse_costly(hints, better, told, why, answers)
     for source, key in told.unheard.items():
@@ -86,6 +89,14 @@ def _refuse_costly(
                 f"--set {key}={shorten(str(hints[key]))[1:-1]} does not go with this checkpoint: {why}; without it: {better}",
                 **_named(key),
             )
+
+
+def _of_layers(hints: Hints, told: Architecture) -> set[str]:
+    """Hints that a network of layers alone has a use for: none of them costs a family, as it is read where none fits."""
+    if told.reading == "skeleton":
+        return set()
+    unheard = set(told.unheard.values())
+    return {key for key in hints if key.rpartition(":")[2].startswith(_LAYERS) and key not in unheard}
 
 
 def _answers(architecture: Architecture, key: str, value: Any) -> bool:
