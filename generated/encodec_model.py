@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 97a8185c02ef.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 094368cabd82.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -127,7 +127,11 @@ def nearest_codes(x: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     return numbers, F.embedding(numbers, codes)
 
 
-def _pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
+def pad_mirrored(x: Tensor, start: int, end: int) -> Tensor:
+    """So many samples before the first and behind the last in reverse order, zeros behind where they are few.
+
+    x (B, C, T) -> (B, C, T + start + end)
+    """
     lacking = max(0, max(start, end) + 1 - x.shape[-1])
     padded = F.pad(F.pad(x, (0, lacking)), (start, end), "reflect")
     return padded[..., : padded.shape[-1] - lacking]
@@ -138,7 +142,7 @@ def pad_start_mirrored(x: Tensor, count: int, stride: int) -> Tensor:
 
     x (B, C, T) -> (B, C, T')
     """
-    return _pad_mirrored(x, count, -x.shape[-1] % stride)
+    return pad_mirrored(x, count, -x.shape[-1] % stride)
 
 
 def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
@@ -406,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
 # [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 11f05d839053ab74
+# sha256 of all above: d231044eb956095b
