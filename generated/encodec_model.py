@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules a48cd0652e1d.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 2dab2a9461c9.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -410,4 +410,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
 # [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: a562eb408b4b4059
+# sha256 of all above: 39d6c76992134b73

@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules a48cd0652e1d.
+"""kyutai/mimi: written by mapper 0.1.0, rules 2dab2a9461c9.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 457bb1b5cd9d2f40
+# sha256 of all above: 4e72d7fecb84bc4a
