@@ -12,12 +12,12 @@ from mapper.checkpoint import TORCH_NAMES, TensorInfo
 from mapper.emission.drafts import Draft
 from mapper.emission.expressions import literal
 from mapper.emission.identifiers import identifier
-from mapper.emission.reparametrized import LENGTHS, STORED, function_of, matrix_of
+from mapper.emission.reparametrized import STORED, function_of
 from mapper.errors import FlowError, shorten
 from mapper.flows import arithmetic
 from mapper.flows.flow import Flow
 from mapper.flows.language import parse_expression
-from mapper.naming.members import DOWN, FLOATS, UPDATED, misfit, odd_dtype
+from mapper.naming.members import DOWN, FLOATS, LENGTHS, UPDATED, matrix_of, misfit, odd_dtype
 from mapper.rulebook.flows import aligned
 
 TORCH_DTYPES = {name: f"torch.{word}" for name, word in TORCH_NAMES.items()}
@@ -125,6 +125,8 @@ class Constructor:
     def has_slices(self) -> bool:
         """Whether the lengths of a weight norm, if it has one, are those of slices along one axis, or one of all."""
         length = self.length()
+        if function_of(self.leaf.kind, self.leaf.tensors):  # torch's own have one for each slice
+            return length is None or [*length] in self.slices()
         return length is None or [*length] in [*self.slices(), [1] * len(self.weight())]
 
     def slices(self) -> list[list[int]]:

@@ -10,6 +10,7 @@ from mapper.errors import listed, shorten
 from mapper.inference.matching import AnyFamily
 from mapper.inference.names import EITHER, Names, ends, words_of
 from mapper.inference.scopes import Scope
+from mapper.naming.members import DIRECTIONS, LENGTHS
 from mapper.naming.vocabulary import in_region, pattern_words
 from mapper.rulebook.complete import lacking, spelled
 from mapper.rulebook.families import Family
@@ -41,10 +42,7 @@ def _missing(place: Place, name: str, why: str) -> Gap:
 
 _BIASED = ("Linear", "LayerNorm", "RMSNorm", "BatchNorm", "GroupNorm", "Conv1d", "Conv2d", "Conv3d")
 _PAIRS = (("weight", "bias"), ("running_mean", "running_var"))
-_NORMED = (
-    ("weight_g", "weight_v"),
-    ("parametrizations.weight.original0", "parametrizations.weight.original1"),
-)  # a length and a direction
+_NORMED = tuple(zip(LENGTHS, DIRECTIONS, strict=True))
 _TENSORS = (
     "weight",
     "bias",

@@ -13,6 +13,20 @@ DOWN = (
 )  # a low-rank update beside the weight of a map or a table: A (rank, in), and
 UP = ("lora_B.weight", "lora_embedding_B")  # B (out, rank)
 UPDATED = (*DOWN, *UP)
+LENGTHS = (
+    "weight_g",
+    "parametrizations.weight.original0",
+)  # of a weight norm (1602.07868), in torch's two ways, and
+DIRECTIONS = ("weight_v", "parametrizations.weight.original1")
+UNDIVIDED = (
+    "weight_orig",
+    "parametrizations.weight.original",
+)  # a weight before it is divided by its largest
+LEFT = (
+    "weight_u",
+    "parametrizations.weight.0._u",
+)  # singular value (1802.05957), whose vectors stand beside it
+RIGHT = ("weight_v", "parametrizations.weight.0._v")
 _COUNTER = "num_batches_tracked"
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _MODULES = ("Linear", "Embedding", "Norm", "Conv", *_GATES)
@@ -30,16 +44,15 @@ def odd_dtype(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
     return next((name for name, info in tensors.items() if info.dtype not in FLOATS and name != _COUNTER), "")
 
 
+def matrix_of(tensors: Mapping[str, TensorInfo]) -> str:
+    """The name of the tensor that a weight is made of; "" where none is."""
+    return next((name for name in (*UNDIVIDED, *DIRECTIONS) if name in tensors), "")
+
+
 def misfit(kind: str, tensors: Mapping[str, TensorInfo]) -> str:
     """What contradicts among the tensors of one module: `bias [7] does not go with weight [16, 16]`; "" if nothing does."""
-    main = next(
-        (
-            name
-            for name in ("weight", "gamma", "scale", "g", "running_mean", "weight_orig", "weight_v")
-            if name in tensors
-        ),
-        None,
-    )
+    every = ("weight", "gamma", "scale", "g", "running_mean", matrix_of(tensors))
+    main = next((name for name in every if name in tensors), None)
     if kind in _GATES:
         return next(_gates(tensors, _GATES[kind]), "")
     if main is None:
