@@ -12,11 +12,13 @@ import hashlib
 import linecache
 import sys
 from collections.abc import Callable
-from functools import partial
-from types import ModuleType
+from functools import lru_cache, partial
+from types import CodeType, ModuleType
 from typing import Any
 
 from mapper.errors import FlowError, FormatError
+
+_KNOWN = 64  # texts
 
 
 def compile_source(text: str, name: str) -> ModuleType:
@@ -27,9 +29,16 @@ def compile_source(text: str, name: str) -> ModuleType:
     module.__file__ = file
     sys.modules[label] = module  # dataclasses look their module up there
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    exec(compile(text, file, "exec"), module.__dict__)
+    exec(_code(text, file), module.__dict__)
     let_travel(module, text, name)
     return module
+
+
+@lru_cache(maxsize=_KNOWN)
+def _code(text: str, file: str) -> CodeType:
+    """A model that is built again is not compiled again."""
+    code: CodeType = compile(text, file, "exec")
+    return code
 
 
 def label_of(text: str) -> str:

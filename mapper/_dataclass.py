@@ -2,7 +2,8 @@
 
 There each method of each class is text that is compiled when the module is imported, six of them for a frozen one: together a
 fifth of the time of `mapper inspect`. Here all classes share them as functions, and what the standard library says of the
-fields is asked of it when somebody wants to know.
+fields is asked of it when somebody wants to know. A class of which there are many objects gets a constructor that is compiled
+after all: it takes a third of the time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ else:
 _FIELDS, _OWN = "__dataclass_fields__", "__fields_as_written__"
 _OTHER = ("ClassVar", "InitVar", "KW_ONLY")  # annotations of what is no plain field
 _NONE = dataclasses.MISSING
+_MANY = 400  # objects of a class; fewer take less time than a constructor takes to compile
 _ASKED = RLock()  # one thread at a time: the attributes of a class are other ones meanwhile
 
 
@@ -38,7 +40,7 @@ def _made(cls: Any, frozen: bool, eq: bool) -> Any:
     cls.__compared__ = staticmethod(attrgetter(*names) if names else bool)
     setattr(cls, _OWN, fields)
     setattr(cls, _FIELDS, _Fields(cls))
-    methods: dict[str, Any] = {"__init__": _constructor(cls), "__repr__": _repr}
+    methods: dict[str, Any] = {"__init__": _constructor(cls, frozen), "__repr__": _repr}
     methods["__match_args__"] = tuple(name for name, field in fields.items() if _is_given(field))
     if eq:
         methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
@@ -97,7 +99,7 @@ class _Fields:
         dataclasses.dataclass(init=False, repr=False, eq=False)(self.cls)
 
 
-def _constructor(cls: Any) -> Any:
+def _constructor(cls: Any, frozen: bool) -> Any:
     """Takes each field by its place or its name, and writes to the object's table: a frozen one refuses assignment."""
     fields = vars(cls)[_OWN]
     names = [name for name, field in fields.items() if _is_given(field)]
@@ -110,8 +112,13 @@ def _constructor(cls: Any) -> Any:
     if needed != set(names[: len(needed)]):
         raise TypeError(f"{cls.__name__}: a field without a default stands behind one with a default")
     ends = hasattr(cls, "__post_init__")
+    left = _MANY
 
     def __init__(self: Any, *given: Any, **named: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0 and vars(cls).get("__init__") is __init__:
+            cls.__init__ = _compiled(names, usual, makers, frozen, ends)
         held = self.__dict__
         held.update(usual)
         held.update(zip(names, given))  # noqa: B905 - a longer one is refused below
@@ -125,6 +132,27 @@ def _constructor(cls: Any) -> Any:
             self.__post_init__()
 
     return __init__
+
+
+def _compiled(
+    names: list[str], usual: dict[str, Any], makers: dict[str, Any], frozen: bool, ends: bool
+) -> Any:
+    """The same as text of its own, as the standard library writes it."""
+    own = "_" * (1 + max(map(len, usual), default=0))  # begins what is no field, as no field does
+    known: dict[str, Any] = {f"{own}none": _NONE}
+    known |= {f"{own}usual_{name}": value for name, value in usual.items()}
+    known |= {f"{own}make_{name}": make for name, make in makers.items()}
+    may_lack = {name for name in names if usual[name] is not _NONE or name in makers}
+    taken = (f"{name}={own}usual_{name}" if name in may_lack else name for name in names)
+    lines = [f"def __init__({', '.join((own, *taken))}):", f" {own}held = {own}.__dict__"]
+    for name in usual:
+        value = name if name in names else f"{own}usual_{name}"
+        if name in makers:
+            value = f"{own}make_{name}() if {value} is {own}none else {value}"
+        lines.append(f" {own}held[{name!r}] = {value}" if frozen else f" {own}.{name} = {value}")
+    lines += [f" {own}.__post_init__()"] if ends else []
+    exec("\n".join(lines), known)
+    return known["__init__"]
 
 
 def _check(
@@ -152,7 +180,7 @@ def _repr(self: Any) -> str:
 def _eq(self: Any, other: Any) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
-    return bool(self.__compared__(self) == self.__compared__(other))
+    return self is other or bool(self.__compared__(self) == self.__compared__(other))
 
 
 def _hash(self: Any) -> int:

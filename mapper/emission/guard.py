@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from mapper.errors import FlowError
 from mapper.flows.language import every
@@ -32,9 +33,11 @@ _TORCH_REFUSED = frozenset({
     "load", "save", "hub", "ops", "serialization", "utils", "package", "jit", "classes", "multiprocessing", "distributed", "from_file",
     "import_ir_module", "library", "_C", "os", "sys", "storage", "onnx",
 })  # fmt: skip
+_KNOWN = 64  # texts in order that are not looked through again
 _TOP_LEVEL = "torch.export.register_dataclass(Output)"
 
 
+@lru_cache(maxsize=_KNOWN)
 def check_source(text: str) -> None:
     """Raises FlowError if the text is more than classes, functions and what they may name.
 
@@ -47,9 +50,10 @@ def check_source(text: str) -> None:
         raise FlowError(f"the generated source does not parse: {error}") from None
     for statement in tree.body:
         _check_top_level(statement)
-    bound = {node.name for node in every(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    nodes = list(every(tree))
+    bound = {node.name for node in nodes if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     used: dict[str, int] = {}
-    for node in every(tree):
+    for node in nodes:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _check_import(node)
             bound.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)

@@ -7,6 +7,8 @@ signs, or has no bracket at either end; then each operand stands on its own line
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from functools import lru_cache
 
 from mapper.emission.printing import STEP, WIDTH, Break, Broken, Doc, Group, Indent, Loose, Printer, Words
 
@@ -18,14 +20,19 @@ _SIGNS: dict[type[ast.operator], int] = {
 _COMPARISON = 6
 _CHOICE = 7
 _Signed = ast.BinOp | ast.Compare  # of two sides: flows compare one thing with another
+_KNOWN = 2**10  # lines
 _CHAIN = 0  # the rank of a call of a call's attribute
 _Level = str | int  # an int names the group of the brackets that may be put around a value
 
 
 def lines(text: str, indent: int) -> list[str]:
     """One logical line, broken where it is too long; as it is where it is no whole statement."""
-    if indent + len(text) <= WIDTH:
-        return [" " * indent + text]
+    return [" " * indent + text] if indent + len(text) <= WIDTH else [*_broken(text, indent)]
+
+
+@lru_cache(maxsize=_KNOWN)
+def _broken(text: str, indent: int) -> Sequence[str]:
+    """A line that is too long: many models have it, and some more than once."""
     try:
         (node,) = ast.parse(f"{text} pass" if text.endswith(":") else text).body
     except (SyntaxError, ValueError):

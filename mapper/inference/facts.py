@@ -250,11 +250,11 @@ class Facts:
 
     def is_convention(self, known: Known, name: str) -> bool:
         """Whether the vocabulary says a value of all types that no family lists."""
-        return known.by in self.unlisted.get(name, ())
+        return _is_one_of(known.by, self.unlisted.get(name, ()))
 
     def is_common(self, known: Known, name: str) -> bool:
         """Whether no family gave a value."""
-        return known.by in self.common.get(name, ())
+        return _is_one_of(known.by, self.common.get(name, ()))
 
     def every_rule(self, scope: Scope, name: str) -> Iterator[FactRule]:
         """The same with those that do not hold here."""
@@ -475,3 +475,8 @@ class Facts:
         except ValueError:
             return None  # does not divide: the sizes report it with its keys
         return Known(value, weakest(evidences), f"{rule.file}: {formula(rule)}", rule=rule.place, by=rule)
+
+
+def _is_one_of(by: FactRule | None, rules: Iterable[FactRule]) -> bool:
+    """Whether these have an equal rule, of which few stand on the same line."""
+    return by is not None and any(rule is by or (rule.line == by.line and rule == by) for rule in rules)

@@ -18,6 +18,7 @@ ANY = "*"  # as a part: a folder of any name, decided by what it holds
 ROOT = "{root}"
 TOWER = "{tower}"
 Words = Sequence["str | tuple[int, ...]"]
+_KNOWN = 2**13  # paths of which a trie keeps what matches
 
 
 @dataclass(frozen=True)
@@ -76,15 +77,18 @@ class Trie:
         self.below = below
         self.root: dict[Any, Any] = {}
         self.by_part: dict[str, list[tuple[Entry, int]]] = {}
+        self._matches: dict[Words, Sequence[Match]] = {}  # of the words that were asked for last
         self._words: dict[str, list[tuple[VocabularyFile, Sequence[int]]]] = {}
         self._parts: dict[str, list[tuple[VocabularyFile, Sequence[int]]]] = {}
 
     def add(self, entry: Entry, rank: int = 0) -> None:
         """Enter an entry that no file has."""
+        self._matches.clear()
         for pattern in entry.names:
             _enter(self.root, entry, pattern, rank)
 
     def add_file(self, file: VocabularyFile, section: str) -> None:
+        self._matches.clear()
         words, parts = file.ends[section]
         for word, numbers in words.items():
             self._words.setdefault(word, []).append((file, numbers))
@@ -110,22 +114,30 @@ class Trie:
             self.by_part[part] = [(file.entries[at], 0) for file, numbers in files for at in numbers]
         return self.by_part.get(part, ())
 
-    def matches(self, words: Words) -> list[Match]:
+    def matches(self, words: Words) -> Sequence[Match]:
         """Every entry whose pattern fits the end of `words`: families first, then the longest, then the file's order."""
-        found = list(self._found(words))
-        found.sort(key=lambda match: (-match.rank, -match.length, -match.entry.conditions))
-        return found
+        key = tuple([word if isinstance(word, str) or len(word) == 1 else () for word in words])
+        matches = self._matches.get(key)
+        if matches is None:
+            found = [*self._found(words), *(self.below.matches(words) if self.below else ())]
+            matches = tuple(sorted(found, key=_strength))
+            if len(self._matches) >= _KNOWN:
+                self._matches.clear()
+            self._matches[key] = matches
+        return matches
 
     def _found(self, words: Words) -> Iterator[Match]:
+        """Those of its own."""
         for node, length in self._walk(words):
-            yield from (Match(entry, length, rank) for entry, rank in node.get(None, ()))
+            for entry, rank in node.get(None, ()):
+                yield Match(entry, length, rank)
         last = last_word(words)
         if last and self._parts:
             for part in sorted(parts(last)):
-                yield from (Match(entry, 0, rank) for entry, rank in self._of_part(part))
-            yield from (Match(entry, -1, rank) for entry, rank in self._of_part(ANY))
-        if self.below:
-            yield from self.below._found(words)
+                for entry, rank in self._of_part(part):
+                    yield Match(entry, 0, rank)
+            for entry, rank in self._of_part(ANY):
+                yield Match(entry, -1, rank)
 
     def splits(self, words: Words) -> Iterator[tuple[int, int]]:
         """Positions in `words` whose indices a pattern tells apart, with the index that it names."""
@@ -151,6 +163,10 @@ class Trie:
                 self._ready(word)
             nodes = [node[word] for node in nodes for word in wanted if word in node]
             length += 1
+
+
+def _strength(match: Match) -> tuple[int, int, int]:
+    return -match.rank, -match.length, -match.entry.conditions
 
 
 def _called(word: str | tuple[int, ...]) -> tuple[str, ...]:

@@ -13,6 +13,12 @@ from mapper import _dataclass
 OPTIONS = [{}, {"frozen": True}, {"eq": False}, {"slots": True}]
 
 
+@pytest.fixture(autouse=True, params=[400, 0], ids=["few", "many"])
+def _objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test once with few objects of a class, once with so many that its constructor is compiled."""
+    monkeypatch.setattr(_dataclass, "_MANY", request.param)
+
+
 def pair(**options: bool) -> tuple[Any, Any]:
     """One class, decorated by the standard library and by the package."""
 
@@ -63,6 +69,22 @@ def test_a_frozen_one_is_a_key_and_takes_no_value() -> None:
             change(Key("a"))
     with pytest.raises(TypeError, match="unhashable"):
         hash(pair()[1](1, []))
+
+
+def test_a_class_of_many_objects_gets_a_constructor_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_dataclass, "_MANY", 3)
+
+    @_dataclass.dataclass(frozen=True)
+    class Thing:
+        held: int
+        usual_held: int = 2
+        none: list[int] = dataclasses.field(default_factory=list)
+
+    first = Thing.__init__
+    made = [Thing(1, none=[at]) for at in range(4)]
+    assert Thing.__init__ is not first
+    assert Thing(1, none=[2]) == made[2] and Thing(1).none == [] and Thing(1).none is not Thing(1).none
+    assert vars(Thing(1, 5)) == {"held": 1, "usual_held": 5, "none": []}
 
 
 def test_what_a_class_says_itself_stays() -> None:

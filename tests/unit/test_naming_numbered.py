@@ -6,6 +6,8 @@ import pytest
 
 from mapper._api import describe
 from mapper.architecture import Block, Numbered
+from mapper.naming.vocabulary import Trie
+from mapper.rulebook.vocabulary import Entry
 
 SHAPE = {"shape": [8, 3, 3, 3], "dtype": "F32"}
 
@@ -61,3 +63,19 @@ def test_blocks_with_a_number_missing_are_no_list() -> None:
     names = [f"layers.0.mlp.experts.expert_{index}.wi.weight" for index in (0, 2)]
     root = describe({"tensors": dict.fromkeys(names, matrix)}).root
     assert not [block for block in root.blocks() if isinstance(block.indices, Numbered)]
+
+
+def test_what_matches_is_kept_by_the_words_alone() -> None:
+    """Lists of any length are one path to patterns, another than a single element or a folder that is called as they are."""
+    trie = Trie()
+    for target, names in (("any", ("x.{n}.w",)), ("third", ("x.3.w",))):
+        trie.add(Entry("roles", target, "any", names))
+
+    def targets(middle: str | tuple[int, ...]) -> list[str]:
+        return [match.entry.target for match in trie.matches(("x", middle, "w"))]
+
+    for _ in range(2):
+        assert targets((0, 1)) == targets((5, 6, 7)) == targets((4,)) == ["any"]
+        assert targets((3,)) == ["third", "any"] and targets("y") == []
+    trie.add(Entry("roles", "later", "any", ("y.w",)))
+    assert targets("y") == ["later"]
