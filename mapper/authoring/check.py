@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -62,7 +62,7 @@ _KINDS = {
 
 def check_rules(
     rulebook: Rulebook,
-    files: Iterable[Path] = (),
+    files: Sequence[Path] = (),
     run: bool = False,
     folders: Iterable[str | Path] = (),
     examples: bool = True,
@@ -72,7 +72,8 @@ def check_rules(
     Of files that are named it is also said which examples of others they would take. `run` also builds the model of
     every example that has a flow, and runs it: that needs torch. Without `examples` none is read.
     """
-    chosen = [_document(Path(file), rulebook) for file in files]
+    known = _by_path(rulebook) if files else {}
+    chosen = [_document(Path(file), rulebook, known) for file in files]
     named = {document.path.resolve() for _, document in chosen}
     chosen += [
         (kind, document)
@@ -99,12 +100,21 @@ def _is_in(path: Path, folders: Iterable[str | Path]) -> bool:
     return any(path.resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
 
 
-def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
-    """The file's document in the rule set; a file from elsewhere is added to it."""
-    for kind in rulebook.kinds:
-        for document in rulebook.documents(kind):
-            if document.path.resolve() == path.resolve():
-                return kind, document
+def _by_path(rulebook: Rulebook) -> dict[Path, tuple[str, Document]]:
+    """The documents of a rule set with their kinds, by where they really are: to ask the disk takes longer than to check many a file."""
+    every = ((kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind))
+    known: dict[Path, tuple[str, Document]] = {}
+    for kind, document in every:
+        known.setdefault(document.path.resolve(), (kind, document))
+    return known
+
+
+def _document(
+    path: Path, rulebook: Rulebook, known: dict[Path, tuple[str, Document]]
+) -> tuple[str, Document]:
+    """The file's document in the rule set; a file from elsewhere is added to it, and to those that are known."""
+    if path.resolve() in known:
+        return known[path.resolve()]
     document = load_yaml(path)
     if isinstance(document.data, dict) and OF in document.data:
         return FAMILIES, _family_of(document, rulebook)
@@ -113,6 +123,7 @@ def _document(path: Path, rulebook: Rulebook) -> tuple[str, Document]:
         raise RuleError(f"{document.label}:1: no rule file: it starts with none of {', '.join(_KINDS)}")
     if kinds[0] in rulebook.kinds:
         rulebook.add(kinds[0], document)
+        known[path.resolve()] = kinds[0], document
     return kinds[0], document
 
 
