@@ -87,6 +87,8 @@ def has_role(block: Block, path: str) -> bool:
 
 def has_one(block: Block, paths: str) -> bool:
     """Whether the block has a role, or one of several: `lm_head | ctc_head`."""
+    if EITHER not in paths:
+        return has_role(block, paths)
     return any(has_role(block, path) for path in paths.split(EITHER))
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice, product
 from typing import Any
 
@@ -24,6 +25,7 @@ from mapper.rulebook.flows import FlowRule, aligned
 from mapper.rulebook.index import FlowTable
 from mapper.words import normal
 
+_Supposed = dict[tuple[str, Place], tuple[Leaf, Scope]]  # by role and module: it as it would be, in its block
 _TRIES = 32  # of all ways in which several modules could have roles
 
 
@@ -109,8 +111,11 @@ def _assignments(
 ) -> Iterator[tuple[str, ...]]:
     """A role for each module: of the topic's flows and steps those count that lack nothing which no module could be."""
     rules = list(_known(case.rulebook.flows, scope))
+    made: _Supposed = {}
     while True:
-        roles = [[*dict.fromkeys(_may_be(case, scope, rules, facts, leaf, says_shape))] for leaf in idle]
+        roles = [
+            [*dict.fromkeys(_may_be(case, scope, rules, facts, leaf, says_shape, made))] for leaf in idle
+        ]
         could_be = {role for each in roles for role in each}
         kept = [rule for rule in rules if _is_reached(scope, rule, could_be, len(idle))]
         if len(kept) == len(rules):
@@ -139,7 +144,13 @@ def _is_reached(scope: Scope, rule: FlowRule, could_be: set[str], count: int) ->
 
 
 def _may_be(
-    case: Case, scope: Scope, rules: Sequence[FlowRule], facts: Facts, leaf: Leaf, says_shape: bool
+    case: Case,
+    scope: Scope,
+    rules: Sequence[FlowRule],
+    facts: Facts,
+    leaf: Leaf,
+    says_shape: bool,
+    made: _Supposed,
 ) -> Iterator[str]:
     """The roles that a block lacks and that a leaf of this kind and shape may have."""
     for rule in rules:
@@ -147,8 +158,11 @@ def _may_be(
             if role in scope.block.roles or not is_read_as(rule, role, leaf):
                 continue
             if role in rule.shapes:
-                made = _as(case, scope, role, leaf)
-                if _is_of_shape(_with(scope, role, made), rule, facts, role, made):
+                if (role, leaf.place) not in made:  # one block for all rules: what is asked of it is kept
+                    one = _as(case, scope, role, leaf)
+                    made[role, leaf.place] = one, _with(scope, role, one)
+                one, block = made[role, leaf.place]
+                if _is_of_shape(block, rule, facts, role, one):
                     yield role
             elif not says_shape and role in rule.needs and len(weight_shape(leaf)) > 1:
                 yield role
@@ -170,9 +184,15 @@ def is_read_as(rule: FlowRule, role: str, leaf: Leaf) -> bool:
 
     What is passed on whole, to an operation, may be either.
     """
-    is_module = re.search(rf"(?<![\w.]){re.escape(role)}(\(|\.weight)", rule.body) is not None
+    is_module = _is_module(rule.body, role)
     is_norm = leaf.kind.endswith("Norm") and "norm" in role.split("_")
     return is_module is ("" not in leaf.tensors) or is_norm
+
+
+@lru_cache(maxsize=2**14)
+def _is_module(body: str, role: str) -> bool:
+    """Whether a body calls what has a role, or reads its weight."""
+    return role in body and re.search(rf"(?<![\w.]){re.escape(role)}(\(|\.weight)", body) is not None
 
 
 def _flows(case: Case, scope: Scope, facts: Facts) -> Iterator[tuple[FlowRule, Mapping[str, Sequence[Any]]]]:

@@ -113,6 +113,7 @@ class _Block:
     flows: FlowTable
     facts: Facts
     filled: dict[Any, tuple[Slot, _Fill]] = field(default_factory=dict)
+    nearest: dict[Any, tuple[Slot, list[FlowRule]]] = field(default_factory=dict)  # likewise, what comes near
 
 
 @dataclass
@@ -207,12 +208,17 @@ def _by_answers(block: _Block, page: Page, tried: Sequence[FlowRule]) -> list[Fl
 def _fill(block: _Block, slot: Slot, claimed: set[str], assumed: Mapping[str, Any]) -> _Fill:
     """What fills a slot, of the roles that no other has: the same for the same roles that its steps need."""
     free = block.scope.block.roles.keys() - claimed
-    about = tuple((name, value) for name, value in assumed.items() if name in slot.facts)
-    needed = frozenset(free & slot.needs)
-    key = id(slot), needed, about
+    key, needed = _asked(slot, free, assumed)
     if key not in block.filled:
         block.filled[key] = slot, _filling(block, slot.with_needs(needed), free, assumed)
     return block.filled[key][1]
+
+
+def _asked(slot: Slot, free: set[str], assumed: Mapping[str, Any]) -> tuple[Any, frozenset[str]]:
+    """What the steps that fit a slot depend on, for a block; and the roles among it."""
+    about = tuple([(name, value) for name, value in assumed.items() if name in slot.facts])
+    needed = frozenset(free & slot.needs)
+    return (id(slot), needed, about), needed
 
 
 def _filling(block: _Block, steps: Sequence[FlowRule], free: set[str], assumed: Mapping[str, Any]) -> _Fill:
@@ -238,11 +244,14 @@ def _nearest_steps(
 ) -> list[FlowRule]:
     """The steps that come near to filling a slot."""
     free = block.scope.block.roles.keys() - claimed
+    key, _ = _asked(slot, free, assumed)
 
     def distance(step: FlowRule) -> tuple[int, int, int]:
         return _distance([*_faults(block.scope, step, free, block.facts, assumed)])
 
-    return sorted(slot.steps, key=distance)[:_TRIED]
+    if key not in block.nearest:
+        block.nearest[key] = slot, sorted(slot.steps, key=distance)[:_TRIED]
+    return block.nearest[key][1]
 
 
 def _strength(scope: Scope, step: FlowRule) -> tuple[int, int]:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def leaves_fit(rule: FactRule, scope: Scope) -> bool:
     """Whether the leaves of a block, and the roles of its tower, are as a rule asks."""
-    return (
-        all(holds(scope, path, kind) for path, kind in rule.holds.items())
-        and all(is_as_long(scope, path, other) for path, other in rule.as_long.items())
-        and all(is_square(scope, path) for path in rule.square)
-        and all(has_role(scope.block, path) == there for path, there in rule.block.items())
+    return (  # most rules ask little: what is empty is not begun
+        (not rule.block or all(has_role(scope.block, path) == there for path, there in rule.block.items()))
+        and (not rule.holds or all(holds(scope, path, kind) for path, kind in rule.holds.items()))
+        and (not rule.as_long or all(is_as_long(scope, path, it) for path, it in rule.as_long.items()))
+        and (not rule.square or all(is_square(scope, path) for path in rule.square))
         and (not rule.tower or tower_fits(rule.tower, scope))
     )
 

@@ -103,7 +103,16 @@ class Scope:
 
     def is_below(self, places: Sequence[str]) -> bool:
         """Whether one of the places of a rule is here; a rule without any holds everywhere."""
-        return not places or any(map(self.matches, places))
+        if not places:
+            return True
+        key = tuple(places)  # which are asked again and again
+        if key not in self._below:
+            self._below[key] = any(map(self.matches, key))
+        return self._below[key]
+
+    @cached_property
+    def _below(self) -> dict[tuple[str, ...], bool]:
+        return {}
 
 
 def is_tower(block: Block) -> bool:
