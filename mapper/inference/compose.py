@@ -155,7 +155,7 @@ def _filled(block: _Block, page: Page, assumed: Mapping[str, Any], to_the_end: b
     claimed: set[str] = set()
     ties: dict[str, str] = {}
     for slot in page.centres_first:
-        if left_out(slot, slots.first):
+        if slot.around and left_out(slot, slots.first):
             continue
         tied = slot.tied(ties)
         steps, equal, weaker = _fill(block, tied, claimed, assumed)
@@ -318,9 +318,11 @@ def _is_barred(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[st
     """Whether `_lacks` has anything: so it is of most steps of a slot, and no list is needed to see it."""
     if not free.issuperset(step.needs) and (not step.ties or any(lacking(scope, step, free))):
         return True
-    if not all(has_one(scope.block, role) for role in step.beside):
+    if step.beside and not all(has_one(scope.block, role) for role in step.beside):
         return True
-    return any(value not in step.when[name] for name, value in assumed.items() if name in step.when)
+    return bool(assumed) and any(
+        value not in step.when[name] for name, value in assumed.items() if name in step.when
+    )
 
 
 def _distance(faults: Sequence[Misfit]) -> tuple[int, int, int]:
