@@ -2,8 +2,8 @@
 
 There each method of each class is text that is compiled when the module is imported, six of them for a frozen one: together a
 fifth of the time of `mapper inspect`. Here all classes share them as functions, and what the standard library says of the
-fields is asked of it when somebody wants to know. A class of which there are many objects gets a constructor that is compiled
-after all: it takes a third of the time.
+fields is asked of it when somebody wants to know. A class of which there are many objects gets a constructor that
+is compiled after all: it takes a third of the time.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _is_in(path: Path, folders: Iterable[str | Path]) -> bool:
 
 
 def _by_path(rulebook: Rulebook) -> dict[Path, tuple[str, Document]]:
-    """The documents of a rule set with their kinds, by where they really are: to ask the disk takes longer than to check many a file."""
+    """The documents of a rule set with their kinds, by where they really are, which takes long to ask the disk."""
     every = ((kind, document) for kind in rulebook.kinds for document in rulebook.documents(kind))
     known: dict[Path, tuple[str, Document]] = {}
     for kind, document in every:
@@ -112,7 +112,7 @@ def _by_path(rulebook: Rulebook) -> dict[Path, tuple[str, Document]]:
 def _document(
     path: Path, rulebook: Rulebook, known: dict[Path, tuple[str, Document]]
 ) -> tuple[str, Document]:
-    """The file's document in the rule set; a file from elsewhere is added to it, and to those that are known."""
+    """The file's document in the rule set; a file from elsewhere is added to it, and to what is known."""
     if path.resolve() in known:
         return known[path.resolve()]
     document = load_yaml(path)

@@ -416,7 +416,7 @@ _INNER = _Inner()
 
 
 def copied(node: Any) -> Any:
-    """A copy of a syntax tree, or of a list of them: `copy.deepcopy` asks every node how it is to be copied, ten times as long."""
+    """A copy of a syntax tree, or of a list of them: `copy.deepcopy` asks every node how it is to be copied."""
     if isinstance(node, ast.AST):
         made = type(node)()
         held = made.__dict__

@@ -66,7 +66,7 @@ def test_blocks_with_a_number_missing_are_no_list() -> None:
 
 
 def test_what_matches_is_kept_by_the_words_alone() -> None:
-    """Lists of any length are one path to patterns, another than a single element or a folder that is called as they are."""
+    """Lists of any length are one path to patterns, another than a single element or a folder."""
     trie = Trie()
     for target, names in (("any", ("x.{n}.w",)), ("third", ("x.3.w",))):
         trie.add(Entry("roles", target, "any", names))
