@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -37,3 +38,12 @@ def join_pieces(pieces: list[Tensor], step: int) -> Tensor:
         total[..., at] += weight[: piece.shape[-1]] * piece
         weights[at] += weight[: piece.shape[-1]]
     return total / weights
+
+
+def stack_pieces(pieces: list[Tensor]) -> Tensor:
+    """All pieces behind each other, a shorter last one with zeros behind it.
+
+    list of P times (B, C, T), none longer than the first -> (P, B, C, T)
+    """
+    lacking = pieces[0].shape[-1] - pieces[-1].shape[-1]
+    return torch.stack([*pieces[:-1], F.pad(pieces[-1], (0, lacking))])

@@ -220,6 +220,25 @@ def test_a_codec_of_pieces_each_divided_by_its_loudness(tmp_path: Path) -> None:
     assert (found[..., :600] - built(sound[..., :600]).audio_values).abs().max() > 1e-3
 
 
+def test_a_codec_of_pieces_by_its_config(tmp_path: Path) -> None:
+    config = transformers.EncodecConfig(
+        num_filters=2, hidden_size=16, codebook_dim=16, codebook_size=16, norm_type="time_group_norm", use_causal_conv=False,
+        audio_channels=2, sampling_rate=800, normalize=True, chunk_length_s=1.0, overlap=0.01, target_bandwidths=[0.6, 1.8],
+        upsampling_ratios=[4, 2],
+    )  # fmt: skip
+    model = reference("EncodecModel", config)
+    model.save_pretrained(tmp_path)
+    built = mapper.build(tmp_path)
+    assert mapper.inspect(tmp_path).architecture.reading == "exact"
+    sound = torch.randn(2, 2, 1800, generator=torch.Generator().manual_seed(1))
+    mask = torch.ones(2, 2, 1800, dtype=torch.long)
+    mask[1, :, 1500:] = 0
+    for given in ({}, {"padding_mask": mask}):
+        found, expected = built(sound, **given), model(sound, **given)
+        close(output(found, "audio_values"), expected.audio_values)
+        assert torch.equal(found.audio_codes, expected.audio_codes)
+
+
 def test_a_codec_of_stereo_sound_as_a_whole(tmp_path: Path) -> None:
     config = transformers.EncodecConfig(
         num_filters=2, hidden_size=16, codebook_dim=16, codebook_size=16, norm_type="time_group_norm", use_causal_conv=False,

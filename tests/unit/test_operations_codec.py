@@ -16,7 +16,7 @@ from mapper.operations.codec import (
     pad_to_frames,
     snake,
 )
-from mapper.operations.pieces import join_pieces, loudness, overlapping_pieces
+from mapper.operations.pieces import join_pieces, loudness, overlapping_pieces, stack_pieces
 
 
 def test_a_padded_convolution_has_a_place_for_each_begun_step_and_sees_nothing_later() -> None:
@@ -88,6 +88,12 @@ def test_pieces_of_a_waveform_overlap_and_are_joined_by_their_middles() -> None:
     first, second = torch.tensor([[[0.0, 0.0, 8.0]]]), torch.tensor([[[4.0, 4.0]]])
     # the third sample is as near to the middle of either
     assert join_pieces([first, second], 2).tolist() == [[[0.0, 0.0, 6.0, 4.0]]]
+
+
+def test_codes_of_a_shorter_last_piece_have_zeros_behind_them() -> None:
+    first, last = torch.tensor([[[1, 2, 3]]]), torch.tensor([[[4]]])
+    assert stack_pieces([first, last]).tolist() == [[[[1, 2, 3]]], [[[4, 0, 0]]]]
+    assert stack_pieces([last]).tolist() == [[[[4]]]]
 
 
 def test_the_loudness_of_a_sound_is_that_of_all_its_channels() -> None:
