@@ -31,7 +31,7 @@ Input = (
 
 
 class Row(NamedTuple):
-    """A model by the path of what makes it, with arguments; the shapes of its inputs."""
+    """A model by the path of what makes it, with arguments, which may be such models; the shapes of its inputs."""
 
     made_by: str  # "package.module:name"
     arguments: dict[str, Any]
@@ -158,6 +158,18 @@ TUNE: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("mistral:mistral", {**TUNED, "intermediate_dim": 96}),
 }
 TORCH = {"d_model": 64, "nhead": 4, "dim_feedforward": 96, "batch_first": True}
+W2V = {
+    "extractor_conv_layer_config": [(16, 10, 5), (16, 3, 2), (16, 2, 2)], "encoder_embed_dim": 32, "encoder_projection_dropout": 0.0,
+    "encoder_pos_conv_kernel": 8, "encoder_pos_conv_groups": 4, "encoder_num_layers": 2, "encoder_num_heads": 4, "encoder_attention_dropout": 0.0,
+    "encoder_ff_interm_features": 48, "encoder_ff_interm_dropout": 0.0, "encoder_dropout": 0.0, "encoder_layer_drop": 0.0,
+}  # fmt: skip
+SPEECHBRAIN = "speechbrain.lobes.models"
+RECURRENT = Row(
+    f"{SPEECHBRAIN}.dual_path:SBRNNBlock", {"input_size": 16, "hidden_channels": 12, "num_layers": 1}
+)
+LAYERED = Row(f"{SPEECHBRAIN}.dual_path:SBTransformerBlock", {"num_layers": 2, "d_model": 16, "nhead": 4, "d_ffn": 32, "norm_before": True, "use_positional_encoding": True})  # fmt: skip
+TWO_SOURCES = {"in_channels": 16, "out_channels": 16, "num_layers": 2, "K": 10, "num_spks": 2}
+FILTERS = {"n_src": 2, "n_filters": 16, "kernel_size": 8, "stride": 4, "bn_chan": 12}
 ESM = {"num_layers": 2, "embed_dim": 64, "attention_heads": 4}
 ROWS = {
     **{f"diffusers_{name}": Row(f"diffusers:{made_by}", arguments, inputs, "diffusers") for name, (made_by, arguments, inputs) in DIFFUSERS.items()},
@@ -205,6 +217,14 @@ ROWS = {
     "ta_deepspeech": Row("torchaudio.models:DeepSpeech", {"n_feature": 20, "n_hidden": 32, "n_class": 12}, ((1, 1, 10, 20),)),
     "ta_tasnet": Row("torchaudio.models:ConvTasNet", {"enc_num_feats": 32, "msk_num_feats": 16, "msk_num_hidden_feats": 24, "msk_num_layers": 2, "msk_num_stacks": 1}, ((1, 1, 320),)),
     "ta_wavernn": Row("torchaudio.models:WaveRNN", {"upsample_scales": [2, 2], "n_classes": 8, "hop_length": 4, "n_res_block": 2, "n_rnn": 16, "n_fc": 16, "n_freq": 12, "n_hidden": 16, "n_output": 16}, ((1, 1, 16), (1, 1, 12, 8))),
+    "ta_wav2vec2": Row("torchaudio.models:wav2vec2_model", {**W2V, "extractor_mode": "group_norm", "extractor_conv_bias": False, "encoder_layer_norm_first": False, "aux_num_out": 20}, ((1, 800),)),
+    "ta_wav2vec2_large": Row("torchaudio.models:wav2vec2_model", {**W2V, "extractor_mode": "layer_norm", "extractor_conv_bias": True, "encoder_layer_norm_first": True, "aux_num_out": None}, ((1, 800),)),
+    "ta_wavlm": Row("torchaudio.models:wavlm_model", {**W2V, "extractor_mode": "group_norm", "extractor_conv_bias": False, "encoder_layer_norm_first": False, "aux_num_out": None, "encoder_num_buckets": 32, "encoder_max_distance": 80}, ((1, 800),)),
+    "snac": Row("snac:SNAC", {"encoder_dim": 8, "encoder_rates": [2, 4], "latent_dim": None, "decoder_dim": 32, "decoder_rates": [4, 2], "attn_window_size": None, "codebook_size": 32, "codebook_dim": 8, "vq_strides": [2, 1], "noise": False}, ((1, 1, 640),)),
+    "as_convtasnet": Row("asteroid.models:ConvTasNet", {**FILTERS, "hid_chan": 20, "skip_chan": 12, "n_blocks": 2, "n_repeats": 2}, ((1, 1, 200),)),
+    "as_dprnn": Row("asteroid.models:DPRNNTasNet", {**FILTERS, "hid_size": 10, "chunk_size": 10, "hop_size": 5, "n_repeats": 2}, ((1, 1, 200),)),
+    "sb_dprnn": Row(f"{SPEECHBRAIN}.dual_path:Dual_Path_Model", {**TWO_SOURCES, "intra_model": RECURRENT, "inter_model": RECURRENT}, ((1, 16, 33),)),
+    "sb_sepformer": Row(f"{SPEECHBRAIN}.dual_path:Dual_Path_Model", {**TWO_SOURCES, "linear_layer_after_inter_intra": False, "intra_model": LAYERED, "inter_model": LAYERED}, ((1, 16, 33),)),
     "nn_transformer": Row("torch.nn:Transformer", {**TORCH, "num_encoder_layers": 2, "num_decoder_layers": 2}, {"src": (1, 8, 64), "tgt": (1, 6, 64)}),
     "nn_encoder": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": TORCH}, "num_layers": 2}, ((1, 8, 64),)),
     "nn_encoder_first": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": {**TORCH, "norm_first": True, "activation": "gelu"}}, "num_layers": 2}, ((1, 8, 64),)),
@@ -254,7 +274,7 @@ def made(row: Row) -> tuple[nn.Module, dict[str, str]]:
     """The model, and the settings that its package has beside it, by the name of the file."""
     module, _, name = row.made_by.partition(":")
     make: Callable[..., nn.Module] = attrgetter(name)(importlib.import_module(module))
-    arguments = dict(row.arguments)
+    arguments = {key: made(part)[0] if isinstance(part, Row) else part for key, part in row.arguments.items()}
     if row.settings == "whisper":
         arguments["dims"] = importlib.import_module(module).ModelDimensions(**arguments["dims"])
     if row.settings == "open_clip":

@@ -47,3 +47,22 @@ def stack_pieces(pieces: list[Tensor]) -> Tensor:
     """
     lacking = pieces[0].shape[-1] - pieces[-1].shape[-1]
     return torch.stack([*pieces[:-1], F.pad(pieces[-1], (0, lacking))])
+
+
+def overlapping_chunks(x: Tensor, size: int, step: int, around: tuple[int, int]) -> Tensor:
+    """So many frames from every step on, with zeros around all of them.
+
+    x (B, C, T), zeros before and behind -> (B, C, size, chunks); frames that make no whole chunk are left out
+    """
+    return F.pad(x, around).unfold(2, size, step).transpose(2, 3)
+
+
+def sum_chunks(x: Tensor, step: int) -> Tensor:
+    """The sum of chunks that begin a step apart.
+
+    x (B, C, size, chunks) -> (B, C, T)
+    """
+    size, chunks = x.shape[2:]
+    length = (chunks - 1) * step + size
+    folded = F.fold(x.flatten(1, 2), (length, 1), (size, 1), stride=(step, 1))
+    return folded[..., 0]

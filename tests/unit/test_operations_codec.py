@@ -16,7 +16,14 @@ from mapper.operations.codec import (
     pad_to_frames,
     snake,
 )
-from mapper.operations.pieces import join_pieces, loudness, overlapping_pieces, stack_pieces
+from mapper.operations.pieces import (
+    join_pieces,
+    loudness,
+    overlapping_chunks,
+    overlapping_pieces,
+    stack_pieces,
+    sum_chunks,
+)
 
 
 def test_a_padded_convolution_has_a_place_for_each_begun_step_and_sees_nothing_later() -> None:
@@ -94,6 +101,13 @@ def test_codes_of_a_shorter_last_piece_have_zeros_behind_them() -> None:
     first, last = torch.tensor([[[1, 2, 3]]]), torch.tensor([[[4]]])
     assert stack_pieces([first, last]).tolist() == [[[[1, 2, 3]]], [[[4, 0, 0]]]]
     assert stack_pieces([last]).tolist() == [[[[4]]]]
+
+
+def test_chunks_have_zeros_around_all_frames_and_are_summed_again() -> None:
+    x = torch.arange(1.0, 6.0)[None, None]
+    chunks = overlapping_chunks(x, 4, 2, (2, 3))
+    assert chunks[0, 0].T.tolist() == [[0, 0, 1, 2], [1, 2, 3, 4], [3, 4, 5, 0], [5, 0, 0, 0]]
+    assert sum_chunks(chunks, 2)[0, 0].tolist() == [0, 0, 2, 4, 6, 8, 10, 0, 0, 0]
 
 
 def test_the_loudness_of_a_sound_is_that_of_all_its_channels() -> None:
