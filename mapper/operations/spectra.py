@@ -44,3 +44,24 @@ def overlap_frames(magnitude: Tensor, phase: Tensor, window: Tensor, hop: int, i
     )
     beside = size // 2 if is_centred else (size - hop) // 2
     return (added / weights)[:, beside : length - beside]
+
+
+def log_mel_spectrogram(x: Tensor, real: Tensor, imaginary: Tensor, filters: Tensor, hop: int) -> Tensor:
+    """Decibels of the mel bins of centred frames, by a Fourier transform that is stored as two kernels.
+
+    x (B, S), real and imaginary (N / 2 + 1, 1, N), filters (N / 2 + 1, M) -> (B, M, T)
+    """
+    beside = real.shape[-1] // 2
+    padded = F.pad(x[:, None], (beside, beside), "reflect")
+    power = F.conv1d(padded, real, stride=hop).square() + F.conv1d(padded, imaginary, stride=hop).square()
+    return 10 * (power.transpose(1, 2) @ filters).clamp(min=1e-10).log10().transpose(1, 2)
+
+
+def repeat_to_frames(x: Tensor, frames: int) -> Tensor:
+    """Each step as often as it stands for frames whole, and the last for those behind them too.
+
+    x (B, steps, C) -> (B, frames, C)
+    """
+    times = 2 ** ((frames // x.shape[1]).bit_length() - 1)
+    repeated = x.repeat_interleave(times, dim=1)
+    return torch.cat((repeated, repeated[:, -1:].expand(-1, frames - repeated.shape[1], -1)), dim=1)
