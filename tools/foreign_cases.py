@@ -170,6 +170,11 @@ RECURRENT = Row(
 LAYERED = Row(f"{SPEECHBRAIN}.dual_path:SBTransformerBlock", {"num_layers": 2, "d_model": 16, "nhead": 4, "d_ffn": 32, "norm_before": True, "use_positional_encoding": True})  # fmt: skip
 TWO_SOURCES = {"in_channels": 16, "out_channels": 16, "num_layers": 2, "K": 10, "num_spks": 2}
 FILTERS = {"n_src": 2, "n_filters": 16, "kernel_size": 8, "stride": 4, "bn_chan": 12}
+BIGVGAN = {
+    "resblock": "1", "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4], "upsample_initial_channel": 32, "resblock_kernel_sizes": [3, 5],
+    "resblock_dilation_sizes": [[1, 3, 5], [1, 3, 5]], "activation": "snakebeta", "snake_logscale": True, "num_mels": 12, "use_tanh_at_final": False,
+    "use_bias_at_final": False,
+}  # fmt: skip
 PANNS = {"sample_rate": 32000, "window_size": 1024, "hop_size": 320, "mel_bins": 64, "fmin": 50, "fmax": 14000, "classes_num": 20}  # fmt: skip
 ESM = {"num_layers": 2, "embed_dim": 64, "attention_heads": 4}
 ROWS = {
@@ -227,6 +232,7 @@ ROWS = {
     "sb_dprnn": Row(f"{SPEECHBRAIN}.dual_path:Dual_Path_Model", {**TWO_SOURCES, "intra_model": RECURRENT, "inter_model": RECURRENT}, ((1, 16, 33),)),
     "sb_sepformer": Row(f"{SPEECHBRAIN}.dual_path:Dual_Path_Model", {**TWO_SOURCES, "linear_layer_after_inter_intra": False, "intra_model": LAYERED, "inter_model": LAYERED}, ((1, 16, 33),)),
     **{f"panns_{name}": Row(f"panns_inference.models:{name}", PANNS, ((1, 32000),)) for name in ("Cnn14", "Cnn14_DecisionLevelMax")},
+    "bigvgan": Row("bigvgan.bigvgan:BigVGAN", {"h": Row("bigvgan.env:AttrDict", BIGVGAN)}, ((1, 12, 10),)),
     "nn_transformer": Row("torch.nn:Transformer", {**TORCH, "num_encoder_layers": 2, "num_decoder_layers": 2}, {"src": (1, 8, 64), "tgt": (1, 6, 64)}),
     "nn_encoder": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": TORCH}, "num_layers": 2}, ((1, 8, 64),)),
     "nn_encoder_first": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": {**TORCH, "norm_first": True, "activation": "gelu"}}, "num_layers": 2}, ((1, 8, 64),)),

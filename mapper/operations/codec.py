@@ -90,3 +90,34 @@ def location_variable_convolution(x: Tensor, kernels: Tensor, biases: Tensor) ->
     near = F.pad(x, (size // 2, size // 2)).unfold(2, hop + size - 1, hop).unfold(3, size, 1)
     y = torch.einsum("bitsk,biokt->bots", near, kernels)
     return (y + biases[..., None]).flatten(2)
+
+
+def snake_scaled(x: Tensor, frequency: Tensor, scale: Tensor) -> Tensor:
+    """x + sin(frequency * x) ** 2 / scale, channel by channel (papers 2006.08195, 2206.04658).
+
+    x (B, C, T), frequency and scale (C)
+    """
+    return x + (frequency[:, None] * x).sin().square() / (scale[:, None] + 1e-9)
+
+
+def upsample_twice(x: Tensor, kernel: Tensor) -> Tensor:
+    """Twice as many samples through a low-pass filter; samples beyond the ends are as the last.
+
+    x (B, C, T), kernel (1, 1, K) -> (B, C, 2 T)
+    """
+    size, channels = kernel.shape[-1], x.shape[1]
+    beside = size // 2 - 1
+    padded = F.pad(x, (beside, beside), "replicate")
+    y = 2 * F.conv_transpose1d(padded, kernel.expand(channels, -1, -1), stride=2, groups=channels)
+    start = 2 * beside + (size - 2) // 2
+    return y[..., start : start + 2 * x.shape[-1]]
+
+
+def halve_smooth(x: Tensor, kernel: Tensor) -> Tensor:
+    """Every second sample behind a low-pass filter; samples beyond the ends are as the last.
+
+    x (B, C, 2 T), kernel (1, 1, K) -> (B, C, T)
+    """
+    size, channels = kernel.shape[-1], x.shape[1]
+    padded = F.pad(x, (size // 2 - (size + 1) % 2, size // 2), "replicate")
+    return F.conv1d(padded, kernel.expand(channels, -1, -1), stride=2, groups=channels)

@@ -97,14 +97,24 @@ def invert_splines(y: Tensor, bins: Tensor, scale: float, bound: float) -> Tenso
 
 
 def kernel_of(convolution: nn.Module) -> Tensor:
-    """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868)."""
-    held = {name: tensor for name, tensor in convolution.named_parameters() if name != "bias"}
+    """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868).
+
+    It may stand in a module of its own.
+    """
+    held = {name.rpartition(".")[2]: tensor for name, tensor in convolution.named_parameters()}
+    held.pop("bias", None)
     if "weight" in held:
         return held["weight"]
     length, direction = (
         held[name] for name in sorted(held)
     )  # weight_g and weight_v, original0 and original1
     return weight_norm(length, direction)
+
+
+def bias_of(convolution: nn.Module) -> Tensor | None:
+    """Bias of a convolution, which may stand in a module of its own; None where it has none."""
+    held = [tensor for name, tensor in convolution.named_parameters() if name.rpartition(".")[2] == "bias"]
+    return held[0] if held else None
 
 
 def dilated_residuals(
@@ -115,7 +125,7 @@ def dilated_residuals(
     x (B, C, T); each of `firsts` is applied with its dilation
     """
     for first, second, dilation in zip(firsts, seconds, dilations, strict=True):
-        weight, bias = kernel_of(first), first.get_parameter("bias")
+        weight, bias = kernel_of(first), bias_of(first)
         padding = dilation * (weight.shape[-1] - 1) // 2
         y = F.conv1d(F.leaky_relu(x, slope), weight, bias, padding=padding, dilation=dilation)
         x = x + second(F.leaky_relu(y, slope))
@@ -131,8 +141,28 @@ def upsample_frames(
     """
     share = len(blocks) // len(rates)
     for at, (upsampler, rate) in enumerate(zip(upsamplers, rates, strict=True)):
-        weight, bias = kernel_of(upsampler), upsampler.get_parameter("bias")
+        weight, bias = kernel_of(upsampler), bias_of(upsampler)
         padding = (weight.shape[-1] - rate) // 2
         x = F.conv_transpose1d(F.leaky_relu(x, slope), weight, bias, stride=rate, padding=padding)
         x = torch.stack([block(x) for block in blocks[at * share : (at + 1) * share]]).mean(dim=0)
+    return x
+
+
+def dilated_snakes(
+    x: Tensor,
+    firsts: nn.ModuleList,
+    seconds: nn.ModuleList,
+    snakes: nn.ModuleList,
+    dilations: tuple[int, ...],
+) -> Tensor:
+    """Residual units of a dilated and a plain convolution, each after its own activation (paper 2206.04658).
+
+    x (B, C, T); each of `firsts` is applied with its dilation
+    """
+    before, between = list(snakes)[::2], list(snakes)[1::2]
+    for at, (first, second, dilation) in enumerate(zip(firsts, seconds, dilations, strict=True)):
+        weight, bias = kernel_of(first), bias_of(first)
+        padding = dilation * (weight.shape[-1] - 1) // 2
+        y = F.conv1d(before[at](x), weight, bias, padding=padding, dilation=dilation)
+        x = x + second(between[at](y))
     return x

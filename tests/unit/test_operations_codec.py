@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from mapper.operations.codec import (
     dilated_convolution,
+    halve_smooth,
     location_variable_convolution,
     nearest_codes,
     pad_around_mirrored,
@@ -15,6 +16,8 @@ from mapper.operations.codec import (
     pad_start_mirrored,
     pad_to_frames,
     snake,
+    snake_scaled,
+    upsample_twice,
 )
 from mapper.operations.pieces import (
     join_pieces,
@@ -113,3 +116,17 @@ def test_chunks_have_zeros_around_all_frames_and_are_summed_again() -> None:
 def test_the_loudness_of_a_sound_is_that_of_all_its_channels() -> None:
     x = torch.tensor([[[3.0, 5.0], [5.0, -5.0]]])  # means 4 and 0
     assert loudness(x)[0, 0, 0].item() == pytest.approx(8**0.5)
+
+
+def test_a_snake_has_a_frequency_and_a_scale_for_each_channel() -> None:
+    x = torch.tensor([[[1.0], [2.0]]])
+    made = snake_scaled(x, torch.tensor([torch.pi / 2, 0.0]), torch.tensor([4.0, 1.0]))
+    assert made[0, :, 0].tolist() == pytest.approx([1.25, 2.0])
+
+
+def test_twice_and_half_as_many_samples_with_the_ends_repeated() -> None:
+    x = torch.tensor([[[1.0, 2.0, 4.0]]])
+    pairs = torch.tensor([[[0.0, 0.5, 0.5, 0.0]]])  # each sample at two places
+    assert upsample_twice(x, pairs)[0, 0].tolist() == [1.0, 1.0, 2.0, 2.0, 4.0, 4.0]
+    assert halve_smooth(torch.tensor([[[1.0, 3.0, 5.0, 9.0]]]), pairs)[0, 0].tolist() == [2.0, 7.0]
+    assert halve_smooth(torch.tensor([[[1.0, 3.0, 5.0, 9.0]]]), pairs.roll(-1))[0, 0].tolist() == [1.0, 4.0]
