@@ -232,6 +232,8 @@ ROWS = {
     "sb_dprnn": Row(f"{SPEECHBRAIN}.dual_path:Dual_Path_Model", {**TWO_SOURCES, "intra_model": RECURRENT, "inter_model": RECURRENT}, ((1, 16, 33),)),
     "sb_sepformer": Row(f"{SPEECHBRAIN}.dual_path:Dual_Path_Model", {**TWO_SOURCES, "linear_layer_after_inter_intra": False, "intra_model": LAYERED, "inter_model": LAYERED}, ((1, 16, 33),)),
     **{f"panns_{name}": Row(f"panns_inference.models:{name}", PANNS, ((1, 32000),)) for name in ("Cnn14", "Cnn14_DecisionLevelMax")},
+    "denoiser": Row("denoiser.demucs:Demucs", {"hidden": 8, "depth": 3, "resample": 1}, ((1, 1, 600),)),
+    "denoiser_up": Row("denoiser.demucs:Demucs", {"hidden": 8, "depth": 2, "resample": 4}, ((1, 1, 600),)),
     "bigvgan": Row("bigvgan.bigvgan:BigVGAN", {"h": Row("bigvgan.env:AttrDict", BIGVGAN)}, ((1, 12, 10),)),
     "nn_transformer": Row("torch.nn:Transformer", {**TORCH, "num_encoder_layers": 2, "num_decoder_layers": 2}, {"src": (1, 8, 64), "tgt": (1, 6, 64)}),
     "nn_encoder": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": TORCH}, "num_layers": 2}, ((1, 8, 64),)),
