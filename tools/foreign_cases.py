@@ -234,6 +234,7 @@ ROWS = {
     **{f"panns_{name}": Row(f"panns_inference.models:{name}", PANNS, ((1, 32000),)) for name in ("Cnn14", "Cnn14_DecisionLevelMax")},
     "denoiser": Row("denoiser.demucs:Demucs", {"hidden": 8, "depth": 3, "resample": 1}, ((1, 1, 600),)),
     "denoiser_up": Row("denoiser.demucs:Demucs", {"hidden": 8, "depth": 2, "resample": 4}, ((1, 1, 600),)),
+    "sb_hifigan": Row(f"{SPEECHBRAIN}.HifiGAN:HifiganGenerator", {"in_channels": 12, "out_channels": 1, "resblock_type": "1", "resblock_dilation_sizes": [[1, 3, 5], [1, 3, 5]], "resblock_kernel_sizes": [3, 5], "upsample_kernel_sizes": [8, 4], "upsample_initial_channel": 32, "upsample_factors": [4, 2]}, ((1, 12, 10),)),
     "bigvgan": Row("bigvgan.bigvgan:BigVGAN", {"h": Row("bigvgan.env:AttrDict", BIGVGAN)}, ((1, 12, 10),)),
     "nn_transformer": Row("torch.nn:Transformer", {**TORCH, "num_encoder_layers": 2, "num_decoder_layers": 2}, {"src": (1, 8, 64), "tgt": (1, 6, 64)}),
     "nn_encoder": Row("torch.nn:TransformerEncoder", {"encoder_layer": {"TransformerEncoderLayer": TORCH}, "num_layers": 2}, ((1, 8, 64),)),

@@ -166,3 +166,23 @@ def dilated_snakes(
         y = F.conv1d(before[at](x), weight, bias, padding=padding, dilation=dilation)
         x = x + second(between[at](y))
     return x
+
+
+def convolve_mirrored(x: Tensor, convolution: nn.Module, dilation: int) -> Tensor:
+    """A convolution that reads mirrored samples beyond the ends. x (B, C, T) -> (B, _, T)"""
+    weight = kernel_of(convolution)
+    beside = dilation * (weight.shape[-1] - 1) // 2
+    return F.conv1d(F.pad(x, (beside, beside), "reflect"), weight, bias_of(convolution), dilation=dilation)
+
+
+def mirrored_residuals(
+    x: Tensor, firsts: nn.ModuleList, seconds: nn.ModuleList, dilations: tuple[int, ...], slope: float
+) -> Tensor:
+    """Residual units of a dilated and a plain convolution that read mirrored samples beyond the ends.
+
+    x (B, C, T); each of `firsts` is applied with its dilation
+    """
+    for first, second, dilation in zip(firsts, seconds, dilations, strict=True):
+        y = convolve_mirrored(F.leaky_relu(x, slope), first, dilation)
+        x = x + convolve_mirrored(F.leaky_relu(y, slope), second, 1)
+    return x
