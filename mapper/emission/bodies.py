@@ -123,9 +123,8 @@ class Body:
 
     def loop_source(self, node: ast.For) -> str:
         self.loops.update(loop_items(self.piece.block, node, self.loops))
-        for name in targets(node.target):
-            if name in self.loops:
-                self.elements[name] = self.element(self.loops[name])
+        names = [name for name in targets(node.target) if name in self.loops]
+        self.elements |= {name: self.element(self.loops[name]) for name in names}  # none stands in another
         return self.expression(node.iter)
 
     def element(self, items: tuple[Item, ...]) -> Place:
