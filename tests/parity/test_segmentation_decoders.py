@@ -193,6 +193,35 @@ def deeplab_joined(net: Plain, image: Tensor) -> Tensor:
     return F.relu(net.batch_norm(x, "decoder.block2.1"))
 
 
+def projected(net: Plain, image: Tensor) -> Tensor:
+    levels, size = [], [side // 4 for side in image.shape[2:]]
+    for at, map in enumerate(encoder(net, image)[::-1]):
+        level = net.linear(map.permute(0, 2, 3, 1), f"decoder.mlp_stage.{at}.linear", 6).permute(0, 3, 1, 2)
+        levels.append(F.interpolate(level, size=size, mode="bilinear"))
+    return convolved(net, torch.cat(levels, 1), "decoder.fuse_stage", 6, 1)
+
+
+def unified(net: Plain, image: Tensor) -> Tensor:
+    maps = []
+    for at, map in enumerate(encoder(net, image)[1:]):
+        maps.append(
+            net.layer_norm(map.permute(0, 2, 3, 1), f"decoder.feature_norms.{at}").permute(0, 3, 1, 2)
+        )
+    coarsest = maps.pop()
+    parts, size = [coarsest], coarsest.shape[2:]
+    for at, places in enumerate((1, 2, 3, 6)):
+        y = convolved(net, F.adaptive_avg_pool2d(coarsest, places), f"decoder.psp.blocks.{at}.1", 5, 1)
+        parts.append(F.interpolate(y, size=size, mode="bilinear"))
+    x = convolved(net, torch.cat(parts, 1), "decoder.psp.out_conv", 5, 3)
+    levels = [x]
+    for at, map in enumerate(maps[::-1]):
+        map = convolved(net, map, f"decoder.fpn_lateral_blocks.{at}.conv_norm_relu", 5, 1)
+        x = F.interpolate(x, size=map.shape[2:], mode="bilinear") + map
+        levels.append(convolved(net, x, f"decoder.fpn_conv_blocks.{at}", 5, 3))
+    levels = [F.interpolate(level, size=x.shape[2:], mode="bilinear") for level in levels[::-1]]
+    return convolved(net, torch.cat(levels, 1), "decoder.fusion_block", 5, 3)
+
+
 DECODERS = {
     "unet": unet(gated=False),
     "unet_gated": unet(gated=True),
@@ -201,6 +230,8 @@ DECODERS = {
     "manet": manet,
     "fpn": pyramid,
     "pspnet": pooled,
+    "segformer": projected,
+    "upernet": unified,
     "deeplab": deeplab,
     "deeplab_plus": deeplab_joined,
 }
