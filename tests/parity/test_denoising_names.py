@@ -15,6 +15,7 @@ from torch.nn import functional as F
 import mapper
 from tests.parity.harness import TOLERANCE, randomise
 from tests.parity.test_convolutional_names import parts
+from tests.parity.test_diffusers_names import MapAttention
 
 GROUPS, HEADS, SIZE = 4, 2, 16
 TEXT = torch.randn((2, 5, 12), generator=torch.Generator().manual_seed(2))
@@ -274,3 +275,45 @@ def test_layers_over_an_image_and_a_text_in_one_row(tmp_path: Path, is_twice: bo
     with torch.no_grad():
         wanted = model(image, TEXT, pooled, steps)
     compared(tmp_path, model, config, wanted, hidden_states=image, encoder_hidden_states=TEXT, pooled_projections=pooled, timestep=steps)  # fmt: skip
+
+
+class Behind(nn.Conv2d):
+    """A step with a row and a column of zeros behind the map alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.pad(x, (0, 1, 0, 1)))
+
+
+class PlainUNet(UNet):
+    """Without a text, with a vector for each class, and one head for all channels (DDPM)."""
+
+    def __init__(self) -> None:
+        super().__init__(MapAttention)
+        self.down_blocks[0].downsamplers[0].conv = Behind(8, 8, 3, 2)
+        self.class_embedding = nn.Embedding(5, 32)
+        for module in self.modules():
+            if isinstance(module, nn.GroupNorm):
+                module.eps = 1e-3
+
+    def forward(self, x: Tensor, steps: Tensor, classes: Tensor) -> Tensor:  # type: ignore[override]
+        angles = steps[:, None] * torch.exp(torch.arange(4) * (-math.log(10000.0) / 3))
+        time = through(self.time_embedding, torch.cat((angles.sin(), angles.cos()), dim=-1))
+        return self.denoised(x, time + self.class_embedding(classes))
+
+
+PLAIN = {"_class_name": "UNet2DModel", "norm_num_groups": GROUPS, "attention_head_dim": None, "norm_eps": 1e-3, "flip_sin_to_cos": False, "freq_shift": 1, "downsample_padding": 0, "num_class_embeds": 5}  # fmt: skip
+
+
+def test_a_unet_without_a_text_has_one_head_and_zeros_behind_its_maps(tmp_path: Path) -> None:
+    model = randomise(PlainUNet().eval())
+    image = torch.randn((2, 3, 8, 12), generator=torch.Generator().manual_seed(1))
+    steps, classes = torch.tensor([3.0, 500.0]), torch.tensor([4, 1])
+    with torch.no_grad():
+        wanted = model(image, steps, classes)
+    compared(tmp_path, model, PLAIN, wanted, sample=image, timestep=steps, class_labels=classes)
+
+
+def test_a_unet_without_a_text_is_asked_for_what_no_config_says(tmp_path: Path) -> None:
+    torch.save(PlainUNet().state_dict(), tmp_path / "diffusion_pytorch_model.bin")
+    asked = {question.fact for question in mapper.inspect(tmp_path).architecture.questions}
+    assert asked >= {"unet.padding", "timestep.cosine_first", "timestep.shift", "norm.groups", "norm.eps"}
