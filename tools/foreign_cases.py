@@ -4,7 +4,7 @@
     PYTHONPATH=PACKAGES python tools/foreign_cases.py CASES --only lit_qwen3 swin
 
 PACKAGES is a folder into which `pip install --no-deps --target PACKAGES` put timm, torchvision, litgpt, x-transformers,
-vit-pytorch, spandrel, segmentation-models-pytorch, diffusers and what they need; small_networks.py beside this file has
+vit-pytorch, spandrel, segmentation-models-pytorch, MONAI, diffusers and what they need; small_networks.py beside this file has
 what no package writes. Weights are random, norms perturbed.
 """
 
@@ -112,6 +112,28 @@ DIFFUSERS: dict[str, tuple[str, dict[str, Any], dict[str, Input]]] = {
     "tiny_vae": ("AutoencoderTiny", {"encoder_block_out_channels": (16, 16), "decoder_block_out_channels": (16, 16), "num_encoder_blocks": (1, 1), "num_decoder_blocks": (1, 1)}, {"sample": (1, 3, 16, 16)}),
     "controlnet": ("ControlNetModel", {"block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 8, "cross_attention_dim": 24, "attention_head_dim": 4, "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"), "conditioning_embedding_out_channels": (16, 24)}, {**DENOISED, "controlnet_cond": (1, 3, 32, 32), "conditioning_scale": 1.0}),
 }  # fmt: skip
+DENOISER = {"sample_size": 16, "block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 8}
+DDPM = {**DENOISER, "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D")}  # fmt: skip
+PLAIN = {**DENOISER, "down_block_types": ("DownBlock2D",) * 2, "up_block_types": ("UpBlock2D",) * 2}
+NOISE: dict[str, Input] = {"sample": (1, 3, 16, 16), "timestep": 7}
+DIFFUSERS |= {
+    "ddpm": ("UNet2DModel", {**DDPM, "attention_head_dim": None, "flip_sin_to_cos": False, "freq_shift": 1, "downsample_padding": 0}, NOISE),
+    "unet_classes": ("UNet2DModel", {**DDPM, "num_class_embeds": 10}, {**NOISE, "class_labels": 3}),
+    "unet_without_attention": ("UNet2DModel", {**PLAIN, "add_attention": False}, NOISE),
+    "vq_without_attention": ("VQModel", {**VAE, "num_vq_embeddings": 32, "mid_block_add_attention": False}, {"sample": (1, 3, 16, 16)}),
+    "vae_without_attention": ("AutoencoderKL", {**VAE, "mid_block_add_attention": False, "use_quant_conv": False, "use_post_quant_conv": False, "latent_channels": 16}, {"sample": (1, 3, 16, 16)}),
+}  # fmt: skip
+SEGMENTED = {  # decoder and encoder of segmentation-models-pytorch
+    "pan": ("PAN", "resnet18"), "upernet": ("UPerNet", "resnet18"), "upernet_mit": ("UPerNet", "mit_b0"), "segformer": ("Segformer", "resnet18"), "segformer_mit": ("Segformer", "mit_b0"), "fpn_mit": ("FPN", "mit_b0"), "fpn_efficientnet": ("FPN", "efficientnet-b0"),
+    **{f"unet_{name}": ("Unet", name) for name in ("vgg11", "densenet121", "se_resnet50", "mit_b0", "resnext50_32x4d", "mobilenet_v2", "timm-regnetx_002", "timm-res2net50_26w_4s", "timm-efficientnet-b0", "tu-convnext_atto", "tu-mobilenetv3_small_050")},
+}  # fmt: skip
+UNETS: dict[str, tuple[str, dict[str, Any], int]] = {  # of MONAI, over so many dimensions
+    "unet": ("UNet", {"spatial_dims": 2, "in_channels": 1, "out_channels": 2, "channels": (8, 16, 32), "strides": (2, 2)}, 2),
+    "unet_residual": ("UNet", {"spatial_dims": 3, "in_channels": 1, "out_channels": 2, "channels": (8, 16, 32), "strides": (2, 2), "num_res_units": 2, "norm": "batch"}, 3),
+    "basic_unet": ("BasicUNet", {"spatial_dims": 2, "in_channels": 1, "out_channels": 2, "features": (8, 8, 16, 16, 32, 8)}, 2),
+    "segresnet": ("SegResNet", {"spatial_dims": 3, "init_filters": 8, "in_channels": 1, "out_channels": 2, "blocks_down": (1, 2), "blocks_up": (1,)}, 3),
+    "attention_unet": ("AttentionUnet", {"spatial_dims": 2, "in_channels": 1, "out_channels": 2, "channels": (8, 16, 32), "strides": (2, 2)}, 2),
+}  # fmt: skip
 SPANDREL: dict[str, tuple[str, dict[str, Any]]] = {
     "swinir_real": ("SwinIR.__arch.SwinIR:SwinIR", {**STAGES, "upsampler": "nearest+conv", "upscale": 4, "resi_connection": "1conv"}),
     "swinir_classic": ("SwinIR.__arch.SwinIR:SwinIR", {**STAGES, "upsampler": "pixelshuffle", "upscale": 2}),
@@ -122,6 +144,8 @@ SPANDREL: dict[str, tuple[str, dict[str, Any]]] = {
     "omnisr": ("OmniSR.__arch.OmniSR:OmniSR", {"num_in_ch": 3, "num_out_ch": 3, "num_feat": 16, "res_num": 1, "block_num": 1, "up_scale": 2}),
     "drunet": ("DRUNet.__arch.network_unet:UNetRes", {"in_nc": 4, "out_nc": 3, "nc": [16, 16, 16, 16], "nb": 1}),
     "mosr_plksr": ("PLKSR.__arch.PLKSR:PLKSR", {"dim": 16, "n_blocks": 2, "scale": 2}),
+    "swin2sr_steps": ("Swin2SR.__arch.Swin2SR:Swin2SR", {**STAGES, "upsampler": "nearest+conv", "upscale": 4}),
+    "swin2sr_classic": ("Swin2SR.__arch.Swin2SR:Swin2SR", {**STAGES, "upsampler": "pixelshuffle", "upscale": 2}),
     "swin2sr": ("Swin2SR.__arch.Swin2SR:Swin2SR", {**STAGES, "upsampler": "pixelshuffledirect", "upscale": 2}),
     "hat": ("HAT.__arch.HAT:HAT", {**STAGES, "upscale": 2}),
     "dat": ("DAT.__arch.DAT:DAT", {"img_size": 16, "embed_dim": 24, "split_size": [4, 4], "depth": [2], "num_heads": [2], "upscale": 2, "upsampler": "pixelshuffledirect", "expansion_factor": 2}),
@@ -179,6 +203,9 @@ PANNS = {"sample_rate": 32000, "window_size": 1024, "hop_size": 320, "mel_bins":
 ESM = {"num_layers": 2, "embed_dim": 64, "attention_heads": 4}
 ROWS = {
     **{f"diffusers_{name}": Row(f"diffusers:{made_by}", arguments, inputs, "diffusers") for name, (made_by, arguments, inputs) in DIFFUSERS.items()},
+    **{f"smp_{name}": Row(f"segmentation_models_pytorch:{decoder}", {"encoder_name": encoder, "encoder_weights": None, "classes": 3}, ((1, 3, 128, 128),)) for name, (decoder, encoder) in SEGMENTED.items()},
+    "smp_unet_labels": Row("segmentation_models_pytorch:Unet", {"encoder_name": "resnet18", "encoder_weights": None, "classes": 3, "encoder_depth": 3, "decoder_channels": [32, 24, 16], "aux_params": {"classes": 4}}),
+    **{f"monai_{name}": Row(f"monai.networks.nets:{made_by}", arguments, ((1, 1, *(32,) * axes),)) for name, (made_by, arguments, axes) in UNETS.items()},
     **{name: Row(f"spandrel.architectures.{path}", arguments, ((1, arguments.get("in_nc", 3), 16, 16),)) for name, (path, arguments) in SPANDREL.items()},
     **{f"timm_{name}": Row("timm:create_model", {"model_name": name, "num_classes": 10, **more}, settings="timm") for name, more in MORE_TIMM.items()},
     "googlenet": Row("torchvision.models:googlenet", {"weights": None, "num_classes": 10, "init_weights": False}),
