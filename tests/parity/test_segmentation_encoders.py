@@ -1,6 +1,6 @@
 """Encoders of segmentation-models-pytorch beneath a U-Net, against the same networks in plain torch.
 
-A map of half the image's size is there or, where an encoder begins with patches, has no channels.
+A map of half the image's size is there or, where an encoder begins with patches, has no channels. Of dense layers a map stands before each step.
 """
 
 from __future__ import annotations
@@ -76,6 +76,24 @@ def convnext(net: Plain, x: Tensor) -> list[Tensor]:
     return maps
 
 
+def dense(net: Plain, x: Tensor) -> list[Tensor]:
+    at = "encoder.features"
+    x = F.relu(net.batch_norm(net.conv(x, f"{at}.conv0", 6, 7, 2), f"{at}.norm0"))
+    maps = [x]
+    x = F.max_pool2d(x, 3, 2, 1)
+    for block in range(1, 5):
+        for layer in (1, 2):
+            name = f"{at}.denseblock{block}.denselayer{layer}"
+            y = net.conv(F.relu(net.batch_norm(x, f"{name}.norm1")), f"{name}.conv1", 8, 1)
+            y = net.conv(F.relu(net.batch_norm(y, f"{name}.norm2")), f"{name}.conv2", 4, 3)
+            x = torch.cat((x, y), dim=1)
+        if block < 4:
+            x = F.relu(net.batch_norm(x, f"{at}.transition{block}.norm"))
+            maps.append(x)
+            x = F.avg_pool2d(net.conv(x, f"{at}.transition{block}.conv", x.shape[1] // 2, 1), 2)
+    return [*maps, net.batch_norm(x, f"{at}.norm5")]
+
+
 def unet(maps_of: Callable[[Plain, Tensor], list[Tensor]]) -> Callable[[Plain, Tensor], Tensor]:
     def forward(net: Plain, image: Tensor) -> Tensor:
         *finer, x = maps_of(net, image)
@@ -86,10 +104,8 @@ def unet(maps_of: Callable[[Plain, Tensor], list[Tensor]]) -> Callable[[Plain, T
     return forward
 
 
-@pytest.mark.parametrize("maps_of", [mix_transformer, convnext])
-def test_an_encoder_that_begins_with_patches(
-    maps_of: Callable[[Plain, Tensor], list[Tensor]], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("maps_of", [mix_transformer, convnext, dense])
+def test_maps_of_an_encoder(maps_of: Callable[[Plain, Tensor], list[Tensor]], tmp_path: Path) -> None:
     image = torch.randn((2, 3, 64, 96), generator=torch.Generator().manual_seed(1))
     net = Plain()
     logits(net, unet(maps_of), image)  # draws the weights
