@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -206,6 +207,7 @@ TARGETS: dict[str, Target] = {
     "torch-legacy": Target(_file("a.pt"), lambda: [_zip(_use_new_zipfile_serialization=False)]),
     "pickle": Target(_pickle, _pickled),
     "npz": Target(_file("a.npz"), lambda: [_arrays(np.savez, **ARRAYS), _arrays(np.savez_compressed, **ARRAYS)]),
+    "pickled-arrays": Target(_file("a.pkl"), lambda: [pickle.dumps(ARRAYS, protocol=protocol) for protocol in (2, 4, 5)]),
     "npy": Target(_file("a.npy"), lambda: [_arrays(np.save, array) for array in ARRAYS.values()]),
     "gguf": Target(_file("a.gguf"), _gguf),
     "onnx": Target(_file("a.onnx"), _onnx),

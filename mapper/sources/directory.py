@@ -352,7 +352,7 @@ def _read_table(file: BinaryIO, size: int, name: str, *, offsets: bool) -> Shard
         start
     ):  # most are: the other readers stay unread
         return safetensors.read_header(file, size, name)
-    from mapper.sources import flax, gguf, npy, npz, onnx, torch_legacy, torch_zip, zips
+    from mapper.sources import flax, gguf, npy, npz, onnx, pickled_arrays, torch_legacy, torch_zip, zips
 
     if zips.is_zip(start):
         archive, records = zips.open_records(file, name)
@@ -372,8 +372,7 @@ def _read_table(file: BinaryIO, size: int, name: str, *, offsets: bool) -> Shard
     if name.endswith(".safetensors") or safetensors.has_header(start):
         return safetensors.read_header(file, size, name)
     refuse_later(start, name)
-    if start[:1] == b"\x80":
-        hint = "save a state dict with torch or safetensors"
-        raise FormatError(f"{name}: a pickle that torch.save did not write; {hint}")
+    if start.startswith(pickled_arrays.MAGIC):
+        return pickled_arrays.read_header(file, size, name)
     seen = shorten(start[:8].decode("latin-1"))
     raise FormatError(f"{name}: no known container of weights; it starts with {seen}")

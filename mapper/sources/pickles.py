@@ -81,7 +81,7 @@ class Pickled(NamedTuple):
 
 def interpret(data: bytes, name: str, start: int = 0) -> Pickled:
     """What the pickle in `data` at `start` says. `name` is for errors."""
-    machine = _Machine(data, name, start)
+    machine = Machine(data, name, start)
     value = machine.run()
     return Pickled(value, machine.position, machine.tensors, list(machine.foreign))
 
@@ -95,7 +95,9 @@ _ATOMS = (
 )  # the only keys of a table: hashing nested tuples can take forever
 
 
-class _Machine:
+class Machine:
+    """Runs the opcodes of one pickle."""
+
     def __init__(self, data: bytes, name: str, position: int):
         self.data = data
         self.name = name
@@ -154,6 +156,9 @@ class _Machine:
 
     def push(self, value: Any) -> Any:
         self.stack.append(value)
+
+    def bytes(self, count: int) -> None:
+        self.push(self.take(count))
 
     def mark(self) -> None:
         if len(self.marks) >= limits.PICKLE_DEPTH:
@@ -368,18 +373,18 @@ _PLAIN = {
     "numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct",
 }  # fmt: skip
 
-_OPCODES: dict[str | int, Callable[[_Machine], Any]] = {
+_OPCODES: dict[str | int, Callable[[Machine], Any]] = {
     0x80: lambda m: m.take(1),  # PROTO
     0x95: lambda m: m.take(8),  # FRAME
-    "(": _Machine.mark,
-    "0": _Machine.pop,
-    "1": _Machine.to_mark,
+    "(": Machine.mark,
+    "0": Machine.pop,
+    "1": Machine.to_mark,
     "2": lambda m: m.push(m.stack[-1]),
     "N": lambda m: m.push(None),
     0x88: lambda m: m.push(True),
     0x89: lambda m: m.push(False),
-    "I": _Machine.text_integer,
-    "L": _Machine.text_integer,
+    "I": Machine.text_integer,
+    "L": Machine.text_integer,
     "J": lambda m: m.push(m.number("<i")),
     "K": lambda m: m.push(m.number("<B")),
     "M": lambda m: m.push(m.number("<H")),
@@ -390,10 +395,10 @@ _OPCODES: dict[str | int, Callable[[_Machine], Any]] = {
     "S": lambda m: m.push(m.line().strip("'\"")),
     "T": lambda m: m.push(m.take(m.number("<i")).decode("latin-1")),
     "U": lambda m: m.push(m.take(m.number("<B")).decode("latin-1")),
-    "B": lambda m: m.push(m.take(m.number("<I"))),
-    "C": lambda m: m.push(m.take(m.number("<B"))),
-    0x8E: lambda m: m.push(m.take(m.number("<Q"))),
-    0x96: lambda m: m.push(m.take(m.number("<Q"))),
+    "B": lambda m: m.bytes(m.number("<I")),
+    "C": lambda m: m.bytes(m.number("<B")),
+    0x8E: lambda m: m.bytes(m.number("<Q")),
+    0x96: lambda m: m.bytes(m.number("<Q")),
     "V": lambda m: m.push(m.line("raw-unicode-escape")),
     "X": lambda m: m.push(m.take(m.number("<I")).decode()),
     0x8C: lambda m: m.push(m.take(m.number("<B")).decode()),
@@ -408,20 +413,20 @@ _OPCODES: dict[str | int, Callable[[_Machine], Any]] = {
     0x86: lambda m: m.push(m.pop_many(2)),
     0x87: lambda m: m.push(m.pop_many(3)),
     "}": lambda m: m.push({}),
-    "d": _Machine.table,
+    "d": Machine.table,
     "s": lambda m: m.set_items(list(m.pop_many(2))),
     "u": lambda m: m.set_items(m.to_mark()),
     0x8F: lambda m: m.push(Opaque()),  # a set
-    0x90: _Machine.to_mark,
+    0x90: Machine.to_mark,
     0x91: lambda m: (m.to_mark(), m.push(Opaque())),
     "c": lambda m: m.global_name(m.line(), m.line()),
     0x93: lambda m: m.global_name(*m.pop_many(2)),
-    "R": _Machine.reduce,
-    0x81: _Machine.reduce,  # NEWOBJ
-    0x92: _Machine.new_object_with_keywords,
+    "R": Machine.reduce,
+    0x81: Machine.reduce,  # NEWOBJ
+    0x92: Machine.new_object_with_keywords,
     "i": lambda m: m.old_object(Global(m.line(), m.line())),
-    "o": _Machine.old_object,
-    "b": _Machine.build,
+    "o": Machine.old_object,
+    "b": lambda m: m.build(),
     "P": lambda m: (m.line(), m.push(Opaque())),
     "Q": lambda m: m.persistent(m.stack.pop()),
     "p": lambda m: m.put(int(m.line())),
@@ -431,8 +436,6 @@ _OPCODES: dict[str | int, Callable[[_Machine], Any]] = {
     "h": lambda m: m.get(m.number("<B")),
     "j": lambda m: m.get(m.number("<I")),
     0x94: lambda m: m.put(len(m.memo)),
-    **dict.fromkeys(
-        (0x82, 0x83, 0x84, 0x97, 0x98), _Machine.refuse
-    ),  # registered extensions, buffers outside
+    **dict.fromkeys((0x82, 0x83, 0x84, 0x97, 0x98), Machine.refuse),  # registered extensions, buffers outside
 }
 _ACTIONS = {ord(code) if isinstance(code, str) else code: action for code, action in _OPCODES.items()}
