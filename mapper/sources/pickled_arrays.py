@@ -21,6 +21,9 @@ MAGIC = b"\x80"  # of every pickle since protocol 2
 _MODULES = ("numpy.core", "numpy._core")
 _RECONSTRUCT = {f"{module}.multiarray._reconstruct" for module in _MODULES}
 _FROM_BUFFER = {f"{module}.numeric._frombuffer" for module in _MODULES}
+_WRAPPER = (
+    "joblib.numpy_pickle.NumpyArrayWrapper"  # before the numbers of an array, which stand between two opcodes
+)
 _STORAGE = "torch.storage._load_from_bytes"
 _PARTS = 5  # pickles before the numbers of a storage
 _HINT = "save a state dict with torch or safetensors"
@@ -80,6 +83,8 @@ class _Arrays(Machine):
         name, count = str(function), len(arguments) if isinstance(arguments, tuple) else 0
         if name in _RECONSTRUCT:
             self.push(_Array())
+        elif name == _WRAPPER:
+            self.push(Opaque(kind=_WRAPPER))
         elif name == "numpy.dtype" and count:
             self.push(_Kind(arguments[0]))
         elif name in _FROM_BUFFER and count == 4:
@@ -107,6 +112,20 @@ class _Arrays(Machine):
             self.memo |= dict.fromkeys(made.memo, tensor)
         else:
             super().build()
+            if isinstance(made, Opaque) and made.kind == _WRAPPER:
+                self.stack[-1] = self.behind(made.attributes)
+
+    def behind(self, said: dict[Any, Any]) -> StoredTensor | Opaque:
+        """The array whose numbers stand behind what joblib says of it, some of them behind bytes that only fill up."""
+        kind, shape = said.get("dtype"), said.get("shape", ())
+        dtype = npy.DTYPES.get(kind.letters) if isinstance(kind, _Kind) else None
+        if dtype is None or dtype not in DTYPE_BYTES or not _are_extents(shape):
+            raise FormatError(f"{self.name}: an array of joblib that is not of numbers; {_HINT}")
+        if said.get("numpy_array_alignment_bytes") is not None:
+            self.take(self.take(1)[0])
+        start, size = self.position, int(math.prod(shape) * DTYPE_BYTES[dtype])
+        self.take(size)
+        return self.tensor(Span(start, size), kind, shape, said.get("order") == "F")
 
     def tensor(self, held: Any, kind: Any, shape: Any, is_fortran: bool) -> StoredTensor | Opaque:
         """An array of numbers as a view of its bytes; of texts and objects, something that no reader of tensors has a use for."""

@@ -39,6 +39,19 @@ def test_arrays_of_every_protocol_are_read(tmp_path, protocol):
         assert np.array_equal(found[name], array), name
 
 
+@pytest.mark.parametrize("padding", [None, 3])
+def test_numbers_between_the_opcodes_are_read(tmp_path, padding):
+    """As joblib writes them: a wrapper that says shape and type, bytes that fill up, then the numbers."""
+    path, array = tmp_path / "model.pkl", np.arange(6, dtype="f4").reshape(2, 3)
+    said = {"shape": (2, 3), "order": "C", "dtype": array.dtype, "numpy_array_alignment_bytes": padding}
+    state = pickle.dumps(said, protocol=2)[2:-1]  # without its head and its end
+    wrapper = b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81"
+    filled = b"" if padding is None else bytes([padding]) + b"\xff" * padding
+    table = b"\x80\x02}" + pickle.dumps("fc.weight", protocol=2)[2:-1]
+    path.write_bytes(table + wrapper + state + b"b" + filled + array.tobytes() + b"s.")
+    assert np.array_equal(read(path)["fc.weight"], array)
+
+
 def test_a_table_within_other_things_is_found(tmp_path):
     path = tmp_path / "model.pkl"
     held = {
