@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mapper.architecture import Block, Leaf
-from mapper.naming.members import DOWN
+from mapper.naming.members import DOWN, matrix_of
 from mapper.report.chain import value_text
 from mapper.report.wording import printable
 
@@ -12,7 +12,7 @@ _PARTS = ("attention", "feed_forward", "moe", "state_space", "convolution", "rec
 
 def leaf_summary(leaf: Leaf) -> str:
     """`Linear 384 → 1,536`: the kind and the sizes that its shapes show."""
-    weight = leaf.tensors.get("weight")
+    weight = leaf.tensors.get("weight") or leaf.tensors.get(matrix_of(leaf.tensors))
     shape = weight.shape if weight else ()
     note = f", {leaf.form}" if leaf.form != "plain" else ""
     rank = next((leaf.tensors[name].shape[0] for name in DOWN if name in leaf.tensors), None)
