@@ -10,7 +10,7 @@ from mapper.rulebook.fields import Fields
 from mapper.rulebook.strict import Document
 
 SECTION = "chain"
-TABLES = ("activation", "pooling", "reduction", "positions", "output", "skip")
+TABLES = ("activation", "pooling", "reduction", "positions", "output", "skip", "halved")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mapper.architecture import Fact, Leaf, Question
@@ -13,6 +13,7 @@ from mapper.inference.scopes import Scope, leaf_scope
 from mapper.rulebook.chain import ChainWords
 
 APART = ("chain.reads", "chain.normed", "chain.kind")  # facts of which each layer has a question of its own
+_LEAKY = "leaky_relu"
 _COUNTER, _USUAL = "num_batches_tracked", 1e-05  # of torch's batch norms
 Evidence = tuple[str, str]  # a value, and what shows it
 
@@ -93,6 +94,20 @@ class Answers:
             return
         text = self.find(leaf, fact, default=(str(_USUAL), f"torch's own, as {_COUNTER} is"))
         leaf.facts["eps"] = Fact(fact, float(text or _USUAL), leaf.place.first(), "default", "torch")
+
+    def stated(self, leaf: Leaf, fact: str) -> str:
+        """What a config says of a fact that is never asked for; "" for nothing."""
+        scope = leaf_scope(self.root, leaf)
+        known = self.facts.get(scope, fact)
+        return self._use(scope, fact, replace(known, value=_text(known.value))) if known else ""
+
+    def sloped(self, leaf: Leaf, activation: str | None) -> str | None:
+        """An activation; a leaky ReLU that a config names with the slope that it states beside the name."""
+        if activation != _LEAKY:
+            return activation
+        known = self.facts.get(leaf_scope(self.root, leaf), "chain.activation")
+        slope = self.stated(leaf, "chain.slope") if known and known.evidence == "config" else ""
+        return f"{activation}_{slope}" if slope else activation
 
     def told_at(self, leaf: Leaf, fact: str) -> str:
         """What was said of a fact at one layer; "" for nothing."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mapper.architecture import Fact, Leaf
 from mapper.inference.chains.answers import Answers
 from mapper.inference.chains.branch import through_branch
-from mapper.inference.chains.convolutions import setting
+from mapper.inference.chains.convolutions import halved, setting
 from mapper.inference.chains.elements import (
     CONVOLUTION,
     EMBEDDING,
@@ -138,7 +138,8 @@ class Between:
             return
         leaf = link.element.leaf
         among: tuple[str, ...] = ADDED if span.branch else ("none", *ADDED)
-        default = None if span.is_block else ("none", "a layer that stands alone")
+        is_stated = self.answers.stated(leaf, "chain.residual_stated") == "true"
+        default = None if span.is_block or is_stated else ("none", "a layer that stands alone")
         value = self.answers.find(leaf, "chain.residual", usual=default, among=among)
         if value not in (None, *among):
             raise self.answers.refuse(leaf, "chain.residual", str(value), f"allowed: {', '.join(among)}")
@@ -271,6 +272,7 @@ class Between:
         if link.joined:
             self.windows = None
             self.say(self.kept.join(at, self.answers) or "x")
+        link = halved(self, link)
         found = setting(link, self.answers, is_even=self.is_even)
         step = Fraction(max(found.steps)) if found.steps else None
         self.kept.grow(1 / step if step and link.element.is_transposed else step)
@@ -337,6 +339,7 @@ class Between:
             reader = next((one for one in behind if one.is_main), None)
             if not is_end and (reader is None or reader.group in (LINEAR, RECURRENT)):
                 self.pick(link, reader)
+            self.act(element)
             return
         if link.before.form == START == link.after.form or self.is_reduced:
             return
@@ -378,10 +381,13 @@ class Between:
                 element.leaf, "chain.positions", value, f"possible here: {', '.join(among)}"
             )
         self.say(self.tables["positions"][value].format(half=element.outputs // 2))
-        behind = self.answers.told_at(element.leaf, "chain.activation")
-        if behind not in ("", "none"):  # few have one: it is not asked for
-            self.say(self.activated(behind))
         self.is_sequence = value in ("all", "last_repeated")
+
+    def act(self, element: Element) -> None:
+        """An activation behind a recurrent layer or a table: few have one, so it is not asked for."""
+        told = self.answers.told_at(element.leaf, "chain.activation")
+        if told not in ("", "none"):
+            self.say(self.activated(told))
 
     def activation(self, at: int) -> str | None:
         """The activation after a layer that has another after it."""
@@ -391,6 +397,7 @@ class Between:
         usual = self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at)
         of = self.main_of(at)
         value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of)
+        value = self.answers.sloped(leaf, value)
         if value is not None and value != "none" and not self.activated(value):
             known = ", ".join(["none", *list(self.activations)[:12]])
             raise self.answers.refuse(

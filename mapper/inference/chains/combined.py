@@ -1,7 +1,7 @@
 """What a layer reads of several others, as `chain.reads` and `chain.gives` say it: `a & b`, `a * sigmoid(b)`, `sum(softmax(c) * a)`.
 
 `&` puts features or channels side by side, `+`, `-` and `*` go number by number, and a vector beside maps or positions counts at
-each of them. Functions are activations, what makes one vector of positions or places, and poolings.
+each of them. Functions are activations, what makes one vector of positions or places, and poolings; `max(a, b)` is the larger at each place.
 """
 
 from __future__ import annotations
@@ -130,6 +130,12 @@ class Reader:
             number = self.one()
             self.close()
             return replace(inner, text=f"{inner.text}[..., {number.text}]", is_name=False)
+        others = []
+        while word == "max" and self.takes(","):
+            others.append(self.side_by_side())
+        if others:
+            self.close()
+            return _largest([inner, *others])
         self.close()
         found = applied(word, inner, self.functions)
         if found is None:
@@ -151,6 +157,12 @@ def applied(word: str, inner: Value, functions: Reduce) -> Value | None:
     elif word == "glu":  # one half, as far as the other lets it
         text, data = (
             f"F.glu({inner.text}, dim={1 if data.form == MAPS else -1})",
+            replace(data, width=data.width // 2),
+        )
+    elif word == "magnitude":  # of complex numbers: their real parts are one half, the others the other
+        axis = 1 if data.form == MAPS else -1
+        text, data = (
+            f"{tight}.unflatten({axis}, (2, -1)).norm(dim={axis if axis > 0 else -2})",
             replace(data, width=data.width // 2),
         )
     elif word in _HALVES:
@@ -207,6 +219,15 @@ def _by_number(one: Value, sign: str, other: Value) -> Value:
         raise NoReadingError(f"{one.data.width} and {other.data.width} numbers do not go together")
     texts = [_spread(value, wide, sign) for value in (one, other)]
     return replace(_together(f" {sign} ".join(texts), wide.data, [one, other]), is_tight=False)
+
+
+def _largest(parts: list[Value]) -> Value:
+    """The largest of several numbers at each place."""
+    if len({(part.data.width, part.data.form) for part in parts}) > 1:
+        widths = " and ".join(str(part.data.width) for part in parts)
+        raise NoReadingError(f"{widths} numbers do not go together")
+    text = f"torch.stack(({', '.join(part.text for part in parts)})).amax(dim=0)"
+    return _together(text, parts[0].data, parts)
 
 
 def _spread(value: Value, wide: Value, sign: str) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from mapper.inference.chains.answers import Answers, Evidence
 from mapper.inference.chains.elements import CONVOLUTION, Element
 from mapper.inference.chains.extents import Window, numbers, written
 from mapper.inference.chains.order import Link
+
+if TYPE_CHECKING:
+    from mapper.inference.chains.between import Between
 
 _MODES = ("_reflect", "_replicate", "_circular")  # what stands around maps, where it is not zeros
 _POINT = ("1", "a kernel of one place")
@@ -49,6 +53,20 @@ def setting(link: Link, answers: Answers, steps: str = "", is_even: bool = False
     if link.groups > 1:
         found.arguments["groups"] = str(link.groups)
     return found
+
+
+def halved(between: Between, link: Link) -> Link:
+    """A convolution with what halves the channels before it; as it is where it reads all of them, or each by itself."""
+    fact, element, table = "chain.halved", link.element, between.tables["halved"]
+    if link.groups != 2 or element.inputs == 1 or element.is_transposed or element.group != CONVOLUTION:
+        return link
+    value = between.answers.find(element.leaf, fact)
+    if value is None:
+        return link
+    if value not in table:
+        raise between.answers.refuse(element.leaf, fact, value, f"possible here: {', '.join(table)}")
+    between.say(table[value])
+    return link if table[value] == "x" else replace(link, groups=1)
 
 
 def _sizes(answers: Answers, element: Element, fact: str, text: str) -> tuple[int, ...]:

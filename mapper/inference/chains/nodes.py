@@ -72,15 +72,36 @@ class Sources:
         """Finds what every layer reads: what shows it, or what it may be."""
         self._tables()
         while left := [node for node in self.nodes if node.name not in self.known]:
+            if any(self._number(node) for node in left):
+                continue
             if not any(self._decide(node) for node in left):
                 node = min(left, key=lambda one: len(self.candidates(one)) or NODES)
                 found = self.candidates(node)
                 if not found:
                     self.enter(node)
                     continue
+                found = (*self._entries(node), *self._together(found), *found)
+                if not set(names_in(found[0])) & {*self.inputs, *self.by_name}:
+                    self.note(found[0], node)
                 self.open[node.name] = found[:_LISTED]
                 self.known[node.name] = (found[0], "")
         self._gated()
+
+    def _entries(self, node: Node) -> Iterator[str]:
+        """The inputs that a layer may read which begins a folder as others do: one that another reads, and one of its own."""
+        if self._enters(node):
+            yield from (name for name in self._inputs_of(node) if self.inputs[name] == node.first.inputs)
+            own = re.sub(r"\W", "_", f"{node.first.leaf.place[0]}_{INPUT}")
+            yield own if own.isidentifier() else f"{INPUT}_{len(self.inputs) + 1}"
+
+    def _together(self, found: Sequence[str]) -> Iterator[str]:
+        """What layers with a number each that read the same may come to: the largest of their numbers, or the sum."""
+        nodes = [self.by_name[text] for text in found if text in self.by_name]
+        read = {self.known.get(node.name, ("", ""))[0] for node in nodes}
+        is_numbered = len({re.sub(r"\d+", "#", node.name) for node in nodes}) == 1
+        if len(nodes) == len(found) > 1 == len(read) and "" not in read and is_numbered:
+            yield f"max({', '.join(found)})"
+            yield " + ".join(found)
 
     def enter(self, node: Node) -> None:
         """It reads the input of the network, or one of its own where that is of another size."""
@@ -123,10 +144,7 @@ class Sources:
     def _decide(self, node: Node) -> bool:
         """Whether sizes and names show what it reads."""
         found = self.candidates(node)
-        before, plain = self._numbered_before(node), [_plain(text) for text in found]
-        if before and before.name in found:
-            self.known[node.name] = (before.name, f"numbers: {before.name}, then {node.name}")
-        elif len(found) == 1 and plain[0] in self.by_name:
+        if len(found) == 1 and _plain(found[0]) in self.by_name and not self._enters(node):
             self.known[node.name] = (found[0], "nothing else gives what it reads")
         elif near := self._nearest(node, found):
             self.known[node.name] = (near, "of the same part")
@@ -135,6 +153,39 @@ class Sources:
         else:
             return False
         return True
+
+    def _number(self, node: Node) -> bool:
+        """Whether numbers show what it reads: those of layers, or those of blocks in one list."""
+        found = self.candidates(node)
+        for before in filter(None, (self._numbered_before(node), self._block_before(node))):
+            if before.name in found:
+                self.known[node.name] = (before.name, f"numbers: {before.name}, then {node.name}")
+                return True
+        return False
+
+    def _block_before(self, node: Node) -> Node | None:
+        """The last layer of the block before that which a layer is the first of, in one list of blocks."""
+        place = node.first.leaf.place
+        at = next((at for at in range(len(place) - 1, 0, -1) if isinstance(place[at], tuple)), 0)
+        listed = [other for other in self.nodes if other.first.leaf.place[:at] == place[:at]] if at else []
+        listed = [
+            other
+            for other in listed
+            if len(other.first.leaf.place) > at and self._home(other) == self._home(node)
+        ]
+        own = [other for other in listed if other.first.leaf.place[at] == place[at]]
+        if not own or node is not min(own, key=lambda other: natural(other.name)):
+            return None
+        earlier = [other for other in listed if natural(other.name) < natural(node.name)]
+        return max(earlier, key=lambda other: natural(other.name)) if earlier else None
+
+    def _enters(self, node: Node) -> bool:
+        """Whether it may as well read an input of its own: it begins a folder, and so do others of its width."""
+        return self._begins(node) and any(
+            other.first.inputs == node.first.inputs and self._begins(other)
+            for other in self.nodes
+            if other.first.leaf.place[:1] != node.first.leaf.place[:1]
+        )
 
     def _waits(self, node: Node) -> bool:
         """Whether what it reads may be put together once the width of the input is known."""
@@ -197,7 +248,12 @@ class Sources:
     def _side_by_side(self, node: Node, free: Sequence[Node]) -> list[str]:
         """Layers and inputs whose features or channels are together as many as it reads."""
         is_row = node.first.group != CONVOLUTION
-        pool = {other.name: other.gives.width for other in free if is_row or other.gives.form == MAPS}
+        is_long = len(node.first.kernel) == 1
+        pool = {
+            other.name: other.gives.width
+            for other in free
+            if is_row or other.gives.form == MAPS or (is_long and other.first.group == EMBEDDING)
+        }
         pool |= {name: self.inputs[name] for name in self._inputs_of(node) if is_row}
         before = self._numbered_before(node)
         pool = {name: width for name, width in pool.items() if width < node.first.inputs}

@@ -28,10 +28,11 @@ START, MAPS, ROWS = "start", "maps", "rows"
 LAYERS = 400  # of a chain
 TRIED = 100_000  # layers that are tried at some place, in all, before there is no order
 _TRIED_AGAIN = 5_000  # the same for a second order, which is only told of
-_ENCODER = 1  # the last of the words for what comes before the middle
-_UNRANKED = 4  # of a word that says nothing about where it stands: in the middle
-_UP = 5  # of the words for the way up
-_DECODER = 6  # of the words for what comes after the middle
+_FIRST = 0  # of the words for what reads the input itself
+_ENCODER = 2  # the last of the words for what comes before the middle
+_UNRANKED = 5  # of a word that says nothing about where it stands: in the middle
+_UP = 6  # of the words for the way up
+_DECODER = 7  # of the words for what comes after the middle
 UP = (_UP, _DECODER)
 
 
@@ -302,14 +303,17 @@ def _searched(search: _Search, ranks: Mapping[str, int]) -> Order | None:
 
 
 def _is_backwards(links: Sequence[Link], ranks: Mapping[str, int]) -> bool:
-    """Whether what is called a decoder stands before what is called an encoder: the sizes of a U-Net allow that alone."""
+    """Whether what is called a decoder stands before what is called an encoder, or anything before what reads the input.
+
+    The sizes of a U-Net allow that alone.
+    """
     late = False
     for link in links:
         folders = (
             link.element.leaf.place[:-1] or link.element.leaf.place
         )  # `conv` at the end of a path is its kind
         rank = ranked(folders, ranks)
-        if late and rank <= _ENCODER:
+        if (late and rank <= _ENCODER) or (rank == _FIRST and link is not links[0]):
             return True
         late = late or rank == _DECODER
     return False

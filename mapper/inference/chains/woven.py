@@ -27,7 +27,7 @@ from mapper.inference.chains.nodes import (
     nodes_of,
     outputs_of,
 )
-from mapper.inference.chains.order import MAPS, START, Data, Link, follow, natural
+from mapper.inference.chains.order import MAPS, ROWS, START, Data, Link, follow, natural
 from mapper.inference.chains.pooling import pooling_of
 from mapper.inference.chains.split import take
 from mapper.rulebook.chain import ChainWords
@@ -119,6 +119,14 @@ def _is_one(sources: Sources, nodes: Sequence[Node]) -> bool:
     entering = [node for node in nodes if sources.known[node.name][0] in sources.inputs]
     folders = Counter(node.first.leaf.place[:1] for node in nodes)
     return is_connected(sources) or all(folders[node.first.leaf.place[:1]] > 1 for node in entering)
+
+
+def _in_positions(value: Value, node: Node) -> Value:
+    """Rows of several tables that a convolution over one axis or a recurrent layer reads: a row for each position."""
+    is_long = node.first.group == RECURRENT or len(node.first.kernel) == 1
+    if not is_long or value.data.form != ROWS or value.is_name:
+        return value
+    return replace(value, data=replace(value.data, is_sequence=True))
 
 
 def _is_name(text: str) -> bool:
@@ -233,7 +241,7 @@ class Weaving:
 
     def _write(self, between: Between, run: Run, ends: Sequence[Node]) -> None:
         first, last = run.nodes[0], run.nodes[-1]
-        value = self._value(self.texts[first.name], first)
+        value = _in_positions(self._value(self.texts[first.name], first), first)
         links = self._links(run, value)
         inner = Between(
             links, [self.roles[id(link.element)] for link in links], self.answers, self.activations
