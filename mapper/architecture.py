@@ -129,6 +129,10 @@ class Question:
     why: str = (
         ""  # what makes it doubtful, where a rule says so: "models with these names have a gate or none"
     )
+    doc: str = (
+        ""  # what the fact is, in a line: "how position ids are counted: all, or tokens (without padding)"
+    )
+    kind: str = ""  # what it may be, in words: "a whole number from 1"
 
     @property
     def name(self) -> str:
@@ -146,7 +150,8 @@ class Question:
         values = [json.dumps(value) for value in self.candidates[:_SHOWN_CANDIDATES]]
         more = len(self.candidates) - len(values)
         could = f"; possible here: {', '.join(values)}{f' and {more} more' if more else ''}" if values else ""
-        why = f" ({self.why})" if self.why else ""
+        told = self.why or self.doc
+        why = f" ({told})" if told else ""
         return f"{self.fact} is unknown{where}{why}{could}; say {self.set}"
 
 
@@ -157,15 +162,18 @@ class Unfit:
     role: str
     places: tuple[str, ...]  # of equal blocks, folded
     nearest: tuple[str, ...]
+    asks: tuple[str, ...] = ()  # the facts that decide between flows which nothing else keeps from fitting
 
     def __str__(self) -> str:
         return f"{self.head}: {'; '.join(self.nearest)}"
 
     @property
     def head(self) -> str:
-        """`no flow fits attention at 'layers.0.mix' and 3 more`."""
+        """`no flow fits attention at 'layers.0.mix' and 3 more`, or what the choice between several depends on."""
         first = f" at '{self.places[0]}'" if self.places and self.places[0] else ""
         more = f" and {len(self.places) - 1} more" if len(self.places) > 1 else ""
+        if self.asks:
+            return f"which flow fits {self.role}{first}{more} depends on {', '.join(self.asks)}"
         return f"no flow fits {self.role}{first}{more}"
 
 

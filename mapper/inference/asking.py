@@ -11,6 +11,8 @@ from mapper._dataclass import dataclass
 from mapper.architecture import Place, Question
 from mapper.inference.computed import sources
 from mapper.inference.scopes import Scope, list_totals, starred
+from mapper.rulebook.declared import FLOW
+from mapper.rulebook.values import in_words
 
 if TYPE_CHECKING:
     from mapper.inference.facts import Facts
@@ -77,7 +79,9 @@ class Asked:
             part = one.part if named is None else named
             candidates = _candidates(one)
             why = self._why(scopes[0], one.fact, bool(candidates))
-            yield Question(one.fact, place, candidates, part, lacking, why)
+            kind = in_words(self.facts.types.get(one.fact, ""))
+            doc = doc_of(self.facts, one.fact)
+            yield Question(one.fact, place, candidates, part, lacking, why, doc, kind)
 
     def _why(self, scope: Scope, fact: str, has_candidates: bool) -> str:
         """Why nobody knows a fact, where a rule says it; of one that may be any number, those that are usual."""
@@ -108,6 +112,14 @@ class Asked:
 def _reach(part: str, scopes: Sequence[Scope], others: Sequence[Scope]) -> str | None:
     """What to narrow an answer to: the part, or less of it where other blocks of it know the fact; None: nothing does."""
     return next((at for at in _places(part, scopes) if _tells(at, scopes, others)), None)
+
+
+def doc_of(facts: Facts, name: str) -> str:
+    """What a fact is, in a line, as the vocabulary says it, or a family whose own it is."""
+    if name == FLOW:
+        return "which of these a block computes; mapper rules list --markdown says what each is"
+    tables = (facts.common, facts.unlisted, *(family.facts for family in facts.families.everything))
+    return next((rule.doc for table in tables for rule in table.get(name, ()) if rule.doc), "")
 
 
 def _candidates(one: _Open) -> tuple[Any, ...]:

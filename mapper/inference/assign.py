@@ -15,6 +15,7 @@ from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.leaf_shapes import weight_shape
 from mapper.inference.requirements import Needs
+from mapper.inference.roots import TASK
 from mapper.inference.scopes import TOWER_LISTS, Scope, leaf_scope, list_totals, starred
 from mapper.inference.select import rivals
 from mapper.inference.sizes import Sizes
@@ -57,6 +58,8 @@ class Filler:
             known = self.facts.get(scope, full)
             if known is None and name in symbols and full not in candidates:
                 continue  # follows from what is asked for
+            if known is None and full == TASK and scope.parent:
+                continue  # what the whole is for is asked of it alone
             if known is None:
                 doubt = self.facts.doubt(scope, full)
                 among = candidates.get(full) or (doubt.among if doubt else ()) or flow.rule.values.get(name)

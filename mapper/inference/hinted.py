@@ -10,6 +10,7 @@ from typing import Any
 
 from mapper.architecture import Architecture
 from mapper.errors import ArchitectureError, HintError, listed, shorten
+from mapper.rulebook.facts import TYPE
 
 Hints = Mapping[str, Any]
 Read = Callable[[Hints], Architecture]
@@ -151,13 +152,14 @@ def _but(hints: Hints, key: str) -> Hints:
 
 
 def _gist(architecture: Architecture) -> object:
-    """What a reading comes to: flows, facts, inputs, and what is missing."""
+    """What a reading comes to: flows, facts, inputs, what is missing, and what speaks against it."""
     flows = [
         (str(block.home), block.role, block.flow)
         for block in (architecture.root, *architecture.root.blocks())
     ]
     facts = [(fact.name, fact.at, repr(fact.value)) for fact in architecture.facts]
-    return architecture.family, flows, facts, architecture.inputs, architecture.missing
+    doubts = (architecture.missing, architecture.findings)
+    return architecture.family, flows, facts, architecture.inputs, doubts
 
 
 def _unread(key: str, told: Architecture) -> str:
@@ -168,6 +170,8 @@ def _unread(key: str, told: Architecture) -> str:
     if read or places:
         where = f"no part called {shorten(at)}" if at else "no part"
         return f"{where} takes {name} from it: that is read at {listed(list(dict.fromkeys(places)), 3) if places else 'others'}"
+    if name == TYPE:
+        return "it is read as that type already"
     names = list(dict.fromkeys(fact.name for fact in told.facts))
     topic = [other for other in names if other.partition(".")[0] == name.partition(".")[0]]
     near = list(dict.fromkeys([*get_close_matches(name, names, n=3), *topic])) or names

@@ -77,7 +77,7 @@ def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | N
         advice = (
             f"did you mean {close[0]!r}?"
             if close
-            else f"known facts: {', '.join(sorted(types)[:12])} and more"
+            else "mapper inspect SRC shows those that a model has, mapper rules list --markdown all"
         )
         raise HintError(f"there is no fact {shorten(name)}; {advice}", fact=name, at=at, candidates=close)
     text = str(said_value)
@@ -90,10 +90,18 @@ def _hint(key: Any, value: Any, types: Mapping[str, str], rulebook: Rulebook | N
     try:
         found = parsed(value, types[name])
     except ValueError as error:
-        raise HintError(f"--set {key}: {error}", fact=name, at=at) from None
+        raise HintError(_several(key, value) or f"--set {key}: {error}", fact=name, at=at) from None
     if rulebook:
         check_declared(key, found, types[name], rulebook)
     return Given(name, at, found, f"{shown_as}={written}", note)
+
+
+def _several(key: str, value: Any) -> str:
+    """What to say of a choice that was copied whole, `null|first`; "" of anything else."""
+    words = value.split("|") if isinstance(value, str) else []
+    if len(words) < 2 or not all(words):
+        return ""
+    return f"--set {key}: {shorten(value)} is {len(words)} values; keep one of them, as in --set {key}={words[0]}"
 
 
 def _note(said: str, name: str, value: Any, now: Any) -> str:
@@ -112,6 +120,8 @@ def check_declared(key: str, value: Any, kind: str, rulebook: Rulebook) -> None:
     if name == FLOW and rulebook.flows.get(str(value)) is not None:  # put together from steps
         return
     if known and value not in known:
+        if several := _several(key, value):
+            raise HintError(several, fact=name, at=key.rpartition(":")[0], candidates=value.split("|"))
         words = [word if isinstance(word, str) else shown(word) for word in known]
         close = get_close_matches(str(value), words, n=1)
         advice = f"did you mean {close[0]!r}? " if close else ""

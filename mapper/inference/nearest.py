@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mapper._dataclass import dataclass
@@ -125,9 +126,9 @@ class Open:
         place = str(scope.block.home)
         for at, other in enumerate(self.unfit):
             if (other.role, other.nearest) == (scope.block.role, told):
-                self.unfit[at] = Unfit(other.role, (*other.places, place), told)
+                self.unfit[at] = replace(other, places=(*other.places, place))
                 return
-        self.unfit.append(Unfit(scope.block.role, (place,), told))
+        self.unfit.append(Unfit(scope.block.role, (place,), told, tuple(asked)))
 
     def _confirming(self, scope: Scope, near: Iterable[Near]) -> Values:
         """Where one flow would do, what it asks for, each fact with its other values: the answer may be another."""

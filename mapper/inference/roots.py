@@ -76,10 +76,7 @@ def choose_root(
         )
     elif task and choice.flow:
         lacking = _lacking(root, asked.considered, facts)
-        findings.append(
-            f"config {task.source} is {shorten(task.value)}, but the heads are those of {choice.flow.name}"
-            + (f": {lacking}" if lacking else "")
-        )
+        findings.append(_other_heads(task, choice.flow) + (f": {lacking}" if lacking else ""))
     return choice
 
 
@@ -106,8 +103,14 @@ def _of_other_task(root: Scope, task: Known, asked: Choice, flow: FlowRule, fact
     near = nears(root, asked.considered, facts)
     if decisive(near, asked) or against_defaults(near):
         return asked  # with an answer they are those of its own
-    why = f"config {task.source} is {shorten(task.value)}, but the heads are those of {flow.name}"
-    return Choice(asks={TASK: [str(word) for word in flow.when[TASK]]}, reasons=[why])
+    tasks = [str(word) for word in flow.when[TASK]]
+    return Choice(asks={TASK: tasks}, reasons=[_other_heads(task, flow)])
+
+
+def _other_heads(task: Known, flow: FlowRule) -> str:
+    """What the config says a model is for, and what the heads in the file are for."""
+    words = " or ".join(shorten(str(word)) for word in flow.when.get(TASK, ())) or flow.name
+    return f"config {task.source} is for the task {shorten(task.value)}, but the heads in the file are for {words}"
 
 
 def _refused(stated: Known, choice: Choice, root: Scope, flows: FlowTable, facts: Facts) -> HintError:

@@ -44,7 +44,9 @@ def _untyped(config: Config, families: Sequence[AnyFamily], match: FamilyMatch |
     names = f"the names are those of {match.family.name!r}" if match else "no family has these names"
     meant = _meant(value, config, families, match)
     way = f"--set {TYPE}={meant or 'TYPE'}"
-    return f"{seen}: {names}, and no reading is exact without a type; say {way}"
+    return (
+        f"{seen}: {names}, and no reading is exact without a type in the config; to read it as one say {way}"
+    )
 
 
 def _meant(value: Any, config: Config, families: Sequence[AnyFamily], match: FamilyMatch | None) -> str:

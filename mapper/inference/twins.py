@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mapper.rulebook.flows import FlowRule
     from mapper.rulebook.rulebook import Rulebook
 
-_NAMED = 8  # types in a note
+_NAMED = 12  # types in a note
 _WEAK = (
     "name",
     "rule",
@@ -296,13 +296,19 @@ class Twins:
         """What to say beside the questions: which types are told apart by them, and that one of them answers all."""
         if not self.asked:
             return []
-        types = sorted({twin.model_type for twins in self._of.values() for twin in twins})
+        types = self._types()
+        if not types:
+            return []
         more = f" and {len(types) - _NAMED} more" if len(types) > _NAMED else ""
         named = f"{', '.join(types[:_NAMED])}{more}"
-        what = listed(sorted(self.asked))
-        return [
-            f"listed types with these names differ in {what}: {named}; --set model_type=TYPE answers as one of them"
-        ]
+        differ = f"they differ in {listed(sorted(self.asked))}"
+        return [f"--set model_type=TYPE answers as a listed type of these names does: {named}; {differ}"]
+
+    def _types(self) -> list[str]:
+        """The types that the whole could be said to be, those of the family of its names first."""
+        family = self.facts.families.whole
+        own = sorted(family.model_types, key=lambda word: word != family.name) if family else []
+        return list(dict.fromkeys([*own, *sorted(twin.model_type for twin in self._of.get(None, ()))]))
 
     def _twins(self, tower: str | None) -> Iterator[Twin]:
         assert self.rulebook is not None

@@ -95,6 +95,7 @@ def _question(question: Question) -> dict[str, Any]:
         "candidates": list(question.candidates),
         "set": question.set,
         "why": question.why,
+        "doc": question.doc,
     }
 
 

@@ -17,6 +17,7 @@ _SHOWN = 40
 _VALUES = 8  # of one question
 _COLUMN = 40
 _WIDTH = 100
+_DOC = 260  # letters of what a fact is
 
 
 def asked(questions: Sequence[Question], most: int = _SHOWN) -> list[str]:
@@ -24,26 +25,36 @@ def asked(questions: Sequence[Question], most: int = _SHOWN) -> list[str]:
     shown = questions[:most]
     names = [printable(question.name) for question in shown]
     wide = min(max(map(len, names), default=0), _COLUMN)
+    told: set[str] = set()
     lines = [
-        line for name, question in zip(names, shown, strict=True) for line in _lines(name, wide, question)
+        line
+        for name, question in zip(names, shown, strict=True)
+        for line in _lines(name, wide, question, told)
     ]
     if len(questions) > len(shown):
         lines.append(f"and {len(questions) - len(shown):,} more, all of them with --json")
     return [*lines, *_all_at_once(questions, most)] if questions else []
 
 
-def _lines(name: str, wide: int, question: Question) -> Iterator[str]:
-    """The values of one, and below it why nobody knows, where a rule says that."""
+def explained(questions: Sequence[Question], most: int = _SHOWN) -> int:
+    """How many lines of `asked` say what the facts are."""
+    return len({question.doc for question in questions[:most] if question.doc})
+
+
+def _lines(name: str, wide: int, question: Question, told: set[str]) -> Iterator[str]:
+    """The values of one, below it what it is, if not told before, and why nobody knows, where a rule says that."""
     yield f"{name:{wide}}  {_described(question)}"
-    if question.why:
-        yield f"{'':{wide}}  {printable(question.why)}"
+    for text in (question.doc, question.why):
+        if text and text not in told:
+            told.add(text)
+            yield f"{'':{wide}}  {printable(text, limit=_DOC)}"
 
 
 def _described(question: Question) -> str:
     """`true or false (at encoder)`."""
     where = f" (at {printable(question.at, limit=60)})" if question.at not in ("", "*") else ""
     if not question.candidates:
-        return f"no value is shown by anything{where}"
+        return f"{question.kind or 'a value'} that nothing shows{where}"
     values = [_text(value) for value in question.candidates[:_VALUES]]
     more = len(question.candidates) - len(values)
     last = f"{more} more" if more else values.pop()

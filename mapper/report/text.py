@@ -10,7 +10,7 @@ from mapper.report.chain import value_text
 from mapper.report.heading import first_line, stored
 from mapper.report.name_tree import levels, rows, tree
 from mapper.report.parts import part_lines
-from mapper.report.questions import asked
+from mapper.report.questions import asked, explained
 from mapper.report.style import Paint, plain
 from mapper.report.wording import folded, printable
 from mapper.report.wrapping import fitted
@@ -23,6 +23,7 @@ MEANING = {
     "skeleton": "typed modules only: no flow fits, so forward says what is missing",
 }
 _ASKED = "a flow fits once all that is asked below is answered; nobody has compared this architecture with its reference"
+_CHOSEN = "what is asked below decides which flow fits; until then typed modules only, whose forward says what is missing"
 SCREEN = 48  # lines that a report takes where folding can make it
 _FACT_WIDTH = 44
 _TELLING = ("given", "config", "shape", "graph", "name", "weights", "behaviour", "default", "rule")
@@ -44,6 +45,10 @@ class Amounts(NamedTuple):
 _ALL, _FEWER, _FEWEST = Amounts(40, 10, 12), Amounts(20, 6, 6), Amounts(12, 4, 3)
 _LESS = Amounts(8, 2, 2, questions=5, letters=140, rows=12, nearest=2)  # for what has much of everything
 _LEAST = Amounts(4, 1, 1, questions=3, letters=110, rows=6, nearest=1)
+_ALL_ASKED = (
+    _LESS._replace(questions=24),
+    _LEAST._replace(questions=24),
+)  # one command is to answer all of them
 
 
 def as_text(
@@ -55,7 +60,8 @@ def as_text(
 ) -> str:
     """The report; ends without a newline.
 
-    `depth` is how many levels of folders are shown; when left out, as many as fit in so many `lines`. With `width` no
+    `depth` is how many levels of folders are shown; when left out, as many as fit in so many `lines`, but for those that
+    say what is asked. With `width` no
     line is wider, and none is broken inside of a word.
     """
     if architecture.parts:
@@ -65,9 +71,10 @@ def as_text(
     if depth is not None:
         return fitted(_whole(architecture, paint, min(depth, deepest), _ALL, width), width)
     amounts = [(level, some) for level in range(deepest, 0, -1) for some in (_FEWER, _FEWEST)]
-    for level, some in [(deepest, _ALL), *amounts, (1, _FEWEST), (1, _LESS), (1, _LEAST)]:
+    fewest = [(1, some) for some in (_FEWEST, *_ALL_ASKED, _LESS, _LEAST)]
+    for level, some in [(deepest, _ALL), *amounts, *fewest]:
         text = fitted(_whole(architecture, paint, level, some, width), width)
-        if text.count("\n") < lines:
+        if text.count("\n") - explained(architecture.questions, some.questions) < lines:
             break
     return text
 
@@ -125,8 +132,11 @@ def _meaning(architecture: Architecture) -> str:
         own = architecture.rulebook.own_families({architecture.family, *architecture.towers.values()})
         if own:
             return f"{printable(own[0].file)} lists this model type; nobody has compared it here; mapper verify does"
-    is_asked = architecture.reading == "unverified" and architecture.questions
-    return _ASKED if is_asked else MEANING[architecture.reading]
+    if architecture.reading == "unverified" and architecture.questions:
+        return _ASKED
+    if architecture.questions and architecture.unfit and all(one.asks for one in architecture.unfit):
+        return _CHOSEN
+    return MEANING[architecture.reading]
 
 
 def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -> str:

@@ -68,7 +68,7 @@ def checked(value: Any, kind: str) -> Any:
         return value
     if kind == "any":
         return value
-    raise ValueError(f"{shorten(shown(value))} is not {_WORDS[kind]}")
+    raise ValueError(f"{_seen(value)} is not {_WORDS[kind]}")
 
 
 def parsed(text: Any, kind: str) -> Any:
@@ -95,7 +95,7 @@ def _whole(value: Any, kind: str) -> int:
     lowest, step = {"count": (1, 1), "even": (2, 2), "natural": (0, 1)}[kind]
     if _is_number(value) and value >= lowest and value % step == 0:
         return int(value)
-    raise ValueError(f"{shorten(shown(value))} is not {_WORDS[kind]}")
+    raise ValueError(f"{_seen(value)} is not {_WORDS[kind]}")
 
 
 def _rises(value: list[Any]) -> bool:
@@ -107,8 +107,20 @@ def _side(value: Any) -> int:
     """The side of a square: configs write it once or for each dimension."""
     sides = value if isinstance(value, list) else [value]
     if not sides or any(side != sides[0] for side in sides) or not _is_number(sides[0]):
-        raise ValueError(f"{shorten(shown(value))} is not {_WORDS['side']}")
+        raise ValueError(f"{_seen(value)} is not {_WORDS['side']}")
     return _whole(sides[0], "count")
+
+
+def _seen(value: Any) -> str:
+    """A value quoted once; of text that reads like a number, that it is text."""
+    if not isinstance(value, str):
+        return shorten(shown(value))
+    return f"the text {shorten(value)}" if value[:1].isdigit() else shorten(value)
+
+
+def in_words(kind: str) -> str:
+    """What a fact of a type may be: `a whole number from 1`; "" of one that may be anything."""
+    return _WORDS.get(kind, "")
 
 
 def shown(value: Any) -> str:

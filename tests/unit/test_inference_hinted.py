@@ -64,6 +64,9 @@ def refusal(checkpoint: Checkpoint, key: str, value: Any) -> str:
         ("attention.heads", 5, "possible here: 2, 4, 8, 16, 32, 64"),  # half as many of key and value
         ("norm.eps", "big", "is not a finite number from 0"),
         ("attention.causal", "perhaps", "is not true or false"),
+        ("attention.heads", "four", ": 'four' is not"),
+        ("attention.causal", "true|false", "'true|false' is 2 values; keep one"),
+        ("rotary.style", "half|interleaved", "'half|interleaved' is 2 values; keep one of them"),
     ],
 )
 def test_a_value_is_one_that_the_fact_may_have(key: str, value: Any, message: str) -> None:

@@ -82,6 +82,15 @@ def test_the_type_that_may_be_meant_is_named_and_can_be_said(config: dict[str, A
         assert not read(checkpoint, {"model_type": meant}, **config).findings
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt2", "vit"])
+def test_the_answer_that_is_suggested_is_one_even_where_it_changes_no_flow(family: str) -> None:
+    checkpoint = example(family)
+    (finding,) = [text for text in read(checkpoint, model_type=...).findings if "model_type" in text]
+    said = finding.rpartition("model_type=")[2]
+    answered = read(checkpoint, {"model_type": said}, model_type=...)
+    assert not answered.findings and answered.reading == "unverified"
+
+
 @pytest.mark.parametrize(
     ("family", "value", "meant"),
     [

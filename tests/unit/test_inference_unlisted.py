@@ -405,6 +405,42 @@ def test_which_state_of_a_text_is_compared_is_asked() -> None:
         assert ("text:pooling" in {question.name for question in questions}) is is_asked
 
 
+@pytest.mark.parametrize(("words", "is_asked"), [(49408, False), (103, True)])
+def test_the_end_token_of_a_published_vocabulary_is_no_id_of_another(words: int, is_asked: bool) -> None:
+    tensors = dict(first_example("clip").tensors)
+    key = next(name for name in tensors if name.endswith("token_embedding.weight"))
+    tensors[key] = TensorInfo((words, *tensors[key].shape[1:]), "F32")
+    asked = {question.name for question in infer(Checkpoint("x", "manifest", tensors), RULEBOOK).questions}
+    assert ("text:pooling.end_id" in asked) is is_asked
+
+
+def test_convolutions_over_a_waveform_take_the_strides_that_are_answered() -> None:
+    """Their kernels, of which padding masks are made, are those of their weights."""
+    bare = Checkpoint("x", "manifest", first_example("wav2vec2").tensors)
+    assert not any(question.fact == "frames.kernels" for question in infer(bare, RULEBOOK).questions)
+    told = infer(bare, RULEBOOK, hints={"frames.strides": [3, 2, 2]})
+    assert sorted({*facts(told, "convolution.stride")}) == [2, 3]
+
+
+def test_what_the_whole_is_for_is_asked_of_the_whole_alone() -> None:
+    bare = Checkpoint("x", "manifest", first_example("llava").tensors)
+    asked = [question.name for question in infer(bare, RULEBOOK).questions if question.fact == "task"]
+    assert asked == ["task"]
+
+
+def test_a_type_that_answers_all_is_one_of_the_family_of_these_names_first() -> None:
+    (note,) = [
+        text for text in infer(Checkpoint("x", "manifest", LLAMA.tensors), RULEBOOK).notes if "TYPE" in text
+    ]
+    assert "answers as a listed type of these names does: llama, " in note
+
+
+def test_what_a_question_asks_for_is_said() -> None:
+    bare = infer(Checkpoint("x", "manifest", first_example("bert").tensors), RULEBOOK)
+    docs = {question.fact: question.doc for question in bare.questions}
+    assert docs["position.counting"].startswith("how position ids are counted") and all(docs.values())
+
+
 def first_example(family: str) -> Checkpoint:
     return header(next(item for item in RULEBOOK.families if item.name == family).examples[0])
 

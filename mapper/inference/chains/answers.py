@@ -7,6 +7,7 @@ from typing import Any
 
 from mapper.architecture import Fact, Leaf, Question
 from mapper.errors import HintError, shorten
+from mapper.inference.asking import doc_of
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
 from mapper.inference.scopes import Scope, leaf_scope
@@ -78,7 +79,8 @@ class Answers:
         self.trail.append(fact)
         candidates = among or self.words.candidates.get(fact, ())
         if fact in APART:
-            self.apart.append(Question(fact, leaf.place.first(), tuple(candidates), leaf.place.first()))
+            place = leaf.place.first()
+            self.apart.append(Question(fact, place, tuple(candidates), place, doc=doc_of(self.facts, fact)))
             return None
         self.asked.setdefault(fact, {}).update(dict.fromkeys(candidates))
         self.lacking.setdefault(fact, {})[leaf.place.first()] = None
@@ -149,7 +151,9 @@ class Answers:
     def questions(self) -> list[Question]:
         """One for each fact, but for what has another answer at each layer."""
         shared = (
-            Question(fact, ", ".join(_few(list(self.lacking[fact]))), tuple(values))
+            Question(
+                fact, ", ".join(_few(list(self.lacking[fact]))), tuple(values), doc=doc_of(self.facts, fact)
+            )
             for fact, values in self.asked.items()
         )
         return [*self.apart, *shared]
