@@ -40,7 +40,13 @@ DTYPES = ("float32", "float16", "bfloat16", "float64")
     """,
 )
 @options.source
-@click.option("--out", metavar="DIR", help="Save model.py, the weights and the architecture in a folder.")
+@click.option(
+    "-o",
+    "--out",
+    "--output",
+    metavar="DIR",
+    help="Save model.py, the weights and the architecture in a folder.",
+)
 @options.overwrite("DIR where mapper wrote it; an edited model.py is kept as model.py.bak")
 @click.option("--dtype", type=click.Choice(DTYPES), help="Cast the weights; as stored when left out.")
 @options.device

@@ -135,7 +135,9 @@ def _show(architecture: Architecture, depth: int | None) -> None:
     """,
 )
 @options.source
-@click.option("-o", "--output", metavar="FILE", help="Write the source there instead of printing it.")
+@click.option(
+    "-o", "--output", "--out", metavar="FILE", help="Write the source there instead of printing it."
+)
 @options.overwrite("FILE; one that was edited is kept as FILE.bak")
 @click.option("--cache", is_flag=True, help="Give a decoder a key/value cache.")
 @options.adapter

@@ -46,7 +46,7 @@ def _sizes(
     """,
 )
 @options.source
-@click.option("-o", "--output", required=True, metavar="FILE.onnx", help="Where to write the file.")
+@click.option("-o", "--output", "--out", required=True, metavar="FILE.onnx", help="Where to write the file.")
 @options.overwrite("FILE, and FILE.data")
 @click.option(
     "--opset",

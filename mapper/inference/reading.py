@@ -96,6 +96,7 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     filler = _fill(case, outline, chosen, doubts, is_complete)
     own = {question.fact for question in asked}
     questions = [*asked, *(one for one in outline.asked.questions() if one.fact not in own)]
+    questions = [] if case.refusal else questions  # no answer makes a model of it
     doubts.missing += [*map(str, questions), *filler.unusable, *scale(outline.leaves, case.checkpoint.config)]
     if is_complete:
         _check(outline, chosen, filler, doubts)

@@ -24,6 +24,8 @@ MEANING = {
 }
 _ASKED = "a flow fits once all that is asked below is answered; nobody has compared this architecture with its reference"
 _CHOSEN = "what is asked below decides which flow fits; until then typed modules only, whose forward says what is missing"
+_VERIFY = "mapper verify compares it with a reference, where there is one"
+_REFUSED = "what its tensors are; why no model is made of them is said below"
 SCREEN = 48  # lines that a report takes where folding can make it
 _FACT_WIDTH = 44
 _TELLING = ("given", "config", "shape", "graph", "name", "weights", "behaviour", "default", "rule")
@@ -132,11 +134,26 @@ def _meaning(architecture: Architecture) -> str:
         own = architecture.rulebook.own_families({architecture.family, *architecture.towers.values()})
         if own:
             return f"{printable(own[0].file)} lists this model type; nobody has compared it here; mapper verify does"
+    if architecture.reading == "skeleton" and architecture.refusal:
+        return _REFUSED
     if architecture.reading == "unverified" and architecture.questions:
         return _ASKED
+    if architecture.reading == "unverified":
+        return _doubtful(architecture)
     if architecture.questions and architecture.unfit and all(one.asks for one in architecture.unfit):
         return _CHOSEN
     return MEANING[architecture.reading]
+
+
+def _doubtful(architecture: Architecture) -> str:
+    """What keeps a reading without questions from being trusted, where it is more than that nobody compared it."""
+    if architecture.missing:
+        return "a flow fits, but nothing is built as long as what stands under unknown is not said"
+    if architecture.unmapped:
+        return f"a flow fits, but has no use for the tensors without a role below; {_VERIFY}"
+    if architecture.findings:
+        return f"a flow fits, but see the findings below; {_VERIFY}"
+    return MEANING["unverified"]
 
 
 def _section(title: str, lines: list[str], paint: Paint, style: str = "title") -> str:

@@ -7,6 +7,7 @@ import string
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +49,10 @@ CONFIG = "config.json"
 UNNAMED = "name the one to read"  # how `choose` ends where it cannot
 ENTRY_BYTES = 90  # that a tensor takes in a header beside its name, rounded up
 TITLE_BYTES = 200  # that a header has besides its tensors; one that is longer takes a second request
+_LOOKED_AT, _LIKE = (
+    1000,
+    0.8,
+)  # names of a folder beside a path that is not there, and how like it one of them must be
 
 
 class Repo(NamedTuple):
@@ -244,7 +249,19 @@ def _require_connection(name: str, cached: str) -> None:
     """Raise MissingSourceError within seconds if the hub is switched off or out of reach."""
     remedy = "give a local directory, or fetch it once with a connection"
     if reason := out_of_reach():
-        raise MissingSourceError(f"{name}: no local path, {cached}, and {reason}; {remedy}")
+        raise MissingSourceError(f"{name}: no local path{_near(name)}, {cached}, and {reason}; {remedy}")
+
+
+def _near(name: str) -> str:
+    """` (did you mean 'bert/model.safetensors'?)`, or that the folder of a path is here and the rest of it is not; "" of an id."""
+    folder, last = os.path.split(name)
+    try:
+        entries = sorted(os.listdir(folder or "."))
+    except OSError:
+        return ""
+    if close := get_close_matches(last, entries[:_LOOKED_AT], n=1, cutoff=_LIKE):
+        return f" (did you mean {shorten(os.path.join(folder, close[0]))}?)"
+    return f" ({shorten(folder)} is a folder here, without {shorten(last)})" if folder else ""
 
 
 @contextmanager
@@ -265,7 +282,8 @@ def _client_errors(name: str, revision: str | None) -> Iterator[None]:
         ) from error
     except errors.RepositoryNotFoundError as error:
         hint = "check the name, or log in with `hf auth login` if it is private"
-        raise MissingSourceError(f"{name}: no local path, and the hub has no such model; {hint}") from error
+        missing = f"{name}: no local path{_near(name)}, and the hub has no such model; {hint}"
+        raise MissingSourceError(missing) from error
     except errors.EntryNotFoundError as error:
         raise MissingSourceError(
             f"{name}: the hub lists a file that it does not have; run the command again"

@@ -208,3 +208,43 @@ def test_a_type_is_torchs_or_its_name(dtype: str | torch.dtype | None, tmp_path:
 def test_what_is_no_type_is_refused_with_those_that_are(dtype: object, tmp_path: Path) -> None:
     error = refused(write_bert(tmp_path / "bert"), dtype=dtype)
     assert "float64, float32, float16, bfloat16" in str(error)
+
+
+def test_what_is_missing_has_the_name_that_was_meant_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(write_bert(tmp_path / "bert").parent)
+    for source, advice in (
+        ("bert/model.safetensor", "did you mean 'bert/model.safetensors'?"),
+        ("brt", "did you mean 'bert'?"),
+        ("bert/other", "'bert' is a folder here, without 'other'"),
+    ):
+        assert main(["inspect", source]) == 2
+        assert advice in capsys.readouterr().err
+
+
+def test_an_adapter_alone_is_asked_nothing(tmp_path: Path) -> None:
+    key = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+    tensors = {key.format("A"): torch.zeros(4, 64), key.format("B"): torch.zeros(64, 4)}
+    save_file(tensors, tmp_path / "adapter_model.safetensors")
+    report = mapper.inspect(tmp_path / "adapter_model.safetensors")
+    assert report.architecture.questions == []
+    assert "what its tensors are; why no model is made of them is said below" in str(report)
+    assert "mapper build MODEL --adapter THIS" in str(report)
+
+
+def test_what_keeps_a_reading_from_being_trusted_is_said(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "bert")
+    file = folder / "model.safetensors"
+    save_file({**load_file(file), "foo.weight": torch.zeros(3, 5)}, file)
+    assert "has no use for the tensors without a role below" in str(mapper.inspect(folder))
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("build", "-o"), ("build", "--output"), ("generate", "--out")]
+)
+def test_where_an_answer_goes_is_spelled_as_anywhere(command: str, option: str, tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "bert")
+    assert main([command, str(folder), option, str(tmp_path / "made")]) == 0
+    assert (tmp_path / "made").exists()

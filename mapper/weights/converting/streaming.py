@@ -168,7 +168,8 @@ def suffix_of(place: str, others: Collection[str] = ()) -> str:
         return suffix
     if suffix in FILE_SUFFIXES:
         written = ", ".join((SAFETENSORS, NPZ, *others))
-        raise MapperError(f"{shorten(place)}: written are {written} and folders, not {suffix} files")
+        instead = "; mapper rename SRC --to gguf writes one" if suffix == ".gguf" and not others else ""
+        raise MapperError(f"{shorten(place)}: written are {written} and folders, not {suffix} files{instead}")
     return ""
 
 

@@ -312,7 +312,7 @@ def _instead(checkpoint: Checkpoint) -> str:
         if beside
         else "an ONNX model, of which mapper.build makes the module: tensors that mapper did not save"
         if checkpoint.container == "onnx"
-        else "tensors that mapper did not save"
+        else "tensors that mapper did not save, of which mapper.build may make the model"
     )
 
 
