@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mapper.architecture import UNREAD, Architecture, Leaf, Place
+from mapper.emission.assumed import assumed
 from mapper.emission.bodies import Activation, Bodies, Body
 from mapper.emission.caching import NO_CACHE, annotation, cache_method, cached_tower
 from mapper.emission.classes import Classes, blocks_of
@@ -428,8 +429,8 @@ def _reading(architecture: Architecture) -> list[str]:
     }
     notes = [comment(note) for note in architecture.checkpoint.notes]
     rows: list[str] = []
-    for text in [meaning[architecture.reading], *notes]:
-        rows += _wrapped(text)
+    for text in [meaning[architecture.reading], assumed(architecture), *notes]:
+        rows += _wrapped(text) if text else []
     return rows
 
 

@@ -157,7 +157,7 @@ def test_a_line_copied_as_it_is_answers_nothing(tmp_path: object) -> None:
     """Whoever leaves both values in is told so: no question is answered by chance."""
     checkpoint = find("gpt2")
     assert checkpoint is not None
-    with pytest.raises(mapper.HintError, match="is not true or false"):
+    with pytest.raises(mapper.HintError, match="is 2 values; keep one of them"):
         infer(checkpoint, rulebook_of(()), hints={"attention.causal": "true|false"})
 
 
