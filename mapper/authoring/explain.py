@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.architecture import Architecture, Block, Filled
 from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.errors import joined
+from mapper.rulebook.declared import declared, rules_for
+from mapper.rulebook.values import in_words, shown
 
 if TYPE_CHECKING:
     from mapper.rulebook.rulebook import Rulebook
 
+_LISTED = 12  # values, fields and places of a fact
 _ONE_DIMENSION = ("bias", "gamma", "beta")  # names of vectors, where a name comes without its shape
 
 
@@ -165,3 +169,22 @@ def _flows(block: Block, path: tuple[str, ...], rulebook: Rulebook) -> Iterator[
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Block):
                 yield from _flows(item, words, rulebook)
+
+
+def explain_fact(name: str, rulebook: Rulebook) -> list[str]:
+    """What a fact is, what it may be, which fields of configs say it, and the first lines of rules that do."""
+    rules = rules_for(rulebook, name)
+    doc = next((rule.doc for rule in rules if rule.doc), "no rule says what it is")
+    values = [value if isinstance(value, str) else shown(value) for value in declared(rulebook, name)]
+    fields = list(dict.fromkeys(field for rule in rules for field in rule.config))
+    may_be = in_words(rulebook.config_vocabulary.types[name])
+    places = list(dict.fromkeys(rule.place for rule in rules))
+    said = {
+        "may be": [may_be] if may_be else [],
+        "rules have": values,
+        "config": fields,
+        "stated in": places,
+        "answered by": [f"--set {name}=VALUE"],
+    }
+    lines = (f"  {what}: {joined(items, _LISTED)}" for what, items in said.items() if items)
+    return [f"{name}: {doc}", *lines]

@@ -91,17 +91,26 @@ def check(files: tuple[Path, ...], no_run: bool, anew: bool, rules: tuple[str, .
     cls=Command,
     examples="""
     mapper rules explain encoder.layer.0.attention.self.query.weight
+    mapper rules explain position.counting
     mapper rules explain ./checkpoint
     mapper rules explain distilbert-base-uncased
     """,
 )
-@click.argument("subject", metavar="KEY|SRC")
+@click.argument("subject", metavar="KEY|FACT|SRC")
 @options.rule_folders
 @options.revision
 @options.follow_links
 def explain(subject: str, rules: tuple[str, ...], revision: str | None, follow_links: bool) -> None:
-    """Say which line of which rule decided, and what lost. A name with a dot that is no file is a KEY."""
+    """Say which line of which rule decided, and what lost. A name with a dot that is no file is a KEY.
+
+    Of a FACT, as mapper inspect lists and asks for them, it says what it is, its values, and who states it.
+    """
     rulebook, show = _rulebook(rules), paint()
+    if subject in rulebook.config_vocabulary.types and not os.path.exists(subject):
+        from mapper.authoring.explain import explain_fact
+
+        say("\n".join(printable(line, limit=600) for line in explain_fact(subject, rulebook)))
+        return
     if _is_key(subject):
         from mapper.authoring.explain import explain_key
 

@@ -219,6 +219,12 @@ def test_rules_explain_a_key_names_the_line(capsys: Captured) -> None:
     assert "vocabulary/attention.yaml:" in out
 
 
+def test_explain_says_what_a_fact_is_and_may_be(capsys: Captured) -> None:
+    out = answer(capsys, "rules", "explain", "position.counting")
+    assert out.startswith("position.counting: how position ids are counted")
+    assert "tokens" in out and "answered by: --set position.counting=VALUE" in out
+
+
 def test_rules_explain_a_source_names_family_and_flows(bert: str, capsys: Captured) -> None:
     out = answer(capsys, "rules", "explain", bert)
     assert "family bert, families/bert.yaml" in out
