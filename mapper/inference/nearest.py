@@ -128,7 +128,8 @@ class Open:
             if (other.role, other.nearest) == (scope.block.role, told):
                 self.unfit[at] = replace(other, places=(*other.places, place))
                 return
-        self.unfit.append(Unfit(scope.block.role, (place,), told, tuple(asked)))
+        several = choice.asks or sum(bool(one.asks) and one.asks.keys() <= asked.keys() for one in near) > 1
+        self.unfit.append(Unfit(scope.block.role, (place,), told, tuple(asked) if several else ()))
 
     def _confirming(self, scope: Scope, near: Iterable[Near]) -> Values:
         """Where one flow would do, what it asks for, each fact with its other values: the answer may be another."""
