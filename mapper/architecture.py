@@ -332,6 +332,9 @@ class Architecture:
     forward: list[str] = field(
         default_factory=list
     )  # of a chain: what is called, and between what is unknown
+    shown: dict[Place, str] = field(
+        default_factory=dict
+    )  # folder -> kind of block that it is by what it holds, beside those of `root`: no flow rests on it
     dropout: Dropout | None = None  # the option `train`: blocks hold their sites
     program: Any = field(
         default=None, repr=False, compare=False
@@ -339,3 +342,12 @@ class Architecture:
     graph: Any = field(
         default=None, repr=False, compare=False
     )  # of the reading "graph": the model of `mapper.graphs.graph` that runs it
+
+    def shown_blocks(self) -> Iterator[Block]:
+        """A block for each folder of `shown`, the outermost first, with all its leaves by their names in it."""
+        found = {folder: Block(kind, kind, folder) for folder, kind in self.shown.items()}
+        for leaf in self.leaves if found else ():
+            for length in range(1, len(leaf.place)):
+                if block := found.get(Place(leaf.place[:length])):
+                    block.roles[str(Place(leaf.place[length:]))] = leaf
+        yield from sorted(found.values(), key=lambda block: len(block.home))

@@ -25,7 +25,7 @@ from mapper.inference.part import Home
 from mapper.inference.quantised import quantised
 from mapper.inference.reading import read
 from mapper.inference.refusals import holds_only, what_part
-from mapper.inference.shown_blocks import show_blocks
+from mapper.inference.shown_blocks import show_blocks, shown_folders
 from mapper.inference.stated_type import is_of_another_library, odd_type
 from mapper.inference.updates import without_updates
 from mapper.naming.tree import grow
@@ -54,7 +54,11 @@ def infer(
         architecture = _answered(checkpoint, rulebook, hints, use_families, found)
         # of a chain that cannot be built yet, too: its layers stand in no block
         is_open = architecture.reading == "skeleton" or bool(architecture.forward and architecture.questions)
-        return show_blocks(architecture) if is_open else architecture
+        if is_open:
+            return show_blocks(architecture)
+        if architecture.reading == "unverified":  # of what is vouched for the family says the blocks
+            architecture.shown = shown_folders(architecture)
+        return architecture
 
 
 def _answered(

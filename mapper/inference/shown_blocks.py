@@ -5,7 +5,8 @@ Only what a skeleton says of itself comes from here: nothing is computed by thes
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ _SUB_LAYERS = {_CONVOLUTION, _ATTENTION, _FEED_FORWARD}
 _UNIT = 3  # convolutions whose names are numbers and that are one block; of more the folder is a network
 _LEAST = 2  # of what makes a block
 _BARE = ("Parameter", "Buffer")
+_NUMBER = re.compile("[0-9]")
 
 Folders = dict[Place, list[Leaf]]
 Kinds = dict[Place, str]
@@ -26,7 +28,17 @@ def show_blocks(architecture: Architecture) -> Architecture:
     """The skeleton, with a block for each folder that shows what it is by what it holds."""
     for block in architecture.root.blocks():
         block.home = _narrowed(block)
-    known = {block.home: block.kind for block in architecture.root.blocks()}
+    shown = shown_folders(architecture)
+    for leaf in architecture.leaves if shown else ():
+        if leaf.role is None or any(place in shown for place in _around(leaf.place)):
+            _insert(architecture.root, leaf, shown)
+    return architecture
+
+
+def shown_folders(architecture: Architecture) -> Kinds:
+    """The folders that are blocks by what they hold, without those that are known for one."""
+    every = list(architecture.root.blocks())[::-1]  # of several at one home the outermost counts
+    known = {_narrowed(block): block.kind for block in every} | {block.home: block.kind for block in every}
     folders = _by_folder(architecture.leaves)
     shown: Kinds = dict.fromkeys(_convolutions(folders), _CONVOLUTION)
     shown |= dict.fromkeys(_lone_convolutions(folders, shown), _CONVOLUTION)
@@ -38,11 +50,7 @@ def show_blocks(architecture: Architecture) -> Architecture:
     for folder, is_whole in _layers(architecture.leaves, {**known, **shown}):
         is_inner = any(known.get(place) == _LAYER for place in _around(folder))
         shown[folder] = _CONVOLUTION if is_inner and not is_whole else _LAYER
-    shown = {folder: kind for folder, kind in shown.items() if known.get(folder) != kind}
-    for leaf in architecture.leaves if shown else ():
-        if leaf.role is None or any(place in shown for place in _around(leaf.place)):
-            _insert(architecture.root, leaf, shown)
-    return architecture
+    return {folder: kind for folder, kind in shown.items() if known.get(folder) not in (kind, _LAYER)}
 
 
 def _narrowed(block: Block) -> Place:
@@ -61,17 +69,48 @@ def _by_folder(leaves: Iterable[Leaf]) -> Folders:
     for leaf in leaves:
         if len(leaf.place) > 1:
             folders[Place(leaf.place[:-1])].append(leaf)
+            if _is_wrapped(leaf.place):
+                folders[Place(leaf.place[:-2])].append(leaf)
+    for folder, inside in list(folders.items()):
+        around = folders.get(Place(folder[:-1]), []) if isinstance(folder[-1], str) else []
+        if any(map(_is_convolution, around)) and all(map(_only_goes_with_convolutions, inside)):
+            around += [leaf for leaf in inside if leaf not in around]
     return folders
 
 
+def _is_wrapped(place: Place) -> bool:
+    """Whether a module stands in a folder of its name, `conv1.conv`: it counts for the folder around too."""
+    around, own = place[-2:]
+    return (
+        len(place) > 2
+        and isinstance(around, str)
+        and isinstance(own, str)
+        and around.rstrip("0123456789") == own
+    )
+
+
 def _convolutions(folders: Folders) -> Iterator[Place]:
-    """The folders that hold convolutions and what goes with them, and nothing else."""
+    """The folders of convolutions and what goes with them, with no more convolutions further inside."""
+    below = _counted_below(folders)
+    stems = Counter(map(_stem, folders))
     for folder, inside in folders.items():
         count = sum(leaf.place.instances // folder.instances for leaf in inside if _is_convolution(leaf))
         is_list = any(isinstance(leaf.place[-1], tuple) for leaf in inside)
         is_one = count and len(inside) >= _LEAST and all(map(_goes_with_convolutions, inside))
-        if is_one and (count <= _UNIT or not is_list):
+        is_most = 2 * count * folder.instances >= below[folder]
+        is_network = is_list and count >= _LEAST and len(folder) == 1 and stems[_stem(folder)] < _LEAST
+        if is_one and is_most and (count <= _UNIT or not is_list) and not is_network:
             yield folder
+
+
+def _counted_below(folders: Folders) -> Counter[Place]:
+    """How many convolutions are in each folder and in those inside of it."""
+    below: Counter[Place] = Counter()
+    for folder, inside in folders.items():
+        count = sum(leaf.place.instances for leaf in inside if _is_convolution(leaf))
+        for around in _around(folder):
+            below[around] += count
+    return below
 
 
 def _lone_convolutions(folders: Folders, shown: Kinds) -> Iterator[Place]:
@@ -89,6 +128,11 @@ def _is_convolution(leaf: Leaf) -> bool:
 
 def _goes_with_convolutions(leaf: Leaf) -> bool:
     return _is_convolution(leaf) or leaf.kind.endswith("Norm") or leaf.kind in ("PReLU", *_BARE)
+
+
+def _only_goes_with_convolutions(leaf: Leaf) -> bool:
+    """Whether it is a norm or slopes, which may have a folder to themselves beside the convolution."""
+    return leaf.kind.endswith("Norm") or leaf.kind == "PReLU"
 
 
 def _maps(folders: Folders) -> Iterator[tuple[Place, list[tuple[int, ...]]]]:
@@ -139,9 +183,8 @@ def _layers(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> Iterator[tup
     With each whether it has an attention and a feed-forward network, which make a layer wherever they stand.
     """
     units = _units(leaves, blocks)
-    siblings: dict[tuple[object, ...], set[object]] = defaultdict(set)
-    for folder in units:
-        siblings[_stem(folder)].add(folder[-1])
+    several = {folder for folder, inside in units.items() if _are_several(folder, inside)}
+    alike = _one_of_several(units, several)
     whole = {
         folder
         for folder, inside in units.items()
@@ -149,18 +192,39 @@ def _layers(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> Iterator[tup
     }
     found = whole | {
         folder
-        for folder, inside in units.items()
-        if sum(unit.instances for unit in inside) >= _LEAST * folder.instances
+        for folder in several
+        if not _is_list_of_blocks(folder, units[folder], blocks)
         and (
             isinstance(folder[-1], tuple)
-            or len(siblings[_stem(folder)]) >= _LEAST
-            or all(len(unit) == len(folder) + 1 and isinstance(unit[-1], str) for unit in inside)
+            or folder in alike
+            or all(len(unit) == len(folder) + 1 and isinstance(unit[-1], str) for unit in units[folder])
         )
     }
     layers = {place for place, kind in blocks.items() if kind == _LAYER}
     for folder in found:
         if not any(other != folder and other.within(folder) for other in (*found, *layers)):
             yield folder, folder in whole
+
+
+def _are_several(folder: Place, inside: Iterable[Place]) -> bool:
+    return sum(unit.instances for unit in inside) >= _LEAST * folder.instances
+
+
+def _one_of_several(units: Mapping[Place, set[Place]], several: set[Place]) -> set[Place]:
+    """The folders with several units, of whose name others have them too, if not all: of branches some have one."""
+    siblings: dict[tuple[object, ...], set[Place]] = defaultdict(set)
+    for folder in units:
+        siblings[_stem(folder)].add(folder)
+    return {
+        folder
+        for folder in several
+        if len(beside := siblings[_stem(folder)]) >= _LEAST and 2 * len(beside & several) > len(beside)
+    }
+
+
+def _is_list_of_blocks(folder: Place, inside: Iterable[Place], blocks: Mapping[Place, str]) -> bool:
+    """Whether all that a folder has are blocks with numbers as names: a stage of a network."""
+    return all(unit in blocks and isinstance(unit[len(folder)], tuple) for unit in inside)
 
 
 def _units(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> dict[Place, set[Place]]:
@@ -180,9 +244,9 @@ def _around(place: Place) -> Iterator[Place]:
 
 
 def _stem(folder: Place) -> tuple[object, ...]:
-    """What folders share that differ in the number at their end: `block1` and `block2`."""
+    """What folders share that differ from a number on: `block1` and `block2`, `inception3a` and `inception3b`."""
     last = folder[-1]
-    return (*folder[:-1], last.rstrip("0123456789") if isinstance(last, str) else ())
+    return (*folder[:-1], _NUMBER.split(last, maxsplit=1)[0] if isinstance(last, str) else ())
 
 
 def _insert(root: Block, leaf: Leaf, shown: Mapping[Place, str]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from mapper.architecture import Architecture, Block, Fact, Leaf, Place
 from mapper.flows.program import Program
+from mapper.picture.folders import gather, parted
 from mapper.picture.trace import End, Level, Operation, Port, trace
 from mapper.report.summary import block_summary, layer_summary, leaf_summary
 
@@ -119,6 +120,8 @@ class _Builder:
             for about in question.blocks:
                 self.asked[id(about)].append(at)
         self.folders: dict[tuple[int, str], int] = {}
+        self.shown = list(architecture.shown_blocks())
+        self.gathered: set[int] = set()  # nodes of these
 
     def add(self, parent: Node | None, kind: str, title: str) -> Node:
         node = Node(len(self.graph.nodes), parent.id if parent else None, kind, title)
@@ -147,6 +150,8 @@ class _Builder:
             node.indices = _span(block.indices) if of_list > 1 or node.count == 1 else ""
         for value in block.roles.values():
             self.items(value, node)
+        if id(block) in self.levels:
+            self.gathered |= gather(self.graph, node, self.shown, self.known)
         self.level(block, node)
 
     def items(self, value: Leaf | Block | list[Block] | list[Leaf], node: Node) -> None:
@@ -195,12 +200,32 @@ class _Builder:
             self.in_order(node)
             return
         ends: dict[object, int] = {}
-        edges: dict[tuple[int, int, str], Edge] = {}
+        for end in found.ends():
+            if isinstance(end, Operation):
+                ends[end] = self.mark(end, self.around(end, found, node)).id
+        edges: dict[tuple[int, int, int, str], Edge] = {}
         for start, end, way in found.edges.values():
             pair = (self.end(start, node, ends), self.end(end, node, ends))
-            if pair[0] != pair[1]:
-                edges.setdefault((*pair, way), Edge(node.id, *pair, way))
+            for level, first, last in parted(self.graph, *pair) if pair[0] != pair[1] else ():
+                first = self.through(level, True, ends) if first is None else first
+                last = self.through(level, False, ends) if last is None else last
+                edges.setdefault((level, first, last, way), Edge(level, first, last, way))
         self.graph.edges += edges.values()
+
+    def around(self, operation: Operation, level: Level, node: Node) -> Node:
+        """The node that an operation stands in: the folder of all that it joins, where they share one."""
+        made_of = [start for start, end, _ in level.edges.values() if end is operation]
+        items = [end for end in made_of if isinstance(end, (Leaf, Block))]
+        homes = {self.graph.nodes[self.end(end, node, {})].parent for end in items}
+        home = homes.pop() if len(homes) == 1 and len(items) == len(made_of) else None
+        return node if home is None else self.graph.nodes[home]
+
+    def through(self, level: int, is_input: bool, ends: dict[object, int]) -> int:
+        """The port of a folder that the data goes in or out by."""
+        key = (level, is_input)
+        if key not in ends:
+            ends[key] = self.mark(Port("x", is_input), self.graph.nodes[level]).id
+        return ends[key]
 
     def end(self, end: End, node: Node, ends: dict[object, int]) -> int:
         if isinstance(end, (Leaf, Block)):
@@ -219,9 +244,9 @@ class _Builder:
         return made
 
     def lifted(self, identity: int, node: Node) -> int:
-        """The node directly in `node` that holds another."""
+        """The node directly in `node`, or in a folder there that is no block of a flow, that holds another."""
         at = self.graph.nodes[identity]
-        while at.parent is not None and at.parent != node.id:
+        while at.parent is not None and at.parent != node.id and at.parent not in self.gathered:
             at = self.graph.nodes[at.parent]
         return at.id
 

@@ -36,7 +36,7 @@ def as_json(architecture: Architecture) -> str:
     }
     lists = {
         "leaves": _leaves(architecture.leaves, checkpoint.packed),
-        "blocks": chain(_blocks(architecture.root), _norms(architecture.leaves)),
+        "blocks": chain(_blocks(architecture.root), _shown(architecture), _norms(architecture.leaves)),
         "facts": (_dump(_fact(fact)) for fact in architecture.facts),
         "findings": map(_dump, [*architecture.findings, *architecture.missing]),
         "questions": (_dump(_question(item)) for item in architecture.questions),
@@ -130,6 +130,14 @@ def _blocks(block: Block, layer: Place | None = None) -> Iterator[str]:
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Block):
                 yield from _blocks(item, inner)
+
+
+def _shown(architecture: Architecture) -> Iterator[str]:
+    """Folders that are blocks by what they hold, each in the layer around it."""
+    layers = {block.home for block in architecture.root.blocks() if block.kind == "layer"}
+    for block in architecture.shown_blocks():
+        around = (Place(block.home[:length]) for length in range(len(block.home) - 1, 0, -1))
+        yield from _instances(block, next((place for place in around if place in layers), None))
 
 
 def _norms(leaves: list[Leaf]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mapper.architecture import Architecture, Block, Leaf, Place
 from mapper.report.style import Paint
-from mapper.report.summary import layer_summary, leaf_summary
+from mapper.report.summary import held_summary, layer_summary, leaf_summary
 from mapper.report.wording import counted, printable, rounded
 
 SHOWN_ROWS = 200
@@ -55,7 +55,9 @@ def tree(
 def rows(architecture: Architecture, depth: int | None = None) -> list[Row]:
     """A row for each folded leaf, those of a layer below a row for the layer; what lies deeper is one row a folder."""
     layers = _layers(architecture.root)
+    layers |= _loose_blocks(architecture, layers)
     roles = _role_paths(architecture.root)
+    roles |= {_shape(place): kind for place, kind in architecture.shown.items() if _shape(place) not in roles}
     found: list[Row] = []
     above: Place | None = None
     for place, leaves in _groups(_grouped(architecture.leaves, layers), depth):
@@ -161,6 +163,23 @@ def _layers(root: Block) -> dict[Shape, list[Block]]:
     return found
 
 
+def _loose_blocks(
+    architecture: Architecture, layers: Mapping[Shape, list[Block]]
+) -> dict[Shape, list[Block]]:
+    """The outermost folders that are blocks by what they hold, and of whose leaves a forward calls one after the other."""
+    found: dict[Shape, list[Block]] = {}
+    for block in architecture.shown_blocks():
+        shape = _shape(block.home)
+        around = {shape[:at] for at in range(len(shape))}
+        if around.isdisjoint(layers) and around.isdisjoint(found) and all(map(_is_loose, block.leaves())):
+            found.setdefault(shape, []).append(block)
+    return found
+
+
+def _is_loose(leaf: Leaf) -> bool:
+    return leaf.role is not None and not leaf.block
+
+
 def _shape(place: Place) -> Shape:
     return tuple(part if isinstance(part, str) else None for part in place)
 
@@ -170,12 +189,15 @@ def _layer_depth(leaf: Leaf, layers: dict[Shape, list[Block]]) -> int:
 
     Where nothing is known the outermost numbered folder counts as one. A stem may stand beside layers, in the same list.
     """
-    if leaf.role is not None and all(indices is None for _, indices in leaf.block):
-        return 0
     shape = _shape(leaf.place)
-    for depth in range(len(shape), 0, -1):
+    is_loose = _is_loose(leaf)
+    if leaf.role is not None and all(indices is None for _, indices in leaf.block) and not is_loose:
+        return 0
+    for depth in range(len(shape) - is_loose, 0, -1):
         if shape[:depth] in layers:
             return depth
+    if is_loose:
+        return 0
     outermost = next((at + 1 for at, part in enumerate(shape) if part is None), 0)
     return outermost if not layers and outermost < len(shape) else 0
 
@@ -195,6 +217,8 @@ def _layer_row(layer: Place, blocks: list[Block]) -> Row:
     if block is None:
         return Row(0, printable(str(layer)), "-", "")
     flow = block.flow.rpartition("/")[2] if block.flow else ""
+    if all(map(_is_loose, block.leaves())):
+        return Row(0, printable(str(layer)), block.kind, f"{held_summary(block)}: a block by what it holds")
     return Row(0, printable(str(layer)), f"layer, {flow}" if flow else "layer", layer_summary(block))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from mapper.architecture import Block, Leaf
 from mapper.naming.members import DOWN, matrix_of
 from mapper.report.chain import value_text
-from mapper.report.wording import printable
+from mapper.report.wording import printable, rounded
 
 _PARTS = ("attention", "feed_forward", "moe", "state_space", "convolution", "recurrent")  # kinds worth a word
 
@@ -76,6 +78,16 @@ def layer_summary(layer: Block) -> str:
         if isinstance(block, Block) and block.kind in _PARTS:
             parts.append(" ".join([role, *block_summary(block)]))
     return ", ".join(parts)
+
+
+def held_summary(block: Block) -> str:
+    """`3 Conv2d, 2 BatchNorm, 11,408 parameters`: how many modules of each kind one instance of a block has."""
+    count: Counter[str] = Counter()
+    for leaf in block.leaves():
+        count[leaf.kind] += leaf.place.instances // block.home.instances
+    size = sum(leaf.place.instances * info.size for leaf in block.leaves() for info in leaf.tensors.values())
+    amounts = [f"{number} {kind}" for kind, number in count.items()]
+    return ", ".join([*amounts, f"{rounded(size // block.home.instances)} parameters"])
 
 
 def block_summary(block: Block) -> list[str]:

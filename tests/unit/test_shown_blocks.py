@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
+
 import pytest
 
+from mapper.architecture import Architecture
 from mapper.checkpoint import Checkpoint, TensorInfo
+from mapper.emission import emitted
 from mapper.inference import infer
+from mapper.inference.shown_blocks import shown_folders
+from mapper.picture.graph import graph
+from mapper.report.as_json import as_json
+from mapper.report.text import as_text
 from tests.shipped import RULEBOOK
 
 NORM = ("weight", "bias", "running_mean", "running_var")
@@ -53,3 +63,95 @@ def test_two_maps_show_what_they_are(maps: list[tuple[int, int]], kind: str) -> 
     around = {**convolution("zag.a", 9, 7, 3, 3), **convolution("zog.a", 9, 5, 3, 3)}
     found = kinds({**around, "zig.left.weight": maps[0], "zig.right.weight": maps[1]})
     assert found == {"zig": kind}
+
+
+def fire(name: str, width: int) -> dict[str, tuple[int, ...]]:
+    """A module of a network that is a chain: one convolution, and two side by side of what it gives."""
+    return {
+        f"{name}.zig.weight": (4, width, 1, 1),
+        f"{name}.zag.weight": (8, 4, 1, 1),
+        f"{name}.zog.weight": (8, 4, 3, 3),
+    }
+
+
+def read(tensors: dict[str, tuple[int, ...]]) -> Architecture:
+    hints = {
+        "chain.stride": 1,
+        "chain.padding": "half",
+        "chain.activation": "relu",
+        "chain.pooling": "none",
+        "chain.residual": "none",
+        "chain.output": "mean",
+        "chain.branches": "zag,zog",
+    }
+    infos = {name: TensorInfo(shape, "F32") for name, shape in tensors.items()}
+    asked = infer(Checkpoint("x", "manifest", infos, None), RULEBOOK)
+    facts = {question.fact for question in asked.questions}
+    known = {name: value for name, value in hints.items() if name in facts}
+    return infer(Checkpoint("x", "manifest", infos, None), RULEBOOK, hints=known)
+
+
+FIRES = {**convolution("features.0", 16, 3, 3, 3), **fire("features.2", 16), **fire("features.3", 16)}
+
+
+def test_a_folder_of_a_chain_that_runs_is_a_block_too() -> None:
+    architecture = read(FIRES)
+    assert architecture.reading == "unverified"
+    assert not architecture.questions
+    assert {str(folder): kind for folder, kind in architecture.shown.items()} == {
+        "features.2": "convolution",
+        "features.3": "convolution",
+    }
+    text = as_text(architecture)
+    assert re.search(r"features.3 +convolution +3 Conv2d, .* parameters: a block by what it holds", text)
+    blocks = json.loads(as_json(architecture))["blocks"]
+    assert {"zig", "zag", "zog"} in [set(block["roles"]) for block in blocks]
+
+
+def test_a_block_of_a_chain_is_drawn_around_its_modules_with_the_data_through_it() -> None:
+    architecture = read(FIRES)
+    drawn = graph(architecture, emitted(architecture).program)
+    node = next(node for node in drawn.nodes if str(node.place) == "features.3")
+    assert node.kind == "convolution"
+    assert node.bytes == 4 * sum(math.prod(shape) for shape in fire("", 16).values())
+    titles = {at: drawn.nodes[at].title for at in node.children}
+    assert sum(title.startswith("convolution") for title in titles.values()) == 3
+    assert sum(drawn.nodes[at].kind == "port" for at in node.children) == 2
+    inside = [edge for edge in drawn.edges if edge.level == node.id]
+    assert {edge.start for edge in inside} | {edge.end for edge in inside} == set(node.children)
+    around = [edge for edge in drawn.edges if node.id in (edge.start, edge.end)]
+    assert all(edge.level == node.parent for edge in around)
+    assert {edge.start == node.id for edge in around} == {True, False}
+
+
+def test_the_list_of_a_whole_network_and_its_branches_are_no_blocks() -> None:
+    small = {**convolution("features.0", 8, 3, 3, 3), **convolution("features.3", 16, 8, 3, 3)}
+    branches = {
+        name: shape
+        for at, letter in enumerate("ab")
+        for branch, count in (("branch1", 1), ("branch2", 2), ("branch3", 1))
+        for unit in range(count)
+        for name, shape in {
+            **convolution(f"zig{letter}.{branch}.{unit}.a", 8, 8 + at, 3, 3),
+            **norm(f"zig{letter}.{branch}.{unit}.b", 8),
+        }.items()
+    }
+    infos = {name: TensorInfo(shape, "F32") for name, shape in {**small, **branches}.items()}
+    architecture = infer(Checkpoint("x", "manifest", infos, None), RULEBOOK)
+    found = {str(place): kind for place, kind in shown_folders(architecture).items()}
+    found |= {str(block.home): block.kind for block in architecture.root.blocks()}
+    assert "features" not in found
+    assert {kind for place, kind in found.items() if place.rpartition(".")[2].startswith("branch")} <= {
+        "convolution"
+    }
+
+
+def test_a_norm_in_a_folder_of_its_own_belongs_to_the_convolution_beside_it() -> None:
+    tensors = {
+        **convolution("zig.first.conv", 8, 3, 3, 3),
+        **norm("zig.first.adn.N", 8),
+        **convolution("zig.second.conv", 8, 5, 3, 3),
+        **norm("zig.second.adn.N", 8),
+    }
+    found = kinds(tensors)
+    assert found["zig.first"] == found["zig.second"] == "convolution"
