@@ -184,7 +184,7 @@ def _layers(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> Iterator[tup
     """
     units = _units(leaves, blocks)
     several = {folder for folder, inside in units.items() if _are_several(folder, inside)}
-    alike = _one_of_several(units, several)
+    alike, lone = _one_of_several(units, several)
     whole = {
         folder
         for folder, inside in units.items()
@@ -197,7 +197,7 @@ def _layers(leaves: Iterable[Leaf], blocks: Mapping[Place, str]) -> Iterator[tup
         and (
             isinstance(folder[-1], tuple)
             or folder in alike
-            or all(len(unit) == len(folder) + 1 and isinstance(unit[-1], str) for unit in units[folder])
+            or (folder in lone and all(_is_named_in(unit, folder) for unit in units[folder]))
         )
     }
     layers = {place for place, kind in blocks.items() if kind == _LAYER}
@@ -210,16 +210,25 @@ def _are_several(folder: Place, inside: Iterable[Place]) -> bool:
     return sum(unit.instances for unit in inside) >= _LEAST * folder.instances
 
 
-def _one_of_several(units: Mapping[Place, set[Place]], several: set[Place]) -> set[Place]:
-    """The folders with several units, of whose name others have them too, if not all: of branches some have one."""
+def _one_of_several(units: Mapping[Place, set[Place]], several: set[Place]) -> tuple[set[Place], set[Place]]:
+    """The folders with several units, of whose name others have them too, if not all; and those that are alone with theirs.
+
+    Of the branches of a block, as `branch1` and `branch2`, some have one unit: these are in neither.
+    """
     siblings: dict[tuple[object, ...], set[Place]] = defaultdict(set)
-    for folder in units:
+    for folder in {*units, *(unit for inside in units.values() for unit in inside)}:
         siblings[_stem(folder)].add(folder)
-    return {
+    beside = {folder: siblings[_stem(folder)] for folder in several}
+    alike = {
         folder
-        for folder in several
-        if len(beside := siblings[_stem(folder)]) >= _LEAST and 2 * len(beside & several) > len(beside)
+        for folder, those in beside.items()
+        if len(those) >= _LEAST and 2 * len(those & several) > len(those)
     }
+    return alike, {folder for folder, those in beside.items() if len(those) < _LEAST}
+
+
+def _is_named_in(unit: Place, folder: Place) -> bool:
+    return len(unit) == len(folder) + 1 and isinstance(unit[-1], str)
 
 
 def _is_list_of_blocks(folder: Place, inside: Iterable[Place], blocks: Mapping[Place, str]) -> bool:

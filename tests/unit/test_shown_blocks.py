@@ -128,12 +128,12 @@ def test_the_list_of_a_whole_network_and_its_branches_are_no_blocks() -> None:
     small = {**convolution("features.0", 8, 3, 3, 3), **convolution("features.3", 16, 8, 3, 3)}
     branches = {
         name: shape
-        for at, letter in enumerate("ab")
+        for at in range(2)
         for branch, count in (("branch1", 1), ("branch2", 2), ("branch3", 1))
         for unit in range(count)
         for name, shape in {
-            **convolution(f"zig{letter}.{branch}.{unit}.a", 8, 8 + at, 3, 3),
-            **norm(f"zig{letter}.{branch}.{unit}.b", 8),
+            **convolution(f"zig{at}.{branch}.{unit}.a", 8, 8 + at, 3, 3),
+            **norm(f"zig{at}.{branch}.{unit}.b", 8),
         }.items()
     }
     infos = {name: TensorInfo(shape, "F32") for name, shape in {**small, **branches}.items()}
@@ -141,6 +141,7 @@ def test_the_list_of_a_whole_network_and_its_branches_are_no_blocks() -> None:
     found = {str(place): kind for place, kind in shown_folders(architecture).items()}
     found |= {str(block.home): block.kind for block in architecture.root.blocks()}
     assert "features" not in found
+    assert found["zig0"] == found["zig1"] == "layer"
     assert {kind for place, kind in found.items() if place.rpartition(".")[2].startswith("branch")} <= {
         "convolution"
     }
