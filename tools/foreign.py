@@ -45,7 +45,14 @@ LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
     r"(LSTM|GRU|RNN|PReLU)": "{0}",
     r"(LSTM|GRU|RNN)Cell": "{1}",
 }
-BLOCKS = {  # a class by its name -> kinds that it may be read as
+BLOCKS = {  # a class by its name -> kinds that it may be read as; the first that fits counts, an empty set for none
+    r"UNetMid\w+": set(),  # resnets around attentions: a stage
+    r"SelectiveKernelAttn": {
+        "convolution",
+        "feed_forward",
+        "other",
+    },  # weighs channels, as squeeze-and-excitation
+    r"\w*Block\w*Attn|LayerScaleBlock\w*": {"layer"},
     r"(\w*Attention|\w*Attn|MHA|EfficientMixAttn|\w*AttentionV2)": {"attention"},
     r"(\w*Mlp|\w*MLP|\w*FeedForward|FFN|FF|SwiGLU\w*|MLPBlock|PointwiseFeedForward|\w*FeedForwardModule)": {
         "feed_forward"
@@ -59,6 +66,15 @@ BLOCKS = {  # a class by its name -> kinds that it may be read as
     },
     r"\w*(SqueezeExcit\w*|SEModule|SEBlock)": {"convolution", "feed_forward", "other"},
     r"(Mamba(Mixer|Block)?|MambaMixer)": {"state_space", "layer"},
+    r"(Basic|Separable)Conv\w*|Convolution|TwoConv|Conv3XC|\w*Conv\w*(Block|ReLU|Unit)|(Dark|TDNN|MobileOne|Rep[Vv][Gg][Gg]|NormFree|Osa|NAF|DualPath)Block": {
+        "convolution",
+        "layer",
+    },
+    r"(Bottleneck(Transform|Block)|PreAct\w+|Ghost(Module|Bottleneck)|LinearBottleneck|Bottle2neck|_InvertedResidual|UniversalInvertedResidual|FusedMBConv|EdgeResidual|MBConvBlock|DenseLayer|DlaBasic|Inception\w*Block|Block(8|17|35)|SelectiveKernel\w*|RepMixer|SPAB|ResidualDenseBlock\w*|XceptionModule|\w+(Res|SE|Dense|Fire|Shuffle)\w*Unit|ResidualUnit)": {
+        "convolution",
+        "layer",
+    },
+    r"(MetaFormerBlock|FocalNetBlock|SwinTransformerBlockV2|SpatialBlock|ChannelBlock)": {"layer"},
 }
 
 
@@ -123,10 +139,11 @@ def blocks(architecture: Architecture, classes: dict[str, str], shift: str) -> I
         for block in architecture.root.blocks()
         for place in block.home.expand()
     ]
+    homes += [(shift + path, kind) for place, kind in architecture.shown.items() for path in place.expand()]
     for name, class_name in classes.items():
         wanted = of_class(BLOCKS, class_name)
         own = [key for key in keys if key.startswith(f"{name}.")]
-        if wanted and len(own) > 1:
+        if wanted and wanted[0] and len(own) > 1:
             found = {kind for home, kind in homes if covers(home, name, own)}
             yield bool(found & wanted[0]), f"{name}: {sorted(found)}, is {class_name}"
 
