@@ -194,10 +194,16 @@ class Filler:
         known, doubt = self.facts.get(scope, KIND), self.facts.doubt(scope, KIND)
         if known:
             leaf.kind = self.settle(scope, KIND, known).value
-        elif doubt and {"bias", "beta"}.isdisjoint(leaf.tensors):
+        elif doubt and {"bias", "beta"}.isdisjoint(leaf.tensors) and not self._know(scope, "norm.eps"):
             self.ask(scope, KIND, doubt.among)
         elif self.twins and (values := self.twins.kinds(scope, leaf)):
             self.ask(scope, KIND, values)
+
+    def _know(self, scope: Scope, name: str) -> bool:
+        """Whether a listed type of these names has a fact from a field that this config has: it knows what they mean."""
+        twins = self.twins.of(scope) if self.twins else []
+        said = [twin.facts.get(scope, name) for twin in twins]
+        return any(known is not None and known.evidence == "config" for known in said)
 
     def form(self, scope: Scope, leaf: Leaf) -> None:
         """Whether a norm scales by 1 + weight, where no family says what its names mean.

@@ -406,9 +406,20 @@ class Facts:
         if not self.config.data and rules and rules[0].name in self.unassumed:
             return  # a default is of a config that leaves a field out, not of none
         for rule in rules:
-            is_heard = not (is_open and self._is_general(rule))
+            is_heard = not (is_open and self._is_general(rule)) and not self._is_of_another_class(rule, scope)
             if rule.default is not UNSET and is_heard and not (silent and rule.default not in (None, False)):
                 yield Known(rule.default, "default", origin(rule), rule=rule.place, by=rule)
+
+    def _is_of_another_class(self, rule: FactRule, scope: Scope) -> bool:
+        """Whether a default switches on what the config of a type that no family lists has no field for.
+
+        A class that has the option has its field; the family that names alone show speaks of another one.
+        """
+        if self.is_trial or not (rule.config or rule.towers) or rule.default in (None, False):
+            return False
+        if self.families.vouch(scope) or self.families.are_known_by_names or self._is_general(rule):
+            return False
+        return self.config.model_type is not None and self.config.says_more_than_its_type
 
     def _has_bases(self, rule: FactRule, scope: Scope) -> bool:
         """Whether all that a rule calculates from is known, though no value comes of it."""

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from mapper._dataclass import dataclass
 from mapper.errors import listed, shorten
 from mapper.inference.config import Config
+from mapper.inference.matching import TYPE as TYPE
 from mapper.inference.matching import FamilyMatch, is_recognised, match_family
 from mapper.inference.names import IN_OUT, OUT_IN
 from mapper.inference.names import words_of as words_of_place
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from mapper.rulebook.ignored import Ignored
     from mapper.rulebook.rulebook import Rulebook
 
-TYPE = "model_type"  # the fact that tells the types of one family apart
 TEXT = "text"  # the tower that speaks for what no tower's words name
 _COMPILED: WeakKeyDictionary[Rulebook, Vocabulary] = WeakKeyDictionary()
 

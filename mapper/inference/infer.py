@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper._collector import collection_paused
 from mapper.architecture import CONTRADICTION, Architecture
-from mapper.errors import ArchitectureError, HintError
+from mapper.errors import ArchitectureError, HintError, listed
 from mapper.inference.called import called_by
 from mapper.inference.case import Case
 from mapper.inference.completeness import (
@@ -19,7 +19,7 @@ from mapper.inference.config import Config
 from mapper.inference.families import TYPE, Families, gather, has_strangers
 from mapper.inference.hinted import read_with_hints
 from mapper.inference.hints import check_declared
-from mapper.inference.matching import FamilyMatch, match_family, type_finding
+from mapper.inference.matching import FamilyMatch, absent_options, match_family, type_finding
 from mapper.inference.names import Names
 from mapper.inference.part import Home
 from mapper.inference.quantised import quantised
@@ -173,6 +173,11 @@ def _infer(
 
     if match and match.by_type:
         return attempt(match)
+    if match and (absent := absent_options(match, config)):
+        findings.append(
+            f"the config has no field for {listed(absent, 3)} of {match.family.name!r}: nothing is taken from that family"
+        )
+        match = None
     attempts = _attempts(match, config, rulebook, names) if use_families else [Attempt(None)]
     architecture = _first_fit(attempt, attempts, findings, model_type is None)
     is_nameless = match is None and is_untyped and not (what or is_of_another_library(config))

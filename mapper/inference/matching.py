@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from mapper._dataclass import dataclass
 from mapper.errors import ArchitectureError, listed, shorten
 from mapper.inference.names import Names
 from mapper.inference.part import Home, home_of
 from mapper.naming.vocabulary import pattern_words
+from mapper.rulebook.facts import UNSET, FactRule
 from mapper.rulebook.families import Family
 from mapper.rulebook.index import FamilyEntry
 
+if TYPE_CHECKING:
+    from mapper.inference.config import Config
+
+TYPE = "model_type"  # the fact that tells the types of one family apart
 AnyFamily = Family | FamilyEntry  # both say what a family is known by
 
 
@@ -72,6 +78,28 @@ def judged_home(families: Sequence[AnyFamily], match: FamilyMatch, names: Names)
 def is_recognised(family: AnyFamily, names: Names) -> bool:
     """Whether every pattern of the family occurs, and none that must not."""
     return names.show(family.signs)
+
+
+def absent_options(match: FamilyMatch, config: Config) -> list[str]:
+    """The facts that a family has switched on by fields which the config of an unlisted type lacks, if those are most.
+
+    A class that has an option writes its field: names alone, without the fields that go with them, are another class's.
+    """
+    if match.by_type or config.model_type is None or not config.says_more_than_its_type:
+        return []
+    found: dict[str, bool] = {}
+    for name, rules in match.family.facts.items():
+        usual = [rule.default for rule in config.vocabulary.facts.get(name, ())]
+        for rule in rules:
+            if _is_option(rule) and rule.default not in usual:
+                found[name] = found.get(name, False) or any(map(config.mentions, rule.config))
+    absent = [name for name, is_there in found.items() if not is_there]
+    return absent if 1 < len(found) < 2 * len(absent) else []
+
+
+def _is_option(rule: FactRule) -> bool:
+    """Whether a rule reads a field, and where that is absent takes it for switched on, whatever the type."""
+    return bool(rule.config) and rule.default not in (UNSET, None, False) and TYPE not in rule.when
 
 
 def _strength(family: AnyFamily, model_type: str | None) -> tuple[bool, bool, int, int]:
