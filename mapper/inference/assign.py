@@ -33,6 +33,7 @@ _LEAF_FACTS = {
 }
 _REQUIRED = ("norm.eps",)
 _GROUPED = ("GroupNorm", "groups")  # which no shape shows; a convolution's are seen in its weight
+_SAID = ("given", "weights", "behaviour")  # evidence that no family overrules
 _FORMS = {False: "plain", True: "offset"}  # of a norm, by whether it scales by 1 + weight
 _PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
 
@@ -191,10 +192,12 @@ class Filler:
 
     def kind(self, scope: Scope, leaf: Leaf) -> None:
         """Which norm it is, where its tensors do not show it and no family says what its names mean."""
+        if not {"bias", "beta"}.isdisjoint(leaf.tensors):
+            return
         known, doubt = self.facts.get(scope, KIND), self.facts.doubt(scope, KIND)
         if known:
             leaf.kind = self.settle(scope, KIND, known).value
-        elif doubt and {"bias", "beta"}.isdisjoint(leaf.tensors) and not self._know(scope, "norm.eps"):
+        elif doubt and not self._know(scope, "norm.eps"):
             self.ask(scope, KIND, doubt.among)
         elif self.twins and (values := self.twins.kinds(scope, leaf)):
             self.ask(scope, KIND, values)
@@ -212,8 +215,10 @@ class Filler:
         """
         known, doubt = self.facts.get(scope, OFFSET), self.facts.doubt(scope, OFFSET)
         if leaf.form == _FORMS[True]:
-            if known and self.facts.is_convention(known, OFFSET):
+            if known and (self.facts.is_convention(known, OFFSET) or known.evidence in _SAID):
                 leaf.form = _FORMS[bool(self.settle(scope, OFFSET, known).value)]
+            elif self.twins and self.twins.is_unlike(scope):
+                self.ask(scope, OFFSET, (True, False))
             return
         plain = known or Known(False, "default", "as stored")
         if known is None and doubt is not None:

@@ -52,6 +52,7 @@ class Facts:
         tables = (self.common, self.unlisted, *(family.facts for family in families.everything))
         by_library = families.are_known_by_names
         self.unassumed = frozenset() if by_library else rulebook.config_vocabulary.unassumed
+        self.usual = rulebook.config_vocabulary.usual
         self.types = dict(rulebook.config_vocabulary.types)
         for family in families.everything:
             self.types |= types_beside(self.types, family.facts)
@@ -417,8 +418,13 @@ class Facts:
         """
         if self.is_trial or not (rule.config or rule.towers) or rule.default in (None, False):
             return False
-        if self.families.vouch(scope) or self.families.are_known_by_names or self._is_general(rule):
+        if rule.name in self.usual:
             return False
+        families = self.families
+        if families.vouch(scope) or families.are_known_by_names or self._is_general(rule):
+            return False
+        if families.strangers or families.part(scope) is not None:
+            return False  # the part of a config that a tower has is often written without what its class has by default
         return self.config.model_type is not None and self.config.says_more_than_its_type
 
     def _has_bases(self, rule: FactRule, scope: Scope) -> bool:

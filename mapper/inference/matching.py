@@ -88,10 +88,13 @@ def absent_options(match: FamilyMatch, config: Config) -> list[str]:
     if match.by_type or config.model_type is None or not config.says_more_than_its_type:
         return []
     found: dict[str, bool] = {}
+    is_library = not match.family.model_types  # its own settings are what a config of it has
     for name, rules in match.family.facts.items():
+        if name in config.vocabulary.usual or "." not in name:
+            continue  # what every class has, or a length of a list, which names show
         usual = [rule.default for rule in config.vocabulary.facts.get(name, ())]
         for rule in rules:
-            if _is_option(rule) and rule.default not in usual:
+            if bool(rule.config) if is_library else _is_option(rule) and rule.default not in usual:
                 found[name] = found.get(name, False) or any(map(config.mentions, rule.config))
     absent = [name for name, is_there in found.items() if not is_there]
     return absent if 1 < len(found) < 2 * len(absent) else []

@@ -34,6 +34,7 @@ from mapper.inference.select import choose
 from mapper.naming.resolve import resolve
 from mapper.naming.vocabulary import in_region, pattern_words
 from mapper.rulebook.declared import FLOW
+from mapper.rulebook.facts import UNSET
 from mapper.rulebook.families import field_of
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class Twins:
             return []
         if known is not None and known.evidence == "config" and not known.problem:
             return self._contradicted(scope, name, known)
+        if known is not None and self.is_unlike(scope) and (general := self._general(name, known)):
+            return self._several(name, [known.value, *general])
         if known is not None and self._is_shown(scope, name, known):
             return []
         is_off = known is not None and (known.evidence != "default" or known.value in (None, False))
@@ -109,6 +112,25 @@ class Twins:
             if not own or known.value in own or (known.value in found and self._is_told(scope, known)):
                 return []
         return self._several(name, [known.value, *found])
+
+    def _general(self, name: str, known: Known) -> list[Any]:
+        """What holds of most models, beside what a family says that only its names bring in: no listed type is like this one."""
+        whole = self.facts.families.whole
+        if (
+            whole is None
+            or known.evidence not in ("rule", "default")
+            or known.by not in whole.facts.get(name, ())
+        ):
+            return []
+        return [rule.default for rule in self.facts.common.get(name, ()) if rule.default is not UNSET][-1:]
+
+    def is_unlike(self, scope: Scope) -> bool:
+        """Whether no listed type is like a part that has the names of a family: what that says of it is a guess."""
+        families = self.facts.families
+        is_by_names = families.whole is not None and not (
+            families.are_vouched_for or families.are_known_by_names
+        )
+        return is_by_names and not self.of(scope)
 
     def _is_told(self, scope: Scope, known: Known) -> bool:
         """Whether the config says what a convention asks for: it tells apart types of equal names."""
@@ -187,8 +209,6 @@ class Twins:
 
     def kinds(self, scope: Scope, leaf: Leaf) -> list[str]:
         """The kinds that they give a norm, where its tensors allow several and their families say; its own first."""
-        if not {"bias", "beta"}.isdisjoint(leaf.tensors):
-            return []
         twins = self.of(scope)
         own = _said(self.facts.families, leaf, "kinds")
         theirs = [_said(twin.facts.families, leaf, "kinds") for twin in twins]

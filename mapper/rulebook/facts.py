@@ -149,6 +149,7 @@ class ConfigVocabulary:
         default_factory=dict
     )  # values that compute the same where all fit
     unassumed: frozenset[str] = frozenset()  # facts whose default says nothing where there is no config
+    usual: frozenset[str] = frozenset()  # facts that every class has, so that a family's default counts
     # parts of names of fields that a computation must need: of an unlisted type none is passed over
     telling: frozenset[str] = frozenset()
     # fields that some types compute with and others ignore -> values with which they change nothing
@@ -354,7 +355,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
     facts: list[FactTable] = []
     unlisted: list[FactTable] = []
     ignored = Ignored()
-    unasked, unassumed, telling = set[str](), set[str](), set[str]()
+    unasked, unassumed, usual, telling = set[str](), set[str](), set[str](), set[str]()
     quantised_fields: dict[str, None] = {}
     by_layer: dict[str, None] = {}
     unpacked: dict[str, None] = {}
@@ -371,6 +372,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         _merge(found.transposed, fields.choices("transposed"))
         unasked.update(fields.words("unasked"))
         unassumed.update(fields.words("unassumed"))
+        usual.update(fields.words("usual"))
         telling.update(fields.words("telling"))
         _merge(found.disputed, fields.choices("disputed"))
         _merge(found.alike, fields.choices("alike"))
@@ -391,6 +393,7 @@ def read_config_vocabulary(documents: Iterable[Document]) -> ConfigVocabulary:
         ignored=ignored,
         unasked=frozenset(unasked),
         unassumed=frozenset(unassumed),
+        usual=frozenset(usual),
         telling=frozenset(telling),
         quantised_fields=tuple(quantised_fields),
         by_layer=tuple(by_layer),

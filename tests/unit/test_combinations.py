@@ -1,0 +1,56 @@
+"""Decoders of known pieces, together as in no listed type: nothing is taken in silence that is otherwise (tools/combinations.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mapper._api import describe
+from tools.combinations import EQUAL, TOLD, answered, fares
+from tools.decoders import Draw, draw, write
+
+ASKED = {  # what speaks for a reading in listed types alone is a question in another one
+    "norm.kind": Draw(norm="scale", placement="after", gated=False),
+    "norm.offset": Draw(activation="gelu_pytorch_tanh"),
+    "rotary.style": Draw(scheme="meta"),
+    "attention.window": Draw(gate_fused=True, position="partial", window="all"),
+    "embedding.scale": Draw(activation="gelu"),
+}  # fmt: skip
+KNOWN = {
+    "a layer in parallel, with experts and a factor": Draw(placement="parallel", experts="shared", residual_scale=0.5),
+    "a root mean square, whatever its name says": Draw(scheme="opt", norm="rms", gated=False, fused=True),
+    "a table of positions in place of the rotary ones": Draw(norm="layer", gated=False, position="learned"),
+    "norms behind sums, and none at the end": Draw(norm="layer", placement="post", gated=False),
+    "a sandwich without Gemma's settings": Draw(placement="sandwich", query_norm="head", residual_scale=0.5),
+    "sinks behind an embedding's norm": Draw(sinks=True, embedding_norm=True, query_norm="wide"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fact", "one"), ASKED.items(), ids=ASKED)
+def test_what_names_alone_suggest_is_asked(fact: str, one: Draw, tmp_path: Path) -> None:
+    write(one, tmp_path, 1)
+    said, _ = answered(one, tmp_path)
+    assert fact in {name.rpartition(":")[2] for name in said} | {
+        question.fact for question in describe(str(tmp_path), hints=said).questions
+    }
+
+
+@pytest.mark.parametrize("one", KNOWN.values(), ids=KNOWN)
+def test_pieces_compose(one: Draw, tmp_path: Path) -> None:
+    how, why = fares(one, tmp_path, 1)
+    assert how in (EQUAL, TOLD), why
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_drawn_is_equal_or_asked(seed: int, tmp_path: Path) -> None:
+    how, why = fares(draw(seed), tmp_path, seed)
+    assert how in (EQUAL, TOLD), f"{how}: {why}: {draw(seed).unusual()}"
+
+
+def test_a_class_that_lacks_the_fields_of_a_family_is_none_of_it(tmp_path: Path) -> None:
+    one = Draw(placement="sandwich", activation="gelu_pytorch_tanh", window="all", divisor=2.0)
+    write(one, tmp_path, 1)
+    read = describe(str(tmp_path))
+    assert read.family is None
+    assert any("the config has no field for" in str(finding) for finding in read.findings)
