@@ -1,4 +1,4 @@
-"""facebook/encodec_24khz: written by mapper 0.1.0, rules 2dab2a9461c9.
+"""facebook/encodec_24khz: written by mapper 0.1.0, rules 045276ee2662.
 
 Reading: exact (family encodec).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -406,8 +406,9 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 
 # What this was read from besides the weights. While the file is as it was written, `mapper.save` stores the
 # architecture of its models by it; once you have edited it, their weights alone.
-# {"config": {"architectures": ["EncodecModel"], "codebook_size": 1024, "model_type": "encodec", "pad_mode":
-# "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0], "upsampling_ratios":
-# [8, 5, 4, 2], "use_conv_shortcut": true}, "notes": ["header from the bundled catalogue (reconstructed with
-# transformers 5.23.0 from config), not from the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 39d6c76992134b73
+# {"config": {"architectures": ["EncodecModel"], "codebook_size": 1024, "model_type": "encodec", "normalize":
+# false, "pad_mode": "reflect", "sampling_rate": 24000, "target_bandwidths": [1.5, 3.0, 6.0, 12.0, 24.0],
+# "upsampling_ratios": [8, 5, 4, 2], "use_causal_conv": true, "use_conv_shortcut": true}, "notes": ["header
+# from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
+# "evidence for its config: transformers-default"]}
+# sha256 of all above: 6105d422124e55a8

@@ -1,4 +1,4 @@
-"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 2dab2a9461c9.
+"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 045276ee2662.
 
 Reading: exact (family mistral).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -221,4 +221,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 1423e8d46c93f879
+# sha256 of all above: 7dfc71edcf14c547

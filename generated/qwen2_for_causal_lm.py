@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 2dab2a9461c9.
+"""Qwen/Qwen2.5-0.5B-Instruct: written by mapper 0.1.0, rules 045276ee2662.
 
 Reading: exact (family qwen2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -219,4 +219,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: repository
 # (infinityarpan/qwen-25-api:models/Qwen2.5-0.5B-Instruct/config.json)"]}
-# sha256 of all above: 3ad5b5e8f3efe718
+# sha256 of all above: c72d3b33ba1f0f9a

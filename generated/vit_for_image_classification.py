@@ -1,4 +1,4 @@
-"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 2dab2a9461c9.
+"""Falconsai/nsfw_image_detection: written by mapper 0.1.0, rules 045276ee2662.
 
 Reading: exact (family vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -217,4 +217,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_channels": 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled"]}
-# sha256 of all above: 54a0c6e4ca2175df
+# sha256 of all above: 3815c4435865d879

@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 2dab2a9461c9.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 045276ee2662.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -127,14 +127,24 @@ def attend_near_vectors(
 
 
 def kernel_of(convolution: nn.Module) -> Tensor:
-    """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868)."""
-    held = {name: tensor for name, tensor in convolution.named_parameters() if name != "bias"}
+    """Kernel of a convolution, or what its stored length and direction make (paper 1602.07868).
+
+    It may stand in a module of its own.
+    """
+    held = {name.rpartition(".")[2]: tensor for name, tensor in convolution.named_parameters()}
+    held.pop("bias", None)
     if "weight" in held:
         return held["weight"]
     length, direction = (
         held[name] for name in sorted(held)
     )  # weight_g and weight_v, original0 and original1
     return weight_norm(length, direction)
+
+
+def bias_of(convolution: nn.Module) -> Tensor | None:
+    """Bias of a convolution, which may stand in a module of its own; None where it has none."""
+    held = [tensor for name, tensor in convolution.named_parameters() if name.rpartition(".")[2] == "bias"]
+    return held[0] if held else None
 
 
 def dilated_residuals(
@@ -145,7 +155,7 @@ def dilated_residuals(
     x (B, C, T); each of `firsts` is applied with its dilation
     """
     for first, second, dilation in zip(firsts, seconds, dilations, strict=True):
-        weight, bias = kernel_of(first), first.get_parameter("bias")
+        weight, bias = kernel_of(first), bias_of(first)
         padding = dilation * (weight.shape[-1] - 1) // 2
         y = F.conv1d(F.leaky_relu(x, slope), weight, bias, padding=padding, dilation=dilation)
         x = x + second(F.leaky_relu(y, slope))
@@ -263,7 +273,7 @@ def upsample_frames(
     """
     share = len(blocks) // len(rates)
     for at, (upsampler, rate) in enumerate(zip(upsamplers, rates, strict=True)):
-        weight, bias = kernel_of(upsampler), upsampler.get_parameter("bias")
+        weight, bias = kernel_of(upsampler), bias_of(upsampler)
         padding = (weight.shape[-1] - rate) // 2
         x = F.conv_transpose1d(F.leaky_relu(x, slope), weight, bias, stride=rate, padding=padding)
         x = torch.stack([block(x) for block in blocks[at * share : (at + 1) * share]]).mean(dim=0)
@@ -626,4 +636,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: eb37547382691445
+# sha256 of all above: e644a59d72d89c7e
