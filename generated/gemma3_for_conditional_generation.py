@@ -1,4 +1,4 @@
-"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 045276ee2662.
+"""google/gemma-3-4b-it: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family gemma3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -53,7 +53,7 @@ class Config:
     vision_layers: int = 27  # name: vision_tower.vision_model.encoder.layers.*
     vocab_size: int = 262208  # shape: language_model.model.embed_tokens.weight [262208, 2560]
     text_layers: int = 34  # name: language_model.model.layers.*
-    # default: vocabulary/config.yaml: (index + 1) % attention.window_period for each of layers
+    # default: vocabulary/config_attention.yaml: (index + 1) % attention.window_period for each of layers
     layer_types: tuple[str, ...] = (
         "sliding_attention",
         "sliding_attention",
@@ -528,4 +528,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # text_config.hidden_size, text_config.intermediate_size, text_config.num_hidden_layers,
 # vision_config.hidden_size, vision_config.intermediate_size, vision_config.num_hidden_layers,
 # vision_config.num_attention_heads, vision_config.image_size"]}
-# sha256 of all above: 4b3c32ec3bf85240
+# sha256 of all above: 01bb6c31b4f11efd

@@ -1,4 +1,4 @@
-"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 045276ee2662.
+"""google/embeddinggemma-300m: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family gemma3_text).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,8 +32,8 @@ class Config:
     vocab_size: int = 262144  # shape: embed_tokens.weight [262144, 768]
     layers: int = 24  # name: layers.*
     scale: float = 27.712812921102035  # rule: families/gemma2.yaml: hidden_size ** 0.5
-    one_sided_window: int = 256  # rule: vocabulary/config.yaml: floor(attention.window / 2)
-    # rule: vocabulary/config.yaml: (index + 1) % attention.window_period for each of layers
+    one_sided_window: int = 256  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
+    # rule: vocabulary/config_attention.yaml: (index + 1) % attention.window_period for each of layers
     layer_types: tuple[str, ...] = (
         "sliding_attention",
         "sliding_attention",
@@ -284,4 +284,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1000000.0, "sliding_window": 512, "use_bidirectional_attention": true, "vocab_size": 262144}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 5f1d30167a20ce14
+# sha256 of all above: f9a2f6ffec0022ad

@@ -1,4 +1,4 @@
-"""allenai/led-base-16384: written by mapper 0.1.0, rules 045276ee2662.
+"""allenai/led-base-16384: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family led).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
     heads: int = 12  # config: decoder_attention_heads
     # config: led.decoder.layers.{0..5}.encoder_attn.q_proj.weight [768, 768] = heads * head_dim
     head_dim: int = 64
-    one_sided_window: int = 512  # rule: vocabulary/config.yaml: floor(attention.window / 2)
+    one_sided_window: int = 512  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     intermediate_size: int = 3072  # shape: led.decoder.layers.{0..5}.fc1.weight [3072, 768]
     encoder_positions: int = 16384  # shape: led.encoder.embed_positions.weight [16384, 768]
     layers: int = 6  # name: led.decoder.layers.*
@@ -342,4 +342,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "max_decoder_position_embeddings": 1024, "max_encoder_position_embeddings": 16384, "model_type": "led",
 # "num_hidden_layers": 6, "vocab_size": 50265}, "notes": ["header from the bundled catalogue (reconstructed
 # with transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: fe5381541a7c8d19
+# sha256 of all above: 0d36e2cf1911bad4

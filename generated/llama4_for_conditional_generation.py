@@ -1,4 +1,4 @@
-"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 045276ee2662.
+"""meta-llama/Llama-4-Scout-17B-16E-Instruct: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family llama4).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -35,7 +35,8 @@ class Config:
     # config: language_model.model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,...
     kv_heads: int = 8
     norm_eps: float = 1e-5  # config: text_config.rms_norm_eps
-    attention_scale: float = 0.08838834764831845  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
+    # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
+    attention_scale: float = 0.08838834764831845
     # shape: language_model.model.layers.{0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,3...
     shared_expert_intermediate_size: int = 8192
     # shape: vision_model.model.layers.{0..33}.mlp.fc1.weight [5632, 1408]
@@ -728,4 +729,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 34, "patch_size": 14, "pixel_shuffle_ratio": 0.5, "rope_theta": 10000}}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 5574bb861682c609
+# sha256 of all above: 46544c3985aed1ea

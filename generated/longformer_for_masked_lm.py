@@ -1,4 +1,4 @@
-"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 045276ee2662.
+"""allenai/longformer-base-4096: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family longformer).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -32,7 +32,7 @@ class Config:
     heads: int = 12  # config: num_attention_heads
     # config: longformer.encoder.layer.{0..11}.attention.self.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
-    one_sided_window: int = 256  # rule: vocabulary/config.yaml: floor(attention.window / 2)
+    one_sided_window: int = 256  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     # shape: longformer.encoder.layer.{0..11}.intermediate.dense.weight [3072, 768]
     intermediate_size: int = 3072
     layers: int = 12  # name: longformer.encoder.layer.*
@@ -279,4 +279,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "pad_token_id": 1, "type_vocab_size": 1, "vocab_size": 50265}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: recalled"]}
-# sha256 of all above: 7f5d563b658d8b9f
+# sha256 of all above: 9cceb94970a68b12

@@ -1,4 +1,4 @@
-"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 045276ee2662.
+"""openbmb/MiniCPM3-4B: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family minicpm3).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -40,7 +40,7 @@ class Config:
     embedding_scale: int = 12  # config: scale_emb
     rotary_dim: int = 32  # config: qk_rope_head_dim
     rotary_base: float = 10000.0  # config: rope_theta
-    scale: float = 0.1  # rule: vocabulary/config.yaml: 1 / head.divisor
+    scale: float = 0.1  # rule: vocabulary/config_heads.yaml: 1 / head.divisor
 
 
 @dataclass
@@ -244,4 +244,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1.4, "scale_emb": 12, "tie_word_embeddings": true, "v_head_dim": 64, "vocab_size": 73448}, "notes": ["header
 # from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: 3a74015f52ef1d2b
+# sha256 of all above: 2e798b79d526d012

@@ -1,4 +1,4 @@
-"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 045276ee2662.
+"""apple/mobilevitv2-1.0: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family mobilevitv2).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -27,7 +27,7 @@ class Config:
     channels: int = 3  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
     embedding_size: int = 32  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
     kernel_size: int = 3  # shape: mobilevitv2.conv_stem.convolution.weight [32, 3, 3, 3]
-    pad_size: int = 1  # rule: vocabulary/config_images.yaml: floor(convolution.kernel_size / 2)
+    pad_size: int = 1  # rule: vocabulary/config_maps.yaml: floor(convolution.kernel_size / 2)
     patch_size: int = 2  # config: patch_size
     pooled_size: int = 512  # shape: classifier.weight [1000, 512]
     labels: int = 1000  # shape: classifier.weight [1000, 512]
@@ -374,4 +374,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevitv2", "num_channels": 3, "patch_size": 2}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 24cbcf732f1e3d3e
+# sha256 of all above: 725fe0324f206275

@@ -1,4 +1,4 @@
-"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 045276ee2662.
+"""answerdotai/ModernBERT-base: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family modernbert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     head_dim: int = 64  # config: model.layers.0.attn.Wo.weight [768, 768] = heads * head_dim
     intermediate_size: int = 1152  # shape: model.layers.0.mlp.Wo.weight [768, 1152]
     layers: int = 22  # name: model.layers.*
-    one_sided_window: int = 64  # rule: vocabulary/config.yaml: floor(attention.window / 2)
+    one_sided_window: int = 64  # rule: vocabulary/config_attention.yaml: floor(attention.window / 2)
     # rule: families/modernbert.yaml: index % attention.window_period for each of layers
     layer_types: tuple[str, ...] = (
         "full_attention",
@@ -290,4 +290,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}, "notes": ["header from the
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: transformers-default"]}
-# sha256 of all above: ed5d7c974eb48157
+# sha256 of all above: bc484ec9a211c025

@@ -1,4 +1,4 @@
-"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 045276ee2662.
+"""Qwen/Qwen2.5-VL-3B-Instruct: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family qwen2_vl).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -42,7 +42,7 @@ class Config:
     vision_layers: int = 32  # name: visual.blocks.*
     # rule: vocabulary/config_packed.yaml: floor(attention.window_size / patch_size / merge_size) * merge_size
     window_patches: int = 8
-    # rule: vocabulary/config.yaml: full_attention where attention.full_layers says
+    # rule: vocabulary/config_attention.yaml: full_attention where attention.full_layers says
     layer_types: tuple[str, ...] = (
         "windows",
         "windows",
@@ -593,4 +593,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2, "window_size": 112},
 # "vocab_size": 151936}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0
 # from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 57051d0fca182efc
+# sha256 of all above: d43f6f1aa5f912af

@@ -1,4 +1,4 @@
-"""facebook/sam-vit-base: written by mapper 0.1.0, rules 045276ee2662.
+"""facebook/sam-vit-base: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family sam).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -40,7 +40,7 @@ class Config:
     channels: int = 3  # shape: vision_encoder.patch_embed.projection.weight [768, 3, 16, 16]
     patch_size: int = 16  # shape: vision_encoder.patch_embed.projection.weight [768, 3, 16, 16]
     image_window: int = 14  # config: vision_config.window_size
-    # rule: vocabulary/config.yaml: full_attention where attention.full_layers says
+    # rule: vocabulary/config_attention.yaml: full_attention where attention.full_layers says
     layer_types: tuple[str, ...] = (
         "windows",
         "windows",
@@ -590,4 +590,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 16, "qkv_bias": true, "use_abs_pos": true, "use_rel_pos": true, "window_size": 14}}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: recalled"]}
-# sha256 of all above: 5c3aab040c122c0d
+# sha256 of all above: 583994179f0f487b

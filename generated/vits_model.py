@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 045276ee2662.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,7 +26,8 @@ class Config:
     hidden_size: int = 192  # shape: text_encoder.project.weight [384, 192, 1]
     heads: int = 2  # shape: text_encoder.encoder.layers.{0..5}.attention.q_proj.weight [192, 192]
     head_dim: int = 96  # shape: text_encoder.encoder.layers.{0..5}.attention.emb_rel_k [1, 9, 96]
-    attention_scale: float = 0.10206207261596575  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
+    # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
+    attention_scale: float = 0.10206207261596575
     # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
     intermediate_size: int = 768
     kernel_size: int = 3  # shape: text_encoder.encoder.layers.{0..5}.feed_forward.conv_1.weight [768, 192, 3]
@@ -636,4 +637,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: e644a59d72d89c7e
+# sha256 of all above: 02a1b8d390cd8e58

@@ -1,4 +1,4 @@
-"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 045276ee2662.
+"""facebook/w2v-bert-2.0: written by mapper 0.1.0, rules 5f96575a199e.
 
 Reading: exact (family wav2vec2_bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -29,7 +29,7 @@ class Config:
     left_positions: int = 64  # default: left_max_position_embeddings, left out: the default of wav2vec2-bert
     # default: encoder.layers.{0..23}.self_attn.distance_embedding.weight [73, 64] = fact.attention.left_po...
     right_positions: int = 8
-    scale: float = 0.125  # rule: vocabulary/config.yaml: attention.head_dim ** -0.5
+    scale: float = 0.125  # rule: vocabulary/config_attention.yaml: attention.head_dim ** -0.5
     # shape: encoder.layers.{0..23}.conv_module.pointwise_conv1.weight [2048, 1024, 1]
     inner_channels: int = 1024
     kernel_size: int = 31  # shape: encoder.layers.{0..23}.conv_module.depthwise_conv.weight [1024, 1, 31]
@@ -264,4 +264,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["Wav2Vec2BertModel"], "model_type": "wav2vec2-bert"}, "notes": ["header from
 # the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for
 # its config: transformers-default"]}
-# sha256 of all above: df90a37456ba2212
+# sha256 of all above: 4203535a7309582a

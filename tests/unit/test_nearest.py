@@ -129,7 +129,7 @@ def test_rules_are_named_with_their_line() -> None:
     document = json.loads(Report(architecture).to_json())
     facts = {fact["name"]: fact for fact in document["facts"]}
     heads = facts["attention.heads"]
-    assert (heads["file"], heads["evidence"]) == ("vocabulary/config.yaml", "config")
+    assert (heads["file"], heads["evidence"]) == ("vocabulary/config_attention.yaml", "config")
     folder = rulebook_of(()).documents("vocabulary")
     path = next(one.path for one in folder if one.label == heads["file"])
     assert "attention.heads:" in path.read_text("utf-8").splitlines()[heads["line"] - 1]
