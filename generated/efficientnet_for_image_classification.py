@@ -1,4 +1,4 @@
-"""google/efficientnet-b7: written by mapper 0.1.0, rules 5f96575a199e.
+"""google/efficientnet-b7: written by mapper 0.1.0, rules dd4b7a61df6c.
 
 Reading: exact (family efficientnet).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -455,4 +455,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "num_block_repeats": [1, 2, 2, 3, 3, 4, 1], "num_channels": 3, "strides": [1, 2, 2, 2, 1, 2, 1]}, "notes":
 # ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub",
 # "evidence for its config: transformers-default"]}
-# sha256 of all above: b96ce7eb5541e3d9
+# sha256 of all above: c8e43b837bc703ab

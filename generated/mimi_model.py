@@ -1,4 +1,4 @@
-"""kyutai/mimi: written by mapper 0.1.0, rules 5f96575a199e.
+"""kyutai/mimi: written by mapper 0.1.0, rules dd4b7a61df6c.
 
 Reading: exact (family mimi).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -514,4 +514,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # {"config": {"architectures": ["MimiModel"], "model_type": "mimi"}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # transformers-default"]}
-# sha256 of all above: 32dba141c79e4df2
+# sha256 of all above: 4afd5331acc2a5dc

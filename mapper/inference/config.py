@@ -74,6 +74,11 @@ class Config:
         return not self.data.keys() <= set(_NAMING)
 
     @property
+    def is_of_a_class(self) -> bool:
+        """Whether a class wrote it, with all its fields; timm names a network alone."""
+        return self.data.get("model_type") is not None and self.says_more_than_its_type
+
+    @property
     def class_names(self) -> list[str]:
         """The class names that the config says were saved."""
         names = self.data.get("architectures")

@@ -416,16 +416,14 @@ class Facts:
 
         A class that has the option has its field; the family that names alone show speaks of another one.
         """
-        if self.is_trial or not (rule.config or rule.towers) or rule.default in (None, False):
+        if not self.config.is_of_a_class or self.is_trial or rule.name in self.usual:
             return False
-        if rule.name in self.usual:
+        if not (rule.config or rule.towers) or rule.default in (None, False) or self._is_general(rule):
             return False
         families = self.families
-        if families.vouch(scope) or families.are_known_by_names or self._is_general(rule):
-            return False
         if families.strangers or families.part(scope) is not None:
             return False  # the part of a config that a tower has is often written without what its class has by default
-        return self.config.model_type is not None and self.config.says_more_than_its_type
+        return not (families.vouch(scope) or families.are_known_by_names)
 
     def _has_bases(self, rule: FactRule, scope: Scope) -> bool:
         """Whether all that a rule calculates from is known, though no value comes of it."""

@@ -85,7 +85,7 @@ def absent_options(match: FamilyMatch, config: Config) -> list[str]:
 
     A class that has an option writes its field: names alone, without the fields that go with them, are another class's.
     """
-    if match.by_type or config.model_type is None or not config.says_more_than_its_type:
+    if match.by_type or not config.is_of_a_class:
         return []
     found: dict[str, bool] = {}
     is_library = not match.family.model_types  # its own settings are what a config of it has

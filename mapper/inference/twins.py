@@ -127,9 +127,8 @@ class Twins:
     def is_unlike(self, scope: Scope) -> bool:
         """Whether no listed type is like a part that has the names of a family: what that says of it is a guess."""
         families = self.facts.families
-        is_by_names = families.whole is not None and not (
-            families.are_vouched_for or families.are_known_by_names
-        )
+        is_by_names = families.whole is not None and not families.are_vouched_for
+        is_by_names = is_by_names and not families.are_known_by_names and self.facts.config.is_of_a_class
         return is_by_names and not self.of(scope)
 
     def _is_told(self, scope: Scope, known: Known) -> bool:

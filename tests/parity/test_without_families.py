@@ -40,7 +40,6 @@ EQUAL = {
     "Qwen3MoeForCausalLM": ("Qwen3MoeConfig", {**GROUPED, **EXPERTS, "norm_topk_prob": True}),
     "LlamaForCausalLM": ("LlamaConfig", GROUPED),  # fields of its own tell it from others with its names
     "Gemma2ForCausalLM": ("Gemma2Config", {**GROUPED, "query_pre_attn_scalar": 24, "sliding_window": 5}),
-    "GlmForCausalLM": ("GlmConfig", {**GROUPED, "pad_token_id": 0}),  # neighbours are turned
     "RobertaForMaskedLM": ("RobertaConfig", {**ENCODER, "pad_token_id": 1}),
     "DistilBertForMaskedLM": ("DistilBertConfig", {"vocab_size": 99, "dim": 32, "n_heads": 4, "n_layers": 2, "hidden_dim": 44}),
     "BartForConditionalGeneration": ("BartConfig", {**BOTH_SIDES, "scale_embedding": True}),
@@ -49,6 +48,7 @@ EQUAL = {
 ASKED = {
     "GemmaForCausalLM": ("GemmaConfig", GROUPED, "norm.offset"),
     "HeliumForCausalLM": ("HeliumConfig", {**GROUPED, "head_dim": 8, "pad_token_id": 0}, "rotary.style"),  # Llama's names, with neighbours turned
+    "GlmForCausalLM": ("GlmConfig", {**GROUPED, "pad_token_id": 0}, "rotary.style"),  # neighbours are turned, too
     "Exaone4ForCausalLM": ("Exaone4Config", {**SIZES, "num_key_value_heads": 2, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5}, "attention.rotary"),
 }  # fmt: skip
 

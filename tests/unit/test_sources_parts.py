@@ -197,7 +197,7 @@ def test_a_path_with_the_mark_in_it_is_a_path(tmp_path: Path) -> None:
 def test_a_part_is_built_saved_and_generated_with_its_own_names(
     folder: Path, single: Path, tmp_path: Path
 ) -> None:
-    source, heads = f"{single}#text_encoder", {"attention.heads": 2}
+    source, heads = f"{single}#text_encoder", {"attention.heads": 2, "pooling.end_id": 2}
     model = mapper.build(source, hints=heads, out=tmp_path / "out")
     ids = torch.tensor([[3, 4, 48]])
     load = compile_source(mapper.generate(source, hints=heads), "generated").load
