@@ -1,4 +1,4 @@
-"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules dd4b7a61df6c.
+"""ustc-community/dfine-small-coco: written by mapper 0.1.0, rules 5de2f0ef2cc7.
 
 Reading: exact (family d_fine).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -36,6 +36,8 @@ class Config:
     points: int = 12  # shape: model.decoder.layers.{0..2}.encoder_attn.num_points_scale [12]
     offset_scale: float = 0.5  # config: decoder_offset_scale
     level_points: int = 4  # config: decoder_n_points
+    # default: backbone_config.stage_downsample_strides[1], left out: the default of hgnet_v2
+    strides: int = 2
     encoder_in_channels: int = 256  # shape: model.encoder.lateral_convs.{0..1}.conv.weight [256, 256, 1, 1]
     # shape: model.encoder.downsample_convs.{0..1}.conv1.conv.weight [256, 256, 1, 1]
     encoder_out_channels: int = 256
@@ -414,10 +416,16 @@ class Downsampling(nn.Module):
     norm.
     """
 
-    def __init__(self, out_channels: int):
+    def __init__(self, config: Config, out_channels: int):
         super().__init__()
         self.convolution = nn.Conv2d(
-            out_channels, out_channels, kernel_size=3, stride=2, padding=1, groups=out_channels, bias=False
+            out_channels,
+            out_channels,
+            kernel_size=3,
+            stride=config.strides,
+            padding=1,
+            groups=out_channels,
+            bias=False,
         )
         self.normalization = FrozenBatchNorm(out_channels)
 
@@ -831,7 +839,7 @@ class StageWithAggregatedAnyKernel(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.downsample = Downsampling(out_channels=64)
+        self.downsample = Downsampling(config, out_channels=64)
         self.blocks = nn.ModuleList(StageWithConvolution2(config) for _ in range(1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -980,7 +988,7 @@ class StageWithLightPostNormAndStagesAndResidual(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.downsample = Downsampling(out_channels=256)
+        self.downsample = Downsampling(config, out_channels=256)
         self.blocks = nn.ModuleList(
             [
                 Stage(
@@ -1008,7 +1016,7 @@ class StageWithLightPostNormAndStages(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        self.downsample = Downsampling(out_channels=512)
+        self.downsample = Downsampling(config, out_channels=512)
         self.blocks = nn.ModuleList(
             Stage(
                 config,
@@ -1157,4 +1165,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "encoder_hidden_dim": 256, "layer_norm_eps": 1e-05, "model_type": "d_fine", "num_feature_levels": 3,
 # "num_queries": 300, "top_prob_values": 4}, "notes": ["header from the bundled catalogue (reconstructed with
 # transformers 5.23.0 from config), not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: f0e9b942ea399f3b
+# sha256 of all above: 977a03247868d8ac
