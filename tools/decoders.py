@@ -444,6 +444,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "rotary.type": "default",
         "attention.causal": True,
         "attention.fused": "concatenated",
+        "attention.window": WINDOW if one.window else None,
         "attention.norms": {"head": "before_rotary", "wide": "all_heads", None: None}[one.query_norm],
         "attention.scale": one.score_scale or one.head_dim**-0.5,
         "attention.prompt_full": False,
