@@ -33,6 +33,7 @@ _LEAF_FACTS = {
 }
 _REQUIRED = ("norm.eps",)
 _GROUPED = ("GroupNorm", "groups")  # which no shape shows; a convolution's are seen in its weight
+_EPS = "norm.eps"  # the fact by whose field a listed type shows that it means these norms
 _SAID = ("given", "weights", "behaviour")  # evidence that no family overrules
 _FORMS = {False: "plain", True: "offset"}  # of a norm, by whether it scales by 1 + weight
 _PREFIXES = {"Norm": "norm", "Conv": "convolution", "Transpose": "convolution"}
@@ -197,7 +198,7 @@ class Filler:
         known, doubt = self.facts.get(scope, KIND), self.facts.doubt(scope, KIND)
         if known:
             leaf.kind = self.settle(scope, KIND, known).value
-        elif doubt and not self._know(scope, "norm.eps"):
+        elif doubt and not self._know(scope, _EPS):
             self.ask(scope, KIND, doubt.among)
         elif self.twins and (values := self.twins.kinds(scope, leaf)):
             self.ask(scope, KIND, values)

@@ -12,14 +12,13 @@ from mapper.inference.computed import calculate, formula, sources
 from mapper.inference.config import Config
 from mapper.inference.entries import from_field, goes_by_form, is_silent
 from mapper.inference.evidence import Chain, Known, named, origin, weakest
-from mapper.inference.families import TYPE
 from mapper.inference.hints import DEFAULT, Given
 from mapper.inference.leaf_conditions import counted, leaves_fit
 from mapper.inference.memory import Memory
 from mapper.inference.observed import in_all_layers
 from mapper.inference.scopes import Scope
 from mapper.rulebook.declared import FLOW
-from mapper.rulebook.facts import UNSET, FactRule, types_beside
+from mapper.rulebook.facts import TYPE, UNSET, FactRule, types_beside
 from mapper.rulebook.values import checked
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from weakref import WeakKeyDictionary
 from mapper._dataclass import dataclass
 from mapper.errors import listed, shorten
 from mapper.inference.config import Config
-from mapper.inference.matching import TYPE as TYPE
 from mapper.inference.matching import FamilyMatch, is_recognised, match_family
 from mapper.inference.names import IN_OUT, OUT_IN
 from mapper.inference.names import words_of as words_of_place
 from mapper.inference.part import Home
 from mapper.naming.towers import HALVES
 from mapper.naming.vocabulary import Overrides, Vocabulary, in_region
+from mapper.rulebook.facts import TYPE
 from mapper.rulebook.families import TRANSPOSED
 from mapper.rulebook.vocabulary import Region
 from mapper.words import normal, unnumbered

@@ -16,7 +16,7 @@ from mapper.inference.completeness import (
     lacking_recognition,
 )
 from mapper.inference.config import Config
-from mapper.inference.families import TYPE, Families, gather, has_strangers
+from mapper.inference.families import Families, gather, has_strangers
 from mapper.inference.hinted import read_with_hints
 from mapper.inference.hints import check_declared
 from mapper.inference.matching import FamilyMatch, absent_options, match_family, type_finding
@@ -29,6 +29,7 @@ from mapper.inference.shown_blocks import show_blocks, shown_folders
 from mapper.inference.stated_type import is_of_another_library, odd_type
 from mapper.inference.updates import without_updates
 from mapper.naming.tree import grow
+from mapper.rulebook.facts import TYPE
 
 if TYPE_CHECKING:
     from mapper.checkpoint import Checkpoint

@@ -11,14 +11,13 @@ from mapper.errors import ArchitectureError, listed, shorten
 from mapper.inference.names import Names
 from mapper.inference.part import Home, home_of
 from mapper.naming.vocabulary import pattern_words
-from mapper.rulebook.facts import UNSET, FactRule
+from mapper.rulebook.facts import TYPE, UNSET, FactRule
 from mapper.rulebook.families import Family
 from mapper.rulebook.index import FamilyEntry
 
 if TYPE_CHECKING:
     from mapper.inference.config import Config
 
-TYPE = "model_type"  # the fact that tells the types of one family apart
 AnyFamily = Family | FamilyEntry  # both say what a family is known by
 
 

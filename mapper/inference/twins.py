@@ -25,7 +25,7 @@ from mapper.inference.completeness import (
 )
 from mapper.inference.computed import sources
 from mapper.inference.evidence import Known
-from mapper.inference.families import TYPE, Families, Part, gather, towers_of, words_of
+from mapper.inference.families import Families, Part, gather, towers_of, words_of
 from mapper.inference.matching import FamilyMatch, is_recognised, judged_home
 from mapper.inference.names import ends
 from mapper.inference.names import words_of as words_of_place
@@ -34,7 +34,7 @@ from mapper.inference.select import choose
 from mapper.naming.resolve import resolve
 from mapper.naming.vocabulary import in_region, pattern_words
 from mapper.rulebook.declared import FLOW
-from mapper.rulebook.facts import UNSET
+from mapper.rulebook.facts import TYPE, UNSET
 from mapper.rulebook.families import field_of
 
 if TYPE_CHECKING:
@@ -127,9 +127,9 @@ class Twins:
     def is_unlike(self, scope: Scope) -> bool:
         """Whether no listed type is like a part that has the names of a family: what that says of it is a guess."""
         families = self.facts.families
-        is_by_names = families.whole is not None and not families.are_vouched_for
-        is_by_names = is_by_names and not families.are_known_by_names and self.facts.config.is_of_a_class
-        return is_by_names and not self.of(scope)
+        if families.whole is None or families.are_vouched_for or families.are_known_by_names:
+            return False
+        return self.facts.config.is_of_a_class and not self.of(scope)
 
     def _is_told(self, scope: Scope, known: Known) -> bool:
         """Whether the config says what a convention asks for: it tells apart types of equal names."""

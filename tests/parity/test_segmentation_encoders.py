@@ -16,7 +16,7 @@ from torch import Tensor
 
 import mapper
 from tests.parity.test_image_networks import Plain
-from tests.parity.test_segmentation_decoders import encoder, joined, logits
+from tests.parity.test_segmentation_decoders import compare, encoder, joined, logits
 
 
 def last(x: Tensor) -> Tensor:
@@ -106,18 +106,7 @@ def unet(maps_of: Callable[[Plain, Tensor], list[Tensor]]) -> Callable[[Plain, T
 
 @pytest.mark.parametrize("maps_of", [mix_transformer, convnext, dense])
 def test_maps_of_an_encoder(maps_of: Callable[[Plain, Tensor], list[Tensor]], tmp_path: Path) -> None:
-    image = torch.randn((2, 3, 64, 96), generator=torch.Generator().manual_seed(1))
-    net = Plain()
-    logits(net, unet(maps_of), image)  # draws the weights
-    save_file({key: value.contiguous() for key, value in net.state.items()}, tmp_path / "model.safetensors")
-    read = mapper.inspect(tmp_path / "model.safetensors").architecture
-    assert read.reading == "unverified", (read.findings, read.missing)
-    assert not read.unmapped + read.findings
-    net.state = {key: value.double() for key, value in net.state.items()}
-    with torch.no_grad():
-        out = mapper.build(tmp_path / "model.safetensors").double()(pixel_values=image.double()).logits
-    wanted = logits(net, unet(maps_of), image.double())
-    assert float((out - wanted).abs().max() / wanted.std()) <= 1e-9
+    compare(unet(maps_of), tmp_path / "model.safetensors")
 
 
 def test_labels_of_the_whole_image_are_read_from_the_coarsest_map_of_the_decoder(tmp_path: Path) -> None:
