@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mapper._api import describe
-from tools.combinations import EQUAL, TOLD, answered, fares
-from tools.decoders import Draw, draw, write
+from tools.combinations import EQUAL, TOLD, answered, fares, unusual
+from tools.drawn import decoders
+from tools.drawn.decoders import Draw, draw, write
 
 ASKED = {  # what speaks for a reading in listed types alone is a question in another one
     "norm.kind": Draw(norm="scale", placement="after", gated=False),
@@ -30,7 +31,7 @@ KNOWN = {
 @pytest.mark.parametrize(("fact", "one"), ASKED.items(), ids=ASKED)
 def test_what_names_alone_suggest_is_asked(fact: str, one: Draw, tmp_path: Path) -> None:
     write(one, tmp_path, 1)
-    said, _ = answered(one, tmp_path)
+    said, _ = answered(decoders, one, tmp_path)
     assert fact in {name.rpartition(":")[2] for name in said} | {
         question.fact for question in describe(str(tmp_path), hints=said).questions
     }
@@ -38,14 +39,14 @@ def test_what_names_alone_suggest_is_asked(fact: str, one: Draw, tmp_path: Path)
 
 @pytest.mark.parametrize("one", KNOWN.values(), ids=KNOWN)
 def test_pieces_compose(one: Draw, tmp_path: Path) -> None:
-    how, why = fares(one, tmp_path, 1)
+    how, why = fares(decoders, one, tmp_path, 1)
     assert how in (EQUAL, TOLD), why
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_drawn_is_equal_or_asked(seed: int, tmp_path: Path) -> None:
-    how, why = fares(draw(seed), tmp_path, seed)
-    assert how in (EQUAL, TOLD), f"{how}: {why}: {draw(seed).unusual()}"
+    how, why = fares(decoders, draw(seed), tmp_path, seed)
+    assert how in (EQUAL, TOLD), f"{how}: {why}: {unusual(draw(seed))}"
 
 
 def test_a_class_that_lacks_the_fields_of_a_family_is_none_of_it(tmp_path: Path) -> None:

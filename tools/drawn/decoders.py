@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +67,6 @@ class Draw:
 
     def sees_window(self, layer: int) -> bool:
         return self.window == "all" or (self.window == "types" and layer != 1)
-
-    def unusual(self) -> dict[str, Any]:
-        """What is otherwise than in the plainest one."""
-        plain = Draw()
-        return {
-            item.name: getattr(self, item.name)
-            for item in fields(self)
-            if getattr(self, item.name) != getattr(plain, item.name)
-        }
 
 
 def draw(seed: int) -> Draw:
@@ -456,8 +447,8 @@ def truth(one: Draw) -> dict[str, Any]:
     }
 
 
-def write(one: Draw, folder: Path, seed: int) -> tuple[Tensor, Tensor]:
-    """The checkpoint of a draw; token ids and the logits that it gives for them."""
+def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The checkpoint of a draw; its inputs, token ids (2, 9), and its outputs, the logits (2, 9, WORDS)."""
     generator = torch.Generator().manual_seed(seed)
     tensors = Weights(one, generator).all()
     folder.mkdir(parents=True, exist_ok=True)
@@ -466,4 +457,4 @@ def write(one: Draw, folder: Path, seed: int) -> tuple[Tensor, Tensor]:
     )
     (folder / "config.json").write_text(json.dumps(config(one)))
     ids = torch.randint(0, WORDS, (2, 9), generator=generator)
-    return ids, Reference(one, tensors)(ids)
+    return {"input_ids": ids}, {"logits": Reference(one, tensors)(ids)}
