@@ -97,6 +97,11 @@ class Config:
             self._of[key] = rule, self._find(rule, scope)
         return self._of[key][1]
 
+    def offered(self, doubt: FactRule, scope: Scope) -> FactRule:
+        """A doubt whose candidates begin with what its fields say."""
+        said = [item.value for item in self.find(doubt, scope)] if doubt.config else []
+        return replace(doubt, among=(*said, *doubt.among)) if said else doubt
+
     def _find(self, rule: FactRule, scope: Scope) -> list[Found]:
         found: list[Found] = []
         defaults: list[Found] = []

@@ -214,12 +214,17 @@ class Facts:
             if not level:
                 continue
             rules = [rule for rule in level if rule.is_everywhere or self._applies(rule, scope, model_type)]
-            if silent or any(rule.is_about_fields for rule in said):
+            if silent or any(rule.is_about_fields and self._is_heard(rule, scope) for rule in said):
                 rules = [rule if rule.at else rule.without_fields for rule in rules]
             said += rules
             if any(rule.is_constant for rule in rules):
                 break  # a constant: no config is asked
         return first + said
+
+    def _is_heard(self, rule: FactRule, scope: Scope) -> bool:
+        """Whether it says which fields speak: a family that names alone show does not, where the config has none of its own."""
+        is_known = not rule.config or not self.config.is_of_a_class or not self.families.are_of_names(scope)
+        return is_known or bool(self.config.find(rule, scope))
 
     def _unlisted(self, scope: Scope, name: str) -> tuple[FactRule, ...]:
         """What holds for a type that no family lists, before what a family says whose names alone fit.
@@ -268,8 +273,9 @@ class Facts:
         return self._applies(rule, scope, self.config.model_type)
 
     def doubt(self, scope: Scope, name: str) -> FactRule | None:
-        """The rule that says why a fact is unknown here, unless a rule before it knows."""
-        return self._doubt(scope, self.rules(scope, name))
+        """The rule that says why a fact is unknown here, unless a rule before it knows; what its fields say may be the answer."""
+        found = self._doubt(scope, self.rules(scope, name))
+        return self.config.offered(found, scope) if found else None
 
     def _doubt(self, scope: Scope, rules: Iterable[FactRule]) -> FactRule | None:
         doubts = [rule for rule in rules if rule.doubt]
@@ -301,7 +307,7 @@ class Facts:
 
     def _in_config(self, rules: Iterable[FactRule], scope: Scope) -> Iterator[Known]:
         """What the file says by any of the rules, then what its type has by default."""
-        asked = [rule for rule in rules if rule.config or rule.towers]
+        asked = [rule for rule in rules if (rule.config or rule.towers) and not rule.doubt]
         if not asked:
             return
         found = [(rule, item) for rule in asked for item in self.config.find(rule, scope)]
@@ -419,10 +425,7 @@ class Facts:
             return False
         if not (rule.config or rule.towers) or rule.default in (None, False) or self._is_general(rule):
             return False
-        families = self.families
-        if families.strangers or families.part(scope) is not None:
-            return False  # the part of a config that a tower has is often written without what its class has by default
-        return not (families.vouch(scope) or families.are_known_by_names)
+        return self.families.are_of_names(scope)
 
     def _has_bases(self, rule: FactRule, scope: Scope) -> bool:
         """Whether all that a rule calculates from is known, though no value comes of it."""

@@ -122,6 +122,15 @@ class Families:
         """Whether a family lists the model_type of the whole, and of the tower that a block is in."""
         return self.stranger(scope) is None and self.are_vouched_for
 
+    def are_of_names(self, scope: Scope) -> bool:
+        """Whether names alone show the family of a block of the whole.
+
+        The part of a config that a tower has is often written without what its class has by default.
+        """
+        if self.strangers or self.part(scope) is not None:
+            return False
+        return not (self.vouch(scope) or self.are_known_by_names)
+
     def vouch_for_tower(self, scope: Scope) -> bool:
         """Whether a family lists the type of the tower that a block is in; what joins towers is the whole's."""
         return self.stranger(scope) is None and scope.tower is not None and self.part(scope) is not None

@@ -8,8 +8,8 @@ import pytest
 
 from mapper._api import describe
 from tools.combinations import EQUAL, TOLD, answered, fares, unusual
-from tools.drawn import decoders
-from tools.drawn.decoders import Draw, draw, write
+from tools.drawn import decoders, hybrids
+from tools.drawn.decoders import WINDOW, Draw, draw, write
 
 ASKED = {  # what speaks for a reading in listed types alone is a question in another one
     "norm.kind": Draw(norm="scale", placement="after", gated=False),
@@ -17,6 +17,12 @@ ASKED = {  # what speaks for a reading in listed types alone is a question in an
     "rotary.style": Draw(scheme="meta"),
     "attention.window": Draw(gate_fused=True, position="partial", window="all"),
     "embedding.scale": Draw(activation="gelu"),
+}
+MIXED = {
+    "latents of queries, neighbours turned": hybrids.Draw(query_rank=True, interleaved=True, experts="sigmoid"),
+    "a sandwich of norms around a selective scan": hybrids.Draw(mixer="mamba", placement="sandwich", inner_norms=True),
+    "a grouped norm of scales beside layer norms": hybrids.Draw(mixer="mamba2", groups=2, norm="layer", eps=1e-3),
+    "state spaces alone, with experts": hybrids.Draw(mixer="mamba2", is_all=True, experts="shared", activation="relu"),
 }  # fmt: skip
 KNOWN = {
     "a layer in parallel, with experts and a factor": Draw(placement="parallel", experts="shared", residual_scale=0.5),
@@ -41,6 +47,18 @@ def test_what_names_alone_suggest_is_asked(fact: str, one: Draw, tmp_path: Path)
 def test_pieces_compose(one: Draw, tmp_path: Path) -> None:
     how, why = fares(decoders, one, tmp_path, 1)
     assert how in (EQUAL, TOLD), why
+
+
+@pytest.mark.parametrize("one", MIXED.values(), ids=MIXED)
+def test_mixers_compose(one: hybrids.Draw, tmp_path: Path) -> None:
+    how, why = fares(hybrids, one, tmp_path, 1)
+    assert how in (EQUAL, TOLD), why
+
+
+def test_the_window_that_a_config_has_is_among_the_answers(tmp_path: Path) -> None:
+    write(Draw(query_norm="head", window="all"), tmp_path, 1)
+    asked = {question.fact: question.candidates for question in describe(str(tmp_path)).questions}
+    assert asked["attention.window"] == (WINDOW, None)
 
 
 @pytest.mark.parametrize("seed", range(8))

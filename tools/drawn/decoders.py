@@ -442,6 +442,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "attention.temperature_scaled": False,
         "embedding.scale": one.embedding_scale,
         "embedding.normed": False,
+        "embedding.norm_first": False,
         "moe.scoring": "sigmoid" if one.experts == "sigmoid" else "softmax",
         "moe.normalise": one.experts in ("normalised", "sigmoid"),
     }
