@@ -1,4 +1,4 @@
-"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 5de2f0ef2cc7.
+"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules e4ad14c3be45.
 
 Reading: exact (family dinov2_registers).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -228,4 +228,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 09a6b7490d4b1253
+# sha256 of all above: f87444fbec101025

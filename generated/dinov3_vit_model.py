@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 5de2f0ef2cc7.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules e4ad14c3be45.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -230,4 +230,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: 0a0cef3e9db56cd7
+# sha256 of all above: b4278b59e598bc58

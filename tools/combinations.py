@@ -31,11 +31,12 @@ import torch  # noqa: E402
 import mapper  # noqa: E402
 from mapper._api import describe  # noqa: E402
 from mapper.errors import MapperError  # noqa: E402
-from tools.drawn import decoders, hybrids  # noqa: E402
+from tools.drawn import decoders, hybrids, speech  # noqa: E402
 
 KINDS: dict[str, ModuleType] = {  # each has draw(seed), truth(draw) and write(draw, folder, seed)
     "decoders": decoders,
     "hybrids": hybrids,
+    "speech": speech,
 }
 TOLERANCE = 1e-4  # of the largest value of an output, or of 1 where that is less
 EQUAL, TOLD, OPEN, SKELETON, WRONG, REFUSED = (
@@ -71,6 +72,8 @@ def fares(kind: ModuleType, one: Any, folder: Path, seed: int) -> tuple[str, str
             given = mapper.build(str(folder), hints=hints)(**inputs)
     except MapperError as error:
         return REFUSED, str(error)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        return WRONG, f"raises {str(error).splitlines()[0]}"
     for name, value in wanted.items():
         apart = float((getattr(given, name) - value).abs().max()) / max(1.0, float(value.abs().max()))
         if apart > TOLERANCE:

@@ -150,7 +150,7 @@ def _leaf(
 ) -> Leaf:
     found, match = reading.found, reading.match
     why = f"{found.why}; {match.entry.where}" if match and role else found.why
-    form = vocabulary.decide("forms", found.spot)
+    form = vocabulary.decide("forms", found.spot, found.kind)
     return Leaf(
         found.spot.place,
         found.kind,

@@ -224,7 +224,7 @@ class Vocabulary:
 
     def __init__(self, files: Iterable[VocabularyFile]):
         self.files = tuple(files)
-        self.tries = {section: Trie() for section in (*SECTIONS, "forms", "unused")}
+        self.tries = {section: Trie() for section in (*SECTIONS, "unused")}
         self.block_kinds: dict[str, str] = {}
         self.roles_of: dict[str, str] = {}
         self.tensors: dict[str, str] = {}  # tensor name -> purpose

@@ -23,6 +23,7 @@ SECTIONS = (
     "named_blocks",
     "towers",
     "kinds",
+    "forms",
 )  # what a pattern can decide
 OTHER_FILES = (
     "config",

@@ -8,7 +8,7 @@ import pytest
 
 from mapper._api import describe
 from tools.combinations import EQUAL, TOLD, answered, fares, unusual
-from tools.drawn import decoders, hybrids
+from tools.drawn import decoders, hybrids, speech
 from tools.drawn.decoders import WINDOW, Draw, draw, write
 
 ASKED = {  # what speaks for a reading in listed types alone is a question in another one
@@ -49,9 +49,28 @@ def test_pieces_compose(one: Draw, tmp_path: Path) -> None:
     assert how in (EQUAL, TOLD), why
 
 
+HEARD = {
+    "waves, each convolution with a norm over channels": speech.Draw(
+        feature_norm="layer", feature_bias=True, gated=True
+    ),
+    "waves, turned, with norms behind sums": speech.Draw(
+        position="rotary", placement="post", scheme="llama", key_bias=False
+    ),
+    "spectra, turned, with root mean squares": speech.Draw(
+        hears="spectra", position="rotary", norm="rms", scaled=True, tied=False
+    ),
+}
+
+
 @pytest.mark.parametrize("one", MIXED.values(), ids=MIXED)
 def test_mixers_compose(one: hybrids.Draw, tmp_path: Path) -> None:
     how, why = fares(hybrids, one, tmp_path, 1)
+    assert how in (EQUAL, TOLD), why
+
+
+@pytest.mark.parametrize("one", HEARD.values(), ids=HEARD)
+def test_what_hears_composes(one: speech.Draw, tmp_path: Path) -> None:
+    how, why = fares(speech, one, tmp_path, 1)
     assert how in (EQUAL, TOLD), why
 
 
