@@ -31,12 +31,13 @@ import torch  # noqa: E402
 import mapper  # noqa: E402
 from mapper._api import describe  # noqa: E402
 from mapper.errors import MapperError  # noqa: E402
-from tools.drawn import decoders, hybrids, speech  # noqa: E402
+from tools.drawn import conformers, decoders, hybrids, speech  # noqa: E402
 
 KINDS: dict[str, ModuleType] = {  # each has draw(seed), truth(draw) and write(draw, folder, seed)
     "decoders": decoders,
     "hybrids": hybrids,
     "speech": speech,
+    "conformers": conformers,
 }
 TOLERANCE = 1e-4  # of the largest value of an output, or of 1 where that is less
 EQUAL, TOLD, OPEN, SKELETON, WRONG, REFUSED = (

@@ -8,7 +8,7 @@ import pytest
 
 from mapper._api import describe
 from tools.combinations import EQUAL, TOLD, answered, fares, unusual
-from tools.drawn import decoders, hybrids, speech
+from tools.drawn import conformers, decoders, hybrids, speech
 from tools.drawn.decoders import WINDOW, Draw, draw, write
 
 ASKED = {  # what speaks for a reading in listed types alone is a question in another one
@@ -71,6 +71,13 @@ def test_mixers_compose(one: hybrids.Draw, tmp_path: Path) -> None:
 @pytest.mark.parametrize("one", HEARD.values(), ids=HEARD)
 def test_what_hears_composes(one: speech.Draw, tmp_path: Path) -> None:
     how, why = fares(speech, one, tmp_path, 1)
+    assert how in (EQUAL, TOLD), why
+
+
+@pytest.mark.parametrize("scheme", ["nemo", "first"])
+def test_a_conformer_may_norm_the_channels_of_its_maps(scheme: str, tmp_path: Path) -> None:
+    one = conformers.Draw(scheme=scheme, map_norm="layer", position="rotary", activation="gelu")
+    how, why = fares(conformers, one, tmp_path, 1)
     assert how in (EQUAL, TOLD), why
 
 
