@@ -370,13 +370,14 @@ def test_vjepa2(heads: int, tmp_path: Path) -> None:
     check(reference("VJEPA2ForVideoClassification", config), tmp_path, cases)
 
 
-@pytest.mark.parametrize("biased", [False, True])
-def test_pp_ocrv5_server_rec(biased: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("biased", "affine"), [(False, False), (True, False), (True, True)])
+def test_pp_ocrv5_server_rec(biased: bool, affine: bool, tmp_path: Path) -> None:
     backbone = transformers.HGNetV2Config(
         embedding_size=8, depths=[1, 2], hidden_sizes=[8, 16], stem_channels=[3, 8, 8], stage_in_channels=[8, 8],
         stage_mid_channels=[6, 10], stage_out_channels=[8, 16], stage_num_blocks=[2, 1], stage_downsample=[False, True],
         stage_light_block=[False, True], stage_kernel_size=[3, 5], stage_numb_of_layers=[2, 2], hidden_act="silu",
         stage_downsample_strides=[[1, 1], [2, 1]], stem_strides=[2, 1, 1, 2 if biased else 1, 1], out_features=["stage2"],
+        use_learnable_affine_block=affine,
     )  # fmt: skip
     config = transformers.PPOCRV5ServerRecConfig(
         backbone_config=backbone, hidden_size=24, num_attention_heads=4, mlp_ratio=2.0, depth=2, head_out_channels=11,

@@ -22,6 +22,7 @@ MIXED = {
     "latents of queries, neighbours turned": hybrids.Draw(query_rank=True, interleaved=True, experts="sigmoid"),
     "a sandwich of norms around a selective scan": hybrids.Draw(mixer="mamba", placement="sandwich", inner_norms=True),
     "a grouped norm of scales beside layer norms": hybrids.Draw(mixer="mamba2", groups=2, norm="layer", eps=1e-3),
+    "a delta rule, its projections in one": hybrids.Draw(mixer="delta", is_joined=True, norm="layer", activation="relu"),
     "state spaces alone, with experts": hybrids.Draw(mixer="mamba2", is_all=True, experts="shared", activation="relu"),
 }  # fmt: skip
 KNOWN = {

@@ -27,18 +27,22 @@ PLAIN, ROTATED, VALUE, RANK, QUERY_RANK = (
     10,
 )  # channels of a head of latent attention, and its latents
 STATE, KERNEL, MIXED, STEP_RANK, MIXER_HEADS = 8, 4, 64, 5, 4  # of state space layers
+KEY_HEADS = 2  # of layers with a delta rule, whose values have MIXER_HEADS of STATE channels
 
 
 @dataclass(frozen=True)
 class Draw(decoders.Draw):
     """One combination: a decoder's, and what its layers have in place of attention."""
 
-    mixer: str = "latent"  # latent: in every layer; mamba, mamba2: in all layers but the second
+    mixer: str = "latent"  # latent: in every layer; mamba, mamba2, delta: in all layers but the second
     query_rank: bool = False  # whether latent attention's queries are compressed, too
     interleaved: bool = False  # whether it turns neighbours, not halves
     groups: int = 1  # of mamba2's states
     inner_norms: bool = False  # whether mamba norms steps and states
     is_all: bool = False  # whether all layers have it, and none attention
+    is_joined: bool = (
+        False  # whether queries, keys, values and gate of a delta rule are one projection, its rates another
+    )
     own_activation: bool = False  # whether a field of its own says silu, whatever the feed-forwards have
 
     def is_mixer(self, layer: int) -> bool:
@@ -49,7 +53,7 @@ def draw(seed: int) -> Draw:
     """The combination of a number."""
     pick = random.Random(1000 + seed).choice
     found = Draw(
-        mixer=pick(("latent", "latent", "mamba", "mamba2")),
+        mixer=pick(("latent", "latent", "mamba", "mamba2", "delta", "delta")),
         norm=pick(("rms", "rms", "rms", "layer")),
         placement=pick(("pre", "pre", "pre", "sandwich")),
         eps=pick((1e-5, 1e-6)),
@@ -72,6 +76,7 @@ def draw(seed: int) -> Draw:
         inner_norms=pick((False, True)),
         is_all=pick((False, False, True)),
         own_activation=pick((False, True)),
+        is_joined=pick((False, True)),
     )
     return _sensible(found)
 
@@ -89,7 +94,8 @@ def _sensible(found: Draw) -> Draw:
         groups=found.groups if found.mixer == "mamba2" else 1,
         inner_norms=found.inner_norms and found.mixer == "mamba",
         is_all=found.is_all and not is_latent,
-        own_activation=found.own_activation and not is_latent,
+        own_activation=found.own_activation and found.mixer.startswith("mamba"),
+        is_joined=found.is_joined and found.mixer == "delta",
         output_bias=found.output_bias and not is_latent,
     )
 
@@ -105,7 +111,8 @@ class Weights(decoders.Weights):
             return
         for name in [name for name in self.tensors if name.startswith(f"{start}self_attn.")]:
             del self.tensors[name]
-        {"latent": self.latent, "mamba": self.mamba, "mamba2": self.mamba2}[self.one.mixer](start)
+        makers = {"latent": self.latent, "mamba": self.mamba, "mamba2": self.mamba2, "delta": self.delta}
+        makers[self.one.mixer](start)
 
     def latent(self, start: str) -> None:
         start += "self_attn."
@@ -144,9 +151,24 @@ class Weights(decoders.Weights):
         self.tensors[f"{start}norm.weight"] = 1 + self.drawn(MIXED)
         self.linear(f"{start}out_proj", HIDDEN, MIXED, False)
 
-    def convolution(self, start: str, channels: int) -> None:
+    def delta(self, start: str) -> None:
+        start += "linear_attn."
+        keys, values = 2 * KEY_HEADS * STATE, MIXER_HEADS * STATE
+        parts = {"qkv": keys + values, "z": values, "b": MIXER_HEADS, "a": MIXER_HEADS}
+        if self.one.is_joined:
+            parts = {"qkvz": keys + 2 * values, "ba": 2 * MIXER_HEADS}
+        for name, size in parts.items():
+            self.linear(f"{start}in_proj_{name}", size, HIDDEN, False)
+        self.convolution(start, keys + values, bias=False)
+        for name in ("A_log", "dt_bias"):
+            self.tensors[start + name] = self.drawn(MIXER_HEADS)
+        self.tensors[f"{start}norm.weight"] = 1 + self.drawn(STATE)
+        self.linear(f"{start}out_proj", HIDDEN, values, False)
+
+    def convolution(self, start: str, channels: int, bias: bool = True) -> None:
         self.tensors[f"{start}conv1d.weight"] = self.drawn(channels, 1, KERNEL)
-        self.tensors[f"{start}conv1d.bias"] = self.drawn(channels)
+        if bias:
+            self.tensors[f"{start}conv1d.bias"] = self.drawn(channels)
 
 
 class Reference(decoders.Reference):
@@ -159,6 +181,8 @@ class Reference(decoders.Reference):
             return super().attention(start, x, layer)
         if self.one.mixer == "latent":
             return self.latent(start, x)
+        if self.one.mixer == "delta":
+            return self.delta(start.replace("self_attn.", "linear_attn."), x)
         start = start.replace("self_attn.", "mamba.")
         return self.mamba(start, x) if self.one.mixer == "mamba" else self.mamba2(start, x)
 
@@ -233,8 +257,39 @@ class Reference(decoders.Reference):
         scale = torch.rsqrt(parts.pow(2).mean(-1, keepdim=True) + self.one.eps)
         return (parts * scale).flatten(-2) * self.tensors[f"{name}.weight"]
 
+    def delta(self, start: str, x: Tensor) -> Tensor:
+        """Paper 2412.06464."""
+        q, k, v, gate, rate, step = self.of_delta(start, x)
+        sizes = [KEY_HEADS * STATE, KEY_HEADS * STATE, MIXER_HEADS * STATE]
+        q, k, v = self.convolved(start, torch.cat((q, k, v), dim=-1)).split(sizes, dim=-1)
+        q, k, v = (part.unflatten(-1, (-1, STATE)) for part in (q, k, v))
+        each = MIXER_HEADS // KEY_HEADS
+        q, k = (F.normalize(part, dim=-1).repeat_interleave(each, dim=2) for part in (q, k))
+        fading = -self.tensors[f"{start}A_log"].exp() * F.softplus(step + self.tensors[f"{start}dt_bias"])
+        rate, state, ys = rate.sigmoid(), torch.zeros(len(x), MIXER_HEADS, STATE, STATE), []
+        for t in range(x.shape[1]):
+            state = state * fading[:, t, :, None, None].exp()
+            known = torch.einsum("bhk,bhkv->bhv", k[:, t], state)
+            state = state + k[:, t, ..., None] * ((v[:, t] - known) * rate[:, t, :, None])[..., None, :]
+            ys.append(torch.einsum("bhk,bhkv->bhv", q[:, t] * STATE**-0.5, state))
+        y = self.root_mean_square(f"{start}norm", torch.stack(ys, dim=1))
+        y = y * F.silu(gate.unflatten(-1, (MIXER_HEADS, STATE)))
+        return self.linear(f"{start}out_proj", y.flatten(2))
+
+    def of_delta(self, start: str, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys, values, gate, rates and steps; joined ones are in groups of a key's head."""
+        keys, values = KEY_HEADS * STATE, MIXER_HEADS * STATE
+        if not self.one.is_joined:
+            q, k, v = self.linear(f"{start}in_proj_qkv", x).split([keys, keys, values], dim=-1)
+            return q, k, v, *(self.linear(f"{start}in_proj_{name}", x) for name in "zba")
+        each = MIXER_HEADS // KEY_HEADS
+        joined = self.linear(f"{start}in_proj_qkvz", x).unflatten(-1, (KEY_HEADS, -1))
+        rates = self.linear(f"{start}in_proj_ba", x).unflatten(-1, (KEY_HEADS, -1))
+        parts = (*joined.split([STATE, STATE, each * STATE, each * STATE], dim=-1), *rates.chunk(2, dim=-1))
+        return tuple(part.flatten(2) for part in parts)
+
     def convolved(self, start: str, x: Tensor) -> Tensor:
-        weight, bias = (self.tensors[f"{start}conv1d.{name}"] for name in ("weight", "bias"))
+        weight, bias = self.tensors[f"{start}conv1d.weight"], self.tensors.get(f"{start}conv1d.bias")
         padded = F.pad(x.transpose(1, 2), (KERNEL - 1, 0))
         return self.activation(F.conv1d(padded, weight, bias, groups=len(weight))).transpose(1, 2)
 
@@ -257,6 +312,12 @@ def config(one: Draw) -> dict[str, Any]:
             "q_lora_rank": QUERY_RANK if one.query_rank else None, "kv_lora_rank": RANK, "qk_nope_head_dim": PLAIN,
             "qk_rope_head_dim": ROTATED, "v_head_dim": VALUE, "rope_interleave": one.interleaved,
         }  # fmt: skip
+    if one.mixer == "delta":
+        named = ["linear_attention" if one.is_mixer(layer) else "full_attention" for layer in range(LAYERS)]
+        return found | {
+            "layer_types": named, "linear_conv_kernel_dim": KERNEL, "linear_key_head_dim": STATE, "linear_value_head_dim": STATE,
+            "linear_num_key_heads": KEY_HEADS, "linear_num_value_heads": MIXER_HEADS,
+        }  # fmt: skip
     types = ["mamba" if one.is_mixer(layer) else "attention" for layer in range(LAYERS)]
     found |= {
         "layers_block_type": types, "mamba_d_state": STATE, "mamba_d_conv": KERNEL, "mamba_expand": MIXED // HIDDEN,
@@ -278,7 +339,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "rotary.style": "interleaved" if one.interleaved else "half",
         "attention.scale": (PLAIN + ROTATED if one.mixer == "latent" else one.head_dim) ** -0.5,
         "state_space.activation": "silu" if one.own_activation else one.activation,
-        "state_space.gated_norm": True,
+        "attention.gate_activation": "silu",
     }
 
 
