@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from mapper._dataclass import dataclass
@@ -14,7 +16,6 @@ from mapper.flows.references import has_one
 from mapper.inference.facts import Facts
 from mapper.inference.misfits import (
     LACKS,
-    OTHER,
     UNKNOWN,
     Misfit,
     condition_faults,
@@ -24,7 +25,7 @@ from mapper.inference.misfits import (
     untaken,
     untied,
 )
-from mapper.inference.scopes import Scope
+from mapper.inference.scopes import Scope, is_part
 from mapper.rulebook.flows import EITHER, FlowRule
 from mapper.rulebook.index import FlowTable
 from mapper.rulebook.pages import Page, Slot, left_out
@@ -114,6 +115,7 @@ class _Block:
     facts: Facts
     filled: dict[Any, tuple[Slot, _Fill]] = field(default_factory=dict)
     nearest: dict[Any, tuple[Slot, list[FlowRule]]] = field(default_factory=dict)  # likewise, what comes near
+    lacks: dict[Any, tuple[Slot, list[int]]] = field(default_factory=dict)  # how many roles each step lacks
 
 
 @dataclass
@@ -179,7 +181,7 @@ def _near(block: _Block, page: Page, assumed: Mapping[str, Any]) -> list[FlowRul
     others = [first, *({**first, name: step} for name, steps in slots.ways.items() for step in steps[1:])]
     tried = [page.made_of(steps) for steps in others]
     found = [rule for rule in tried if all(rule.when.values())] or tried[:1]
-    if not assumed and not any(_answerable(block, rule) for rule in found):
+    if not assumed and not any(_answerable(block, rule) for rule in found) and _may_answer(block, page):
         found = [*_by_answers(block, page, tried), *found]
     return list({rule.name: rule for rule in found}.values())
 
@@ -193,6 +195,48 @@ def _give_one_value_each(steps: Iterable[FlowRule]) -> bool:
 def _answerable(block: _Block, rule: FlowRule) -> bool:
     """Whether nothing but answers keeps a flow from fitting."""
     return all(fault.kind == UNKNOWN for fault in misfits(block.scope, rule, block.facts))
+
+
+def _may_answer(block: _Block, page: Page) -> bool:
+    """Whether answers could make a flow of a spine: nothing bars some step of each slot, and these read all roles.
+
+    Of the roles that one slot alone has a use for, one of its steps reads all.
+    """
+    scope, base = block.scope, page.base
+    if base is None or _is_otherwise(block, base):
+        return False
+    parts = {role for role, value in scope.block.roles.items() if is_part(value)}
+    left = scope.block.roles.keys() - {*parts, *base.roles, *base.ignored}
+    read: list[list[set[str]]] = []  # by each step of a slot that nothing bars
+    for slot in page.slots:
+        steps = [step for step in slot.steps if not _is_hopeless(block, page, step)]
+        if not steps and not slot.around:
+            return False
+        read.append([left.intersection((*step.roles, *step.ignored)) for step in steps])
+    slots = [set().union(*steps) for steps in read]
+    of_one = {role for role, count in Counter(chain.from_iterable(slots)).items() if count == 1}
+    is_read = all(
+        not own & of_one or any(step >= own & of_one for step in steps)
+        for own, steps in zip(slots, read, strict=True)
+    )
+    return is_read and left <= set().union(*slots)
+
+
+def _is_hopeless(block: _Block, page: Page, step: FlowRule) -> bool:
+    """Whether no answer removes what keeps a step out of any flow: a role that is not there, or a fact that is otherwise."""
+    roles = block.scope.block.roles
+    if any(role not in roles and role not in page.tied for role in step.needs):
+        return True
+    return _is_otherwise(block, step)
+
+
+def _is_otherwise(block: _Block, step: FlowRule) -> bool:
+    """Whether a fact is known to have another value than a step asks for or takes."""
+    for name, allowed in step.when.items():
+        known = block.facts.get(block.scope, block.facts.full_name(block.scope, name))
+        if known is not None and not known.problem and known.value not in allowed:
+            return True
+    return bool(step.values) and any(untaken(block.scope, step, block.facts))
 
 
 def _by_answers(block: _Block, page: Page, tried: Sequence[FlowRule]) -> list[FlowRule]:
@@ -210,7 +254,7 @@ def _fill(block: _Block, slot: Slot, claimed: set[str], assumed: Mapping[str, An
     free = block.scope.block.roles.keys() - claimed
     key, needed = _asked(slot, free, assumed)
     if key not in block.filled:
-        block.filled[key] = slot, _filling(block, slot.with_needs(needed), free, assumed)
+        block.filled[key] = slot, _filling(block, slot.with_needs(needed, key[2]), free, assumed)
     return block.filled[key][1]
 
 
@@ -244,13 +288,22 @@ def _nearest_steps(
 ) -> list[FlowRule]:
     """The steps that come near to filling a slot."""
     free = block.scope.block.roles.keys() - claimed
-    key, _ = _asked(slot, free, assumed)
+    key, needed = _asked(slot, free, assumed)
+    if key in block.nearest:
+        return block.nearest[key][1]
+    if (id(slot), needed) not in block.lacks:
+        counts = [sum(1 for _ in _lacks(block.scope, step, free)) for step in slot.steps]
+        block.lacks[id(slot), needed] = slot, counts
 
-    def distance(step: FlowRule) -> tuple[int, int, int]:
-        return _distance([*_faults(block.scope, step, free, block.facts, assumed)])
+    def distance(at: int) -> tuple[int, int, int]:
+        step, lacks = slot.steps[at], block.lacks[id(slot), needed][1][at]
+        others = sum(value not in step.when.get(name, (value,)) for name, value in key[2])
+        if lacks or others:  # roles first, as these need no looking up
+            return lacks, others, lacks + others
+        return _distance([*_faults_of_facts(block.scope, step, block.facts, assumed)])
 
-    if key not in block.nearest:
-        block.nearest[key] = slot, sorted(slot.steps, key=distance)[:_TRIED]
+    nearest = sorted(range(len(slot.steps)), key=distance)[:_TRIED]
+    block.nearest[key] = slot, [slot.steps[at] for at in nearest]
     return block.nearest[key][1]
 
 
@@ -266,18 +319,6 @@ def _strength(scope: Scope, step: FlowRule) -> tuple[int, int]:
     return len(step.stored) + len(tied) + len(beside), len(step.when)
 
 
-def _faults(
-    scope: Scope, step: FlowRule, free: set[str], facts: Facts, assumed: Mapping[str, Any]
-) -> Iterator[Misfit]:
-    """Why a step does not fit, of the roles that no other has; roles first, as these need no looking up."""
-    is_lacking = False
-    for fault in _lacks(scope, step, free, assumed):
-        is_lacking = True
-        yield fault
-    if not is_lacking:
-        yield from _faults_of_facts(scope, step, facts, assumed)
-
-
 def _faults_of_facts(
     scope: Scope, step: FlowRule, facts: Facts, assumed: Mapping[str, Any]
 ) -> Iterator[Misfit]:
@@ -289,12 +330,10 @@ def _faults_of_facts(
         yield from untied(scope, step, facts)
 
 
-def _lacks(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, Any]) -> Iterator[Misfit]:
-    yield from lacking(scope, step, free)
-    yield from (Misfit(LACKS, role) for role in step.beside if not has_one(scope.block, role))
-    for name, value in assumed.items():
-        if value not in step.when.get(name, (value,)):
-            yield Misfit(OTHER, name)
+def _lacks(scope: Scope, step: FlowRule, free: set[str]) -> Iterator[str]:
+    """The roles that keep a step from fitting, of those that no other has."""
+    yield from (fault.name for fault in lacking(scope, step, free))
+    yield from (role for role in step.beside if not has_one(scope.block, role))
 
 
 def _decisive_fault(
@@ -304,7 +343,7 @@ def _decisive_fault(
 
     UNKNOWN where answers remove all, None where there is none.
     """
-    if _is_barred(scope, step, free, assumed):
+    if _is_barred(scope, step, free):
         return LACKS
     found = None
     for fault in _faults_of_facts(scope, step, facts, assumed):
@@ -314,15 +353,11 @@ def _decisive_fault(
     return found
 
 
-def _is_barred(scope: Scope, step: FlowRule, free: set[str], assumed: Mapping[str, Any]) -> bool:
+def _is_barred(scope: Scope, step: FlowRule, free: set[str]) -> bool:
     """Whether `_lacks` has anything: so it is of most steps of a slot, and no list is needed to see it."""
     if not free.issuperset(step.needs) and (not step.ties or any(lacking(scope, step, free))):
         return True
-    if step.beside and not all(has_one(scope.block, role) for role in step.beside):
-        return True
-    return bool(assumed) and any(
-        value not in step.when[name] for name, value in assumed.items() if name in step.when
-    )
+    return bool(step.beside) and not all(has_one(scope.block, role) for role in step.beside)
 
 
 def _distance(faults: Sequence[Misfit]) -> tuple[int, int, int]:

@@ -68,14 +68,22 @@ class Slot:
         """The facts by which its steps are chosen."""
         return frozenset(name for step in self.steps for name in step.when)
 
-    def with_needs(self, roles: frozenset[str]) -> Sequence[FlowRule]:
-        """The steps that may be taken where just these of the needed roles are free; one with ties has roles without."""
-        if roles not in self._takers:
-            self._takers[roles] = [step for step in self.steps if step.ties or roles.issuperset(step.needs)]
-        return self._takers[roles]
+    def with_needs(
+        self, roles: frozenset[str], assumed: tuple[tuple[str, Any], ...] = ()
+    ) -> Sequence[FlowRule]:
+        """The steps that may be taken where just these of the needed roles are free; one with ties has roles without.
+
+        Of those only the ones that allow the values that are assumed of facts.
+        """
+        key = roles, assumed
+        if key not in self._takers:
+            steps = [step for step in self.steps if step.ties or roles.issuperset(step.needs)]
+            barred = {id(step) for step in steps for name, value in assumed if not _allows(step, name, value)}
+            self._takers[key] = [step for step in steps if id(step) not in barred]
+        return self._takers[key]
 
     @cached_property
-    def _takers(self) -> dict[frozenset[str], list[FlowRule]]:
+    def _takers(self) -> dict[tuple[frozenset[str], tuple[tuple[str, Any], ...]], list[FlowRule]]:
         return {}
 
     def tied(self, ties: Mapping[str, str]) -> Slot:
@@ -114,6 +122,11 @@ class Page:
     @cached_property
     def steps(self) -> tuple[FlowRule, ...]:
         return tuple(step for slot in self.slots for step in slot.steps)
+
+    @cached_property
+    def tied(self) -> frozenset[str]:
+        """The roles that some step says to be those of others where they have no tensors."""
+        return frozenset(role for step in self.steps for role in step.ties)
 
     def where(self, keeps: Callable[[FlowRule], bool]) -> Page:
         """The page with these of its steps: the same one for the same steps."""
@@ -171,6 +184,11 @@ class Page:
         """The facts by which steps are chosen, or of which they take some values."""
         rules = [*self.steps, *([self.base] if self.base else [])]
         return list(dict.fromkeys(name for rule in rules for name in (*rule.when, *rule.values)))
+
+
+def _allows(step: FlowRule, name: str, value: Any) -> bool:
+    """Whether a step may be taken where a fact has this value."""
+    return value in step.when.get(name, (value,))
 
 
 def _told(step: FlowRule, ties: Sequence[tuple[str, str]]) -> FlowRule:
