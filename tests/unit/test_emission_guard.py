@@ -30,11 +30,11 @@ def test_definitions_pass(text: str) -> None:
     check(text)
 
 
-@pytest.mark.parametrize("name", operation_names())
-def test_every_operation_may_be_copied(name: str) -> None:
-    text = operation_source(name)
-    called = "\n".join(f"def {other}(): ..." for other in operation_names() if other in text)
-    check(f"{called}\n\n\n{text}")
+def test_every_operation_may_be_copied() -> None:
+    for name in operation_names():
+        text = operation_source(name)
+        called = "\n".join(f"def {other}(): ..." for other in operation_names() if other in text)
+        check(f"{called}\n\n\n{text}")
 
 
 @pytest.mark.parametrize("text", ["x = (", "def f(:\n    pass", "x = 1\0", "(" * 3000])
