@@ -169,9 +169,7 @@ class Facts:
         """Note that the model depends on a fact, known or not: the fields of the config behind it are read."""
         marked = self._memory.of(scope).marked
         if name not in marked:
-            seen: set[str] = set()
-            self._mark(scope, name, seen)
-            marked |= seen
+            self._mark(scope, name, marked)
 
     def _mark(self, scope: Scope, name: str, seen: set[str]) -> None:
         """The fields that speak about a fact, or about what it follows from or depends on, have been read."""

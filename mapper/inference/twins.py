@@ -30,7 +30,6 @@ from mapper.inference.matching import FamilyMatch, is_recognised, judged_home
 from mapper.inference.names import ends
 from mapper.inference.names import words_of as words_of_place
 from mapper.inference.scopes import is_part
-from mapper.inference.select import choose
 from mapper.naming.resolve import resolve
 from mapper.naming.vocabulary import in_region, pattern_words
 from mapper.rulebook.declared import FLOW
@@ -39,6 +38,7 @@ from mapper.rulebook.families import field_of
 
 if TYPE_CHECKING:
     from mapper.architecture import Leaf, Place
+    from mapper.inference.choosing import Choosing
     from mapper.inference.facts import Facts
     from mapper.inference.names import Names
     from mapper.inference.part import Home
@@ -183,7 +183,7 @@ class Twins:
             return {}
         found: dict[str, list[Any]] = {}
         for twin in self.of(scope):
-            other = choose(scope, self.rulebook.flows, twin.facts.families, twin.said).flow
+            other = self._choosing.flow(scope, twin.facts.families, twin.said)
             if other is None or (rule and other.name == rule.name):
                 continue
             telling = [
@@ -354,13 +354,18 @@ class Twins:
 
     def _explains(self, home: Home, families: Families, facts: Facts) -> bool:
         """Whether every block that has a flow would have one if the checkpoint were of a twin's type."""
-        assert self.rulebook is not None
-        flows = self.rulebook.flows
         every = (scope for scope in (self.root, *self.root.below()) if not is_part(scope.block))
         blocks = [scope for scope in every if scope.block.flow]
         own = (scope for scope in blocks if families.part(scope) is None or not families.whole)
         inside = [scope for scope in own if home.surrounds(scope.block.home)]
-        return all(choose(scope, flows, families, facts).flow for scope in inside)
+        return all(self._choosing.flow(scope, families, facts) for scope in inside)
+
+    @cached_property
+    def _choosing(self) -> Choosing:
+        from mapper.inference.choosing import Choosing  # here: a listed type needs none of it
+
+        assert self.rulebook is not None
+        return Choosing(self.rulebook.flows)
 
     def _plausible(self, twins: list[Twin]) -> Iterator[Twin]:
         """Those of which the config has at least half of the fields that set them apart from most others."""
