@@ -33,7 +33,7 @@ os.environ.setdefault(
 LEFT_OUT = set((Path(__file__).parent / "parity" / "left_out.txt").read_text().splitlines())
 # Of tests that do the same with each of hundreds of rules, fields or models, one in so many by a digest of its name.
 SAMPLED = {
-    "tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 12,
+    "tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 24,
     "tests/rules/test_lacking.py::test_nothing_can_be_taken_from_an_example_unnoticed": 4,
     "tests/rules/test_published_fields.py::test_fields_of_published_configs_change_nothing": 4,
     "tests/property/test_config_fuzz.py::test_any_field_may_hold_anything": 3,

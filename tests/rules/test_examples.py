@@ -37,19 +37,20 @@ def test_shipped_examples_stand_beside_their_families() -> None:
     assert [family.file for family in RULEBOOK.families if family.own_examples] == []
 
 
-@pytest.mark.parametrize("family", RULEBOOK.families, ids=lambda family: family.name)
-def test_family_has_an_example_that_matches_and_a_near_miss(family: Family) -> None:
-    kinds = {is_near_miss(example) for example in family.examples}
-    assert kinds == {True, False}
+def test_families_have_an_example_that_matches_and_a_near_miss() -> None:
+    kinds = {
+        family.name: {is_near_miss(example) for example in family.examples} for family in RULEBOOK.families
+    }
+    assert [name for name, found in kinds.items() if found != {True, False}] == []
 
 
 def test_flows_and_vocabulary_are_good_and_no_family_steals_an_example_of_another() -> None:
-    """One file of flows in eight, for the time that their combinations take: `.ci/run` checks every file of rules."""
+    """One file of flows in sixteen, for the time that their combinations take: `.ci/run` checks every file of rules."""
     every = {kind: RULEBOOK.documents(kind) for kind in ("vocabulary", "flows", "families")}
     files = [
         document.path
         for kind, documents in every.items()
-        for document in (documents[::8] if kind == "flows" else documents)
+        for document in (documents[::16] if kind == "flows" else documents)
     ]
     found = check_rules(RULEBOOK, files, examples=False)  # which are read above, each once
     assert [problem for file in found for problem in file.problems] == []
