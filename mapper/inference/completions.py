@@ -201,7 +201,7 @@ def _flows(case: Case, scope: Scope, facts: Facts) -> Iterator[tuple[FlowRule, M
     if choice.flow is not None:
         yield choice.flow, {}
         return
-    for near in nears(scope, choice.considered, facts):
+    for near in nears(scope, choice.answerable, facts):
         if near.asks:
             yield near.rule, near.asks
 

@@ -39,6 +39,7 @@ class Composed:
 
     flow: FlowRule | None = None
     look: Callable[[], list[FlowRule]] = list  # gives `near`
+    is_open: Callable[[], bool] = bool  # whether nothing but answers keeps some of `near` from fitting
     tied: str = ""  # the steps of one slot that fit equally
     slots: list[Filled] = field(default_factory=list)
 
@@ -82,7 +83,11 @@ def _of_spines(scope: Scope, made: Sequence[Composed]) -> Composed:
     fitting = [one for one in made if one.flow or one.tied]
     if len(fitting) > 1:
         return Composed(tied=listed([one.flow.name for one in fitting if one.flow] or [fitting[0].tied]))
-    return fitting[0] if fitting else Composed(look=lambda: _nearest(scope, made) if made else [])
+    if fitting:
+        return fitting[0]
+    return Composed(
+        look=lambda: _nearest(scope, made) if made else [], is_open=lambda: any(one.is_open() for one in made)
+    )
 
 
 def _nearest(scope: Scope, made: Sequence[Composed]) -> list[FlowRule]:
@@ -128,6 +133,7 @@ class _Slots:
     filled: dict[str, Filled] = field(default_factory=dict)
     tied: str = ""  # the steps of one slot that fit equally
     are_whole: bool = True  # each has a step
+    are_lost: bool = False  # all that comes near to one lacks roles: no answer helps
 
     @property
     def first(self) -> dict[str, FlowRule]:
@@ -139,20 +145,24 @@ def _composed(block: _Block, page: Page, assumed: Mapping[str, Any]) -> Composed
     """The flow of one spine."""
     slots = _filled(block, page, assumed)
     if not slots.are_whole:
-        return Composed(look=lambda: _near(block, page, assumed))
+        return Composed(
+            look=lambda: _near(block, page, assumed), is_open=lambda: bool(_open(block, page, assumed))
+        )
     first = slots.first
     whole = page.made_of(first)
     fits = bool(whole.steps) and not any(misfits(block.scope, whole, block.facts, tuple(assumed)))
     if not fits or not _give_one_value_each(first.values()):
-        return Composed(look=lambda: [whole])
+        return Composed(look=lambda: [whole], is_open=lambda: _answerable(block, whole))
     if slots.tied:
         return Composed(tied=slots.tied)
     order = [slots.filled[slot.name] for slot in page.slots if slot.name in slots.filled]
     return Composed(block.flows[whole.name], slots=order)
 
 
-def _filled(block: _Block, page: Page, assumed: Mapping[str, Any], to_the_end: bool = False) -> _Slots:
-    """Fills the slots of a spine, up to the first that no step fits or to the end."""
+def _filled(
+    block: _Block, page: Page, assumed: Mapping[str, Any], to_the_end: bool = False, only_open: bool = False
+) -> _Slots:
+    """Fills the slots of a spine, up to the first that no step fits or to the end; or as long as answers may make a flow."""
     slots = _Slots()
     claimed: set[str] = set()
     ties: dict[str, str] = {}
@@ -165,13 +175,26 @@ def _filled(block: _Block, page: Page, assumed: Mapping[str, Any], to_the_end: b
             slots.are_whole = False
             break
         slots.are_whole = slots.are_whole and bool(steps)
-        steps = steps or _nearest_steps(block, tied, claimed, assumed)
+        if not steps:
+            steps = _nearest_steps(block, tied, claimed, assumed)
+            slots.are_lost = slots.are_lost or all(_lacks_for_good(block, page, step) for step in steps)
+            if slots.are_lost and only_open:
+                break
         slots.ways[slot.name] = steps
         slots.tied = slots.tied or equal
         ties |= steps[0].ties
         slots.filled[slot.name] = Filled(slot.name, steps[0].short, tuple([step.short for step in weaker]))
         claimed |= {*steps[0].roles, *steps[0].ignored} & block.scope.block.roles.keys()
     return slots
+
+
+def _open(block: _Block, page: Page, assumed: Mapping[str, Any]) -> list[FlowRule]:
+    """Of what comes near that which nothing but answers keeps from fitting: no other is put together where all lack roles."""
+    if assumed and _filled(block, page, assumed, to_the_end=True, only_open=True).are_lost:
+        return []
+    if not assumed and not _may_answer(block, page):
+        return []
+    return [rule for rule in _near(block, page, assumed) if _answerable(block, rule)]
 
 
 def _near(block: _Block, page: Page, assumed: Mapping[str, Any]) -> list[FlowRule]:
@@ -224,10 +247,13 @@ def _may_answer(block: _Block, page: Page) -> bool:
 
 def _is_hopeless(block: _Block, page: Page, step: FlowRule) -> bool:
     """Whether no answer removes what keeps a step out of any flow: a role that is not there, or a fact that is otherwise."""
+    return _lacks_for_good(block, page, step) or _is_otherwise(block, step)
+
+
+def _lacks_for_good(block: _Block, page: Page, step: FlowRule) -> bool:
+    """Whether a step needs a role that is neither there nor may be another's."""
     roles = block.scope.block.roles
-    if any(role not in roles and role not in page.tied for role in step.needs):
-        return True
-    return _is_otherwise(block, step)
+    return any(role not in roles and role not in page.tied for role in step.needs)
 
 
 def _is_otherwise(block: _Block, step: FlowRule) -> bool:
@@ -245,7 +271,7 @@ def _by_answers(block: _Block, page: Page, tried: Sequence[FlowRule]) -> list[Fl
     unknown = dict.fromkeys(fault.name for fault in faults if fault.kind == UNKNOWN)
     answers = [{name: value} for name in unknown for value in page.allowed(name)]
     made = [_composed(block, page, answer) for answer in answers]
-    found = [rule for one in made for rule in ([one.flow] if one.flow else one.near)]
+    found = [rule for one in made for rule in ([one.flow] if one.flow else one.near if one.is_open() else ())]
     return list({rule.name: rule for rule in found if _answerable(block, rule)}.values())
 
 

@@ -114,7 +114,7 @@ def _lacks(chosen: Chosen, scope: Scope) -> bool:
     if flow is not None:
         return scope.parent is None and not _is_for_task(chosen, flow.rule)
     choice = chosen.choices.get(id(scope))
-    near = nears(scope, choice.considered, chosen.outline.facts) if choice else ()
+    near = nears(scope, choice.answerable, chosen.outline.facts) if choice else ()
     return scope in chosen.lacking and not any(one.asks for one in near)
 
 

@@ -36,6 +36,10 @@ class Choice:
     look: Callable[[], str] = str  # gives `problem`
     slots: Sequence[Filled] = ()  # of a flow that was put together: what fills each
     tried: Callable[[], Sequence[FlowRule]] = tuple  # gives `considered`
+    written: Callable[[], Sequence[FlowRule]] = tuple  # of `considered` what no steps make
+    is_open: Callable[[], bool] = lambda: (
+        True
+    )  # whether answers alone keep some of what steps make from fitting
     asks: Mapping[str, Sequence[Any]] = field(
         default_factory=dict
     )  # facts that would decide, with their values
@@ -44,6 +48,11 @@ class Choice:
     def considered(self) -> Sequence[FlowRule]:
         """Where there is none: which were tried, and what steps make that comes near."""
         return self.tried()
+
+    @property
+    def answerable(self) -> Sequence[FlowRule]:
+        """All of `considered` that nothing but answers keeps from fitting, and others."""
+        return self.considered if self.is_open() else self.written()
 
     @cached_property
     def problem(self) -> str:
@@ -87,6 +96,8 @@ def _composed(scope: Scope, topic: str, flows: FlowTable, facts: Facts, choice: 
     return Choice(
         look=lambda: choice.problem or _problem(scope, _names(made.near), facts),
         tried=lambda: [*choice.considered, *made.near],
+        written=lambda: choice.considered,
+        is_open=made.is_open,
     )
 
 
