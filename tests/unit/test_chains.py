@@ -387,3 +387,15 @@ def test_recurrent_layers_read_maps_column_by_column_or_frame_by_frame():
     wanted = net["out"](net["rnn"](net["fc"](maps.flatten(1, 2).transpose(1, 2)))[0])
     model = mapper.build(net.state_dict(), hints=said | {"chain.reduction": "columns"})
     torch.testing.assert_close(model(lines).output, wanted)
+
+
+def test_a_layer_whose_reader_is_behind_its_run_is_asked_about():
+    """A branch ends where a norm reads it beside others: the norm is no layer of the branch."""
+    branch = ["layer2.0.downsample.0", "layer3.0.downsample.0", "layer4.0.downsample.0"]
+    names = {"attention.0": nn.Conv1d(80, 128, 1), "norm_stats": nn.BatchNorm1d(160)}
+    names |= {name: nn.Conv2d(16, 16, 1, bias=False) for name in branch}
+    state = {
+        f"{name}.{key}": value for name, layer in names.items() for key, value in layer.state_dict().items()
+    }
+    asked = mapper.inspect(state).architecture.questions
+    assert {"chain.reads", "chain.activation"} <= {each.fact for each in asked}

@@ -459,7 +459,7 @@ class Between:
 
     def is_before_norm(self, at: int) -> str | None:
         """Whether the activation of a layer comes before the norm that follows it."""
-        gap, norm = self.gaps.after[at], self.links[at + 1].element.leaf
+        gap, norm = self.gaps.after[at], self.following(at).leaf
         shown = None if gap is None else (str(gap > 0).lower(), self.gaps.why(at, self.links))
         return self.answers.find(
             norm, "chain.activation_before_norm", shown=shown, default=_BEHIND, among=("false", "true")
