@@ -4,8 +4,8 @@
     PYTHONPATH=PACKAGES python tools/foreign_cases.py CASES --only lit_qwen3 swin
 
 PACKAGES is a folder into which `pip install --no-deps --target PACKAGES` put timm, torchvision, litgpt, x-transformers,
-vit-pytorch, spandrel, segmentation-models-pytorch, MONAI, diffusers and what they need; small_networks.py beside this file has
-what no package writes. Weights are random, norms perturbed.
+vit-pytorch, spandrel, segmentation-models-pytorch, MONAI, diffusers, ESPnet, pretrainedmodels and what they need;
+small_networks.py beside this file has what no package writes. Weights are random, norms perturbed.
 """
 
 from __future__ import annotations
@@ -200,6 +200,7 @@ BIGVGAN = {
     "use_bias_at_final": False,
 }  # fmt: skip
 PANNS = {"sample_rate": 32000, "window_size": 1024, "hop_size": 320, "mel_bins": 64, "fmin": 50, "fmax": 14000, "classes_num": 20}  # fmt: skip
+ESPNET = {"input_size": 20, "output_size": 32, "attention_heads": 4, "linear_units": 48, "num_blocks": 2}
 ESM = {"num_layers": 2, "embed_dim": 64, "attention_heads": 4}
 ROWS = {
     **{f"diffusers_{name}": Row(f"diffusers:{made_by}", arguments, inputs, "diffusers") for name, (made_by, arguments, inputs) in DIFFUSERS.items()},
@@ -233,9 +234,13 @@ ROWS = {
     "vit_memory": Row("vit_pytorch.learnable_memory_vit:ViT", SMALL, IMAGE_32),
     "vit_nd": Row("vit_pytorch.vit_nd:ViTND", {"ndim": 2, "input_shape": 32, **{name: size for name, size in SMALL.items() if name != "image_size"}}, IMAGE_32),
     "xt_vit": Row("x_transformers:ViTransformerWrapper", {"image_size": 32, "patch_size": 8, "num_classes": 10, "attn_layers": {"Encoder": LAYERS}}, IMAGE_32),
+    **{f"espnet_{kind.lower()}": Row(f"espnet2.asr.encoder.{kind.lower()}_encoder:{kind}Encoder", {**ESPNET, **more}, ((1, 40, 20), 40)) for kind, more in (("Transformer", {}), ("Conformer", {"cnn_module_kernel": 7, "rel_pos_type": "latest", "macaron_style": True}))},
+    "pretrained_seresnext": Row("pretrainedmodels.models.senet:se_resnext50_32x4d", {"num_classes": 10, "pretrained": None}, ((1, 3, 224, 224),)),
+    "monai_densenet": Row("monai.networks.nets:DenseNet121", {"spatial_dims": 2, "in_channels": 1, "out_channels": 3}, ((1, 1, 64, 64),)),
     "whisper": Row("whisper.model:Whisper", {"dims": {"n_mels": 80, "n_audio_ctx": 20, "n_audio_state": 64, "n_audio_head": 4, "n_audio_layer": 2, "n_vocab": 100, "n_text_ctx": 16, "n_text_state": 64, "n_text_head": 4, "n_text_layer": 2}}, {"mel": (1, 80, 40), "tokens": "ids"}, "whisper"),
     "open_clip": Row("open_clip.model:CLIP", {"embed_dim": 32, "vision_cfg": {"layers": 2, "width": 64, "head_width": 16, "patch_size": 8, "image_size": 32}, "text_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2}}, {"image": (1, 3, 32, 32), "text": "ids"}, "open_clip"),
     "coca": Row("open_clip.coca_model:CoCa", {"embed_dim": 64, "vision_cfg": {"layers": 2, "width": 64, "head_width": 16, "patch_size": 8, "image_size": 32, "attentional_pool": True, "attn_pooler_heads": 4, "output_tokens": True}, "text_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2, "embed_cls": True, "output_tokens": True}, "multimodal_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2, "attn_pooler_heads": 4}}, {"image": (1, 3, 32, 32), "text": "ids"}, "open_clip"),
+    "open_clip_scaled": Row("open_clip.model:CLIP", {"embed_dim": 32, "vision_cfg": {"layers": 2, "width": 64, "head_width": 16, "patch_size": 8, "image_size": 32, "ls_init_value": 0.1, "no_ln_pre": True}, "text_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2, "ls_init_value": 0.1}}, {"image": (1, 3, 32, 32), "text": "ids"}, "open_clip"),
     "open_clip_resnet": Row("open_clip.model:CLIP", {"embed_dim": 32, "vision_cfg": {"layers": [1, 1, 1, 1], "width": 16, "image_size": 64}, "text_cfg": {"context_length": 8, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2}}, {"image": (1, 3, 64, 64), "text": "ids"}, "open_clip"),
     **{f"tune_{name}": Row(f"torchtune.models.{path}", arguments, ("ids",)) for name, (path, arguments) in TUNE.items()},
     "esm2": Row("esm.model.esm2:ESM2", ESM, ("few_ids",)),
