@@ -233,6 +233,29 @@ def test_a_norm_behind_a_map_of_patches_or_beside_linear_maps_is_a_layer_norm(fi
         assert kinds(files, shapes)["norm"] == "LayerNorm"
 
 
+@pytest.mark.parametrize(
+    ("norm", "others", "kind"),
+    [
+        ("block.norm", ["block.conv", "block.fc1"], "LayerNorm"),  # a map of channels reads it
+        ("downsample.norm", ["downsample.conv"], "LayerNorm"),
+        ("stem.norm2", ["stem.conv1", "stem.conv2"], "LayerNorm"),
+        ("body.norm2", ["body.conv1", "body.conv2"], "GroupNorm"),
+        ("mixer.pre_norm", ["mixer.qkv.c", "mixer.qkv.bn"], "GroupNorm"),
+    ],
+)
+def test_what_stands_beside_a_norm_and_around_it_tells_its_kind(files, norm, others, kind):
+    shapes = {f"{norm}.{word}": shape for word, shape in NORM.items()}
+    for other in others:
+        held = NORM if other.endswith("bn") else CONV
+        shapes |= {f"{other}.{word}": shape for word, shape in held.items()}
+    assert kinds(files, shapes)[norm] == kind
+
+
+def test_a_scale_and_a_shift_beside_an_epsilon_are_no_norm_of_positions(files):
+    shapes = {"body.1.weight": [1, 8, 1, 1], "body.1.bias": [1, 8, 1, 1], "body.1.eps": [1]}
+    assert set(kinds(files, shapes).values()) == {"Parameter"}
+
+
 def test_norms_in_the_same_list_tell_convolutions_that_are_transposed(files):
     norm = {f"main.{at}.{name}": [size] for at, size in ((1, 6), (4, 5)) for name in ("weight", "bias", "running_mean", "running_var")}  # fmt: skip
     weights = {"main.0.weight": [8, 6, 4, 4], "main.3.weight": [6, 5, 4, 4], "main.6.weight": [5, 3, 4, 4]}
