@@ -50,6 +50,8 @@ def shown_folders(architecture: Architecture) -> Kinds:
     for folder, is_whole in _layers(architecture.leaves, {**known, **shown}):
         is_inner = any(known.get(place) == _LAYER for place in _around(folder))
         shown[folder] = _CONVOLUTION if is_inner and not is_whole else _LAYER
+    for folder in _around_one(architecture.leaves):
+        shown.setdefault(folder, _CONVOLUTION)
     return {folder: kind for folder, kind in shown.items() if known.get(folder) not in (kind, _LAYER)}
 
 
@@ -119,6 +121,16 @@ def _lone_convolutions(folders: Folders, shown: Kinds) -> Iterator[Place]:
     for folder, inside in folders.items():
         is_alone = len(inside) == 1 and _is_convolution(inside[0]) and inside[0].role is None
         if is_alone and folder[:-1] in beside:
+            yield folder
+
+
+def _around_one(leaves: Iterable[Leaf]) -> Iterator[Place]:
+    """The named folders that have one module, a convolution called `conv` that no word knows, and nothing else."""
+    below = Counter(place for leaf in leaves for place in _around(Place(leaf.place[:-1])))
+    for leaf in leaves:
+        folder = Place(leaf.place[:-1])
+        is_alone = below[folder] == 1 and len(folder) > 0 and isinstance(folder[-1], str)
+        if is_alone and _is_convolution(leaf) and leaf.place[-1] == "conv" and leaf.role is None:
             yield folder
 
 

@@ -50,6 +50,12 @@ def test_a_convolution_with_its_norm_is_a_block_and_several_are_a_layer() -> Non
     }
 
 
+def test_a_folder_around_one_convolution_is_a_block() -> None:
+    row = {name: shape for at in range(5) for name, shape in convolution(f"zig.{at}", 8, 8, 3, 3).items()}
+    branch = {**convolution("zag.conv", 9, 7, 3, 3), **convolution("zog.a", 9, 5, 3, 3)}
+    assert kinds({**row, **branch}) == {"zag": "convolution"}
+
+
 def test_a_convolution_alone_is_none_and_many_in_a_row_are_a_network() -> None:
     row = {name: shape for at in range(5) for name, shape in convolution(f"zig.{at}", 8, 8, 3, 3).items()}
     branch = {**convolution("zag.a", 9, 7, 3, 3), **convolution("zog.a", 9, 5, 3, 3)}
