@@ -133,6 +133,9 @@ class Question:
         ""  # what the fact is, in a line: "how position ids are counted: all, or tokens (without padding)"
     )
     kind: str = ""  # what it may be, in words: "a whole number from 1"
+    places: tuple[str, ...] = field(
+        default=(), repr=False, compare=False
+    )  # of a chain: every layer that lacks it
 
     @property
     def name(self) -> str:

@@ -27,9 +27,15 @@ def quantised(config: Config, names: Names) -> str:
                 continue
             return f"the weights are quantised (config {field}: {shorten(shown(method))}); {_ADVICE}"
     for pattern, method in config.vocabulary.quantised.items():
-        if all(names.has(part) for part in pattern.split(BOTH)):
+        if all(_is_stored(names, part) for part in pattern.split(BOTH)):
             return f"the weights are quantised ({method}: the names have {shorten(pattern)}); {_ADVICE}"
     return ""
+
+
+def _is_stored(names: Names, part: str) -> bool:
+    """Whether a tensor is called so: a module that has the name (`W_q.weight`) says nothing."""
+    last = tuple(part.split("."))
+    return names.has(part) and any(words[-len(last) :] == last for words in names.tensors())
 
 
 def _bits(value: Mapping[str, Any]) -> str:

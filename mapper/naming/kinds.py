@@ -225,9 +225,14 @@ class _Folder:
         return shape[0] if len(shape) == 1 and bias is not None else 0
 
     def follows_convolution(self, channels: int) -> bool:
-        """Whether the module before it in a list is a convolution to so many channels; one slope does for all."""
-        shape = self.beside(-1)
+        """Whether the module before it in a list is a convolution to so many channels, or its norm; one slope does for all."""
+        shape = self.beside(-1 if self.norm_before() != channels else -2)
         return len(shape) in _CONVOLUTIONS and channels in (1, shape[0])
+
+    def norm_before(self) -> int:
+        """How wide a norm right before it in a list is; 0 for none."""
+        last = self.spot.place[-1]
+        return self.norm_width(last[0] - 1) if isinstance(last, tuple) and len(last) == 1 else 0
 
     def follows_convolution_of_rows(self, channels: int) -> bool:
         """Whether it is a convolution over one axis to just so many; the slope of a rectifier may stand between."""
@@ -236,8 +241,8 @@ class _Folder:
         return len(shape) == 3 and channels == shape[0]
 
     def is_between_maps(self) -> bool:
-        """Whether a map or convolution stands before or behind it in a list."""
-        return any(len(self.beside(step)) > 1 for step in (-1, 1))
+        """Whether a map or convolution stands before or behind it in a list; a norm or what stores nothing may be between."""
+        return any(len(self.beside(step)) > 1 for step in (-3, -2, -1, 1))
 
     def beside(self, step: int) -> tuple[int, ...]:
         """The shape of the weight that many places further in the list; () where none is."""

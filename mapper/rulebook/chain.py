@@ -30,6 +30,8 @@ class ChainWords:
     )  # words of layers that one step calls with the state of the last
     auxiliary: set[str] = field(default_factory=set)  # folders of heads that training alone reads
     copies: set[str] = field(default_factory=set)  # folders with the layers of another
+    over_channels: set[str] = field(default_factory=set)  # words of norms of maps at each place
+    weighing: set[str] = field(default_factory=set)  # words of layers that weigh positions
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
 
@@ -53,6 +55,8 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "cells",
             "auxiliary",
             "copies",
+            "over_channels",
+            "weighing",
         ):
             getattr(found, section).update(fields.words(section))
         for table in TABLES:

@@ -136,8 +136,8 @@ def autoencoder():
         mean, spread = self.fc21(x), self.fc22(x)
         return torch.sigmoid(self.fc4(F.relu(self.fc3(mean)))), mean, spread
 
-    sizes = {"fc1": (9, 6), "fc21": (6, 3), "fc22": (6, 3), "fc3": (3, 6), "fc4": (6, 9)}
-    return Named(call, **{name: nn.Linear(*size) for name, size in sizes.items()}), torch.randn(2, 9)
+    sizes = {"fc1": (784, 6), "fc21": (6, 3), "fc22": (6, 3), "fc3": (3, 6), "fc4": (6, 784)}
+    return Named(call, **{name: nn.Linear(*size) for name, size in sizes.items()}), torch.randn(2, 784)
 
 
 def digits():

@@ -411,7 +411,7 @@ CASES = {
             "chain.pooling": "none", "inc.3:chain.pooling": "max_2", "down1.3:chain.pooling": "max_2", "chain.joined": "earlier_first",
         },
     ),
-    "fire": (fire, {**RELU, **PLAIN, "chain.pooling": "none", "chain.output": "relu+mean"}),
+    "fire": (fire, {**RELU, **PLAIN, "chain.pooling": "none", "chain.output": "relu+mean", "chain.residual": "none"}),
     "inception": (
         inception,
         {

@@ -161,11 +161,11 @@ def test_what_is_computed_from_the_last_layer_may_be_a_pooling_or_any_activation
     )
 
 
-def test_a_norm_comes_before_the_activation_unless_it_is_told():
+def test_where_the_activation_of_a_layer_with_a_norm_stands_is_asked():
     layers = {"conv1": nn.Conv2d(3, 4, 3), "bn1": nn.BatchNorm2d(4), "conv2": nn.Conv2d(4, 5, 3)}
-    facts = mapper.inspect(Named(None, **layers).state_dict()).architecture.facts
-    (found,) = [fact for fact in facts if fact.name == "chain.activation_before_norm"]
-    assert (found.value, found.evidence) == ("false", "default")
+    questions = mapper.inspect(Named(None, **layers).state_dict()).architecture.questions
+    (asked,) = [question for question in questions if question.fact == "chain.activation_before_norm"]
+    assert asked.candidates == ("false", "true") and asked.places == ("bn1",)
 
 
 @torch.no_grad()

@@ -10,7 +10,8 @@ from mapper.errors import HintError, shorten
 from mapper.inference.asking import doc_of
 from mapper.inference.evidence import Known
 from mapper.inference.facts import Facts
-from mapper.inference.scopes import Scope, leaf_scope
+from mapper.inference.hints import Given
+from mapper.inference.scopes import Scope, leaf_scope, words_at
 from mapper.rulebook.chain import ChainWords
 
 APART = ("chain.reads", "chain.normed", "chain.kind")  # facts of which each layer has a question of its own
@@ -44,22 +45,19 @@ class Answers:
         default: Evidence | None = None,
         among: tuple[str, ...] = (),
         of: Leaf | None = None,
+        is_told: bool = True,
     ) -> str | None:
         """The value of a fact at a layer, as text; None if it is asked for. What is said of the layer that it is `of` counts too.
 
         What is said of a layer wins over what its own code, names and shapes show there (`shown`), or what is usual of such a layer
-        (`usual`), and that over what is said of all, and that over a `default`.
+        (`usual`), and that over what is said of all, and that over a `default`. Unless `is_told`, nothing said is of it.
         """
         scope = leaf_scope(self.root, leaf)
-        scopes = [scope, *([leaf_scope(self.root, of)] if of else [])]
-        told = [
-            item
-            for item in self.facts.given
-            if item.name == fact and (not item.at or any(each.matches(item.at) for each in scopes))
-        ]
-        own = next((item for item in told if item.at), None)
+        scopes = [scope, *([leaf_scope(self.root, of)] if of else [])] if is_told else []
+        own = next(filter(None, (self._of(each, fact) for each in scopes)), None)
+        of_all = (item for item in self.facts.given if item.name == fact and not item.at)
         seen = next(self.facts.from_graph(scope, fact), None)
-        said = own or (None if shown or usual or seen else next(iter(told), None))
+        said = own or (None if shown or usual or seen else next(of_all, None))
         if said is not None:
             return self._use(scope, fact, Known(_text(said.value), "given", said.source), said.source)
         if seen:
@@ -111,11 +109,15 @@ class Answers:
         slope = self.stated(leaf, "chain.slope") if known and known.evidence == "config" else ""
         return f"{activation}_{slope}" if slope else activation
 
+    def _of(self, scope: Scope, fact: str) -> Given | None:
+        """What was said of a fact at one layer: of several the one that says most of its path (`blocks.0.bn1`, not `bn1`)."""
+        told = (item for item in self.facts.given if item.name == fact and item.at and scope.matches(item.at))
+        return max(told, key=lambda item: len(words_at(item.at)), default=None)
+
     def told_at(self, leaf: Leaf, fact: str) -> str:
         """What was said of a fact at one layer; "" for nothing."""
         scope = leaf_scope(self.root, leaf)
-        told = (item for item in self.facts.given if item.name == fact and item.at and scope.matches(item.at))
-        item = next(told, None)
+        item = self._of(scope, fact)
         return (
             self._use(scope, fact, Known(_text(item.value), "given", item.source), item.source)
             if item
@@ -152,7 +154,11 @@ class Answers:
         """One for each fact, but for what has another answer at each layer."""
         shared = (
             Question(
-                fact, ", ".join(_few(list(self.lacking[fact]))), tuple(values), doc=doc_of(self.facts, fact)
+                fact,
+                ", ".join(_few(list(self.lacking[fact]))),
+                tuple(values),
+                doc=doc_of(self.facts, fact),
+                places=tuple(self.lacking[fact]),
             )
             for fact, values in self.asked.items()
         )

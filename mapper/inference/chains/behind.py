@@ -7,15 +7,45 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from mapper.architecture import Leaf
 from mapper.inference.chains.answers import Answers
-from mapper.inference.chains.elements import CONVOLUTION, NORM, Element, shared_folders
+from mapper.inference.chains.elements import CONVOLUTION, NORM, SLOPES, Element, shared_folders
 from mapper.inference.chains.order import START, Data, Link, Order, follow, joining, number_of
 from mapper.words import parts
 
-BEHIND = "chain.normed"
+BEHIND, FIRST = "chain.normed", "chain.activation_before_norm"
 
 
 def placed(order: Order, hints: Mapping[str, Any] | None) -> Order:
+    """The order with norms where they were said to stand: behind which layer, and before or behind its slopes."""
+    return _turned(_moved(order, hints), hints)
+
+
+def _turned(order: Order, hints: Mapping[str, Any] | None) -> Order:
+    """The order with each norm before the slopes of its layer, unless file or numbers show it or it was told."""
+    told = {str(key): str(value).lower() for key, value in (hints or {}).items()}
+    links = list(order.links)
+    for at in unsettled(order.links, order.is_filed):
+        one, other = links[at : at + 2]
+        norm = one if one.element.group == NORM else other
+        value = told.get(f"{norm.element.name}:{FIRST}", told.get(FIRST, "false"))
+        if (one is norm) is (value == "true"):
+            links[at : at + 2] = [replace(one, element=other.element), replace(other, element=one.element)]
+    return replace(order, links=tuple(links))
+
+
+def unsettled(links: Sequence[Link], is_filed: bool) -> list[int]:
+    """Where a norm and slopes of one layer stand, and neither the file nor a list shows which comes first."""
+    pairs = enumerate(pairwise(links))
+    return [] if is_filed else [at for at, (one, other) in pairs if _may_turn(one.element, other.element)]
+
+
+def _may_turn(one: Element, other: Element) -> bool:
+    is_listed = one.leaf.place.is_element and one.leaf.place[:-1] == other.leaf.place[:-1]
+    return {one.group, other.group} == {NORM, SLOPES} and not is_listed
+
+
+def _moved(order: Order, hints: Mapping[str, Any] | None) -> Order:
     """The order with norms behind the layers that they were said to stand behind, where their sizes allow that."""
     told = {str(key).rpartition(":")[0]: value for key, value in (hints or {}).items() if _is_of(str(key))}
     moved = [link.element for link in order.links if link.element.group == NORM and link.element.name in told]
@@ -60,6 +90,9 @@ def ask(order: Order, links: Sequence[Link], answers: Answers) -> None:
     `links` are those of the order with the leaves that the blocks have.
     """
     taken = {link.element.name: before for before, link in pairwise(links)}
+    for at in unsettled(links, order.is_filed):
+        norm = links[at].element if links[at].element.group == NORM else links[at + 1].element
+        answers.find(norm.leaf, FIRST, among=("false", "true"))
     among = doubtful(links) if order.is_by_names else {}
     for link in (link for link in links if link.element.group == NORM):
         name = link.element.name
@@ -87,6 +120,11 @@ def doubtful(links: Sequence[Link]) -> dict[str, tuple[str, ...]]:
             names = [links[main].element.name for main in (owners[at], *free)]
             found[links[at].element.name] = tuple(dict.fromkeys(names))
     return found
+
+
+def main_of(links: Sequence[Link], at: int) -> Leaf:
+    """The layer that a norm or slopes belong to; any other is its own."""
+    return next(link.element.leaf for link in links[at::-1] if link.element.is_main or link is links[0])
 
 
 def _owners(links: Sequence[Link]) -> dict[int, int]:

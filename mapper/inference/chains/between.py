@@ -10,8 +10,8 @@ from itertools import pairwise
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from mapper.architecture import Fact, Leaf
 from mapper.inference.chains.answers import Answers
+from mapper.inference.chains.behind import main_of
 from mapper.inference.chains.branch import through_branch
 from mapper.inference.chains.convolutions import halved, setting
 from mapper.inference.chains.elements import (
@@ -29,6 +29,7 @@ from mapper.inference.chains.forks import fork, unpooled
 from mapper.inference.chains.gaps import gaps_of
 from mapper.inference.chains.inputs import read_input, read_samples
 from mapper.inference.chains.joins import Kept
+from mapper.inference.chains.norms import norm
 from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_frames
 from mapper.inference.chains.outputs import give
 from mapper.inference.chains.pixels import is_image_to_image, restore
@@ -37,7 +38,6 @@ from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
 from mapper.inference.chains.twins import Twins
 from mapper.inference.chains.whole import is_whole, write_whole
-from mapper.inference.leaf_shapes import weight_shape
 
 if TYPE_CHECKING:
     from mapper.rulebook.facts import ActivationRule
@@ -46,7 +46,6 @@ INPUT, IDS = "inputs", "input_ids"
 _OF_LAYERS = (  # facts of a layer itself
     "chain.stride", "chain.padding", "chain.dilation", "chain.up_stride", "chain.up_padding", "chain.groups", "norm.eps", "chain.output",
 )  # fmt: skip
-_BEHIND = ("false", "most networks: paper 1502.03167 has it behind the norm")
 _NUMBER = re.compile(r"\d{1,3}(\.\d{1,6})?")
 _IN_TURN = 3  # activations behind the first one
 
@@ -259,7 +258,7 @@ class Between:
             self.name = "x"
             self.is_sequence = True
         elif element.group == NORM:
-            self.norm(at, link)
+            norm(self, at, link)
         elif element.group == FORK:
             self.is_reduced = fork(self, at, link)
         else:
@@ -288,46 +287,6 @@ class Between:
                 known.append(window)
         else:
             self.windows = None
-
-    def norm(self, at: int, link: Link) -> None:
-        role, leaf, before = self.roles[at], link.element.leaf, link.before
-        axes = before.axes if before.form == MAPS else 0
-        self.answers.epsilon(leaf)
-        if before.form == START and at + 1 < len(self.links):
-            axes = len(self.links[at + 1].element.kernel)
-        if leaf.kind == "BatchNorm":
-            self.written.arguments[role] = {"dimensions": axes or 1}
-            is_turned = self.is_sequence and not axes
-            self.say(f"{role}(x.transpose(1, 2)).transpose(1, 2)" if is_turned else f"{role}(x)")
-            return
-        if len(weight_shape(leaf)) > 1:
-            self.say(f"{role}(x)")
-            return
-        groups = self.groups(link) if axes else "layer"
-        if groups is None:
-            return
-        if groups == "layer":
-            self.say(f"{role}(x.movedim(1, -1)).movedim(-1, 1)" if axes else f"{role}(x)")
-            return
-        leaf.kind = "GroupNorm"
-        leaf.facts["groups"] = Fact("groups", int(groups), leaf.place.first(), "given", "chain.groups")
-        self.say(f"{role}(x)")
-
-    def groups(self, link: Link) -> str | None:
-        """Over how many groups a norm of maps without statistics runs: `layer` is over channels alone, at each place."""
-        leaf, width = link.element.leaf, link.element.outputs
-        if leaf.kind == "RMSNorm":
-            return "layer"
-        divisors = [str(count) for count in (1, 8, 16, 32) if width % count == 0 and count < width]
-        value = self.answers.find(leaf, "chain.groups", among=("channels", "layer", *divisors))
-        if value is None or value == "layer":
-            return value
-        count = width if value == "channels" else int(value) if value.isdecimal() else 0
-        if not count or width % count:
-            raise self.answers.refuse(
-                leaf, "chain.groups", value, f"no divisor of {width}, channels or layer"
-            )
-        return str(count)
 
     # -------------------------------------------------------------------------------------------- after a layer
     def leave(self, at: int, link: Link) -> None:
@@ -395,8 +354,9 @@ class Between:
         if shown is None and self.following(at).group == NORM and self.is_before_norm(at) is None:
             return None  # it is asked for after the norm
         usual = self.kept.before_join(at) or is_mean(self, at) or self.is_of_sequence(at)
-        of = self.main_of(at)
-        value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of)
+        of = main_of(self.links, at)  # what is said of a layer is of one side of its norm alone
+        is_told = shown is None or NORM not in (self.following(at).group, self.links[at].element.group)
+        value = self.answers.find(leaf, "chain.activation", shown=shown, usual=usual, of=of, is_told=is_told)
         value = self.answers.sloped(leaf, value)
         if value is not None and value != "none" and not self.activated(value):
             known = ", ".join(["none", *list(self.activations)[:12]])
@@ -437,7 +397,7 @@ class Between:
     def no_activation(self, at: int) -> tuple[str, str] | None:
         """What shows that there is none."""
         element, following = self.links[at].element, self.following(at)
-        if following.group == SLOPES:
+        if following.group == SLOPES and not self.gaps.after[at]:
             return "none", f"{following.name} is one"
         if self.gaps.after[at] == 0:
             return "none", self.gaps.why(at, self.links)
@@ -451,19 +411,11 @@ class Between:
             return None if is_first in ("false", None) else ("none", f"before {element.name}")
         return None
 
-    def main_of(self, at: int) -> Leaf:
-        """The layer that a norm or slopes belong to; any other is its own."""
-        return next(
-            link.element.leaf for link in self.links[at::-1] if link.element.is_main or link is self.links[0]
-        )
-
     def is_before_norm(self, at: int) -> str | None:
         """Whether the activation of a layer comes before the norm that follows it."""
         gap, norm = self.gaps.after[at], self.following(at).leaf
         shown = None if gap is None else (str(gap > 0).lower(), self.gaps.why(at, self.links))
-        return self.answers.find(
-            norm, "chain.activation_before_norm", shown=shown, default=_BEHIND, among=("false", "true")
-        )
+        return self.answers.find(norm, "chain.activation_before_norm", shown=shown, among=("false", "true"))
 
     def pool(self, at: int, activation: str | None, has_slopes: bool) -> None:
         """The pooling after a convolution with all that belongs to it."""
@@ -473,7 +425,7 @@ class Between:
         shown = ("none", self.gaps.why(at, self.links)) if is_filled else None
         leaf = link.element.leaf
         usual = self.kept.before_join(at) or is_mean(self, at) or unpooled(self, at)
-        value = self.answers.find(leaf, "chain.pooling", shown=shown, usual=usual, of=self.main_of(at))
+        value = self.answers.find(leaf, "chain.pooling", shown=shown, usual=usual, of=main_of(self.links, at))
         if value is None:
             self.windows = None
             self.kept.grow(None)

@@ -31,14 +31,14 @@ _LAST = re.compile(r"(\d+|(?<=[A-Z0-9])[a-z])$")  # what tells layers of one hea
 Heads = tuple[tuple[Element, ...], ...]
 
 
-def in_order(elements: Sequence[Element], words: ChainWords) -> Order | None:
+def in_order(elements: Sequence[Element], words: ChainWords, keeps_order: bool = False) -> Order | None:
     """The order of layers, which stand as the file has them; None where their sizes make no chain.
 
-    That convolutions have groups is believed where nothing else fits.
+    That convolutions have groups is believed where nothing else fits. `keeps_order` is said of a container that sorts no names.
     """
     is_joining, forked = joins_earlier(elements), with_forks(elements)
     for is_grouped in (False, True):
-        budget = Budget(TRIED)
+        budget = Budget(TRIED, keeps_order)
         if called := _with_spread(elements, words, budget, is_grouped, is_called=True):
             return called
         if is_joining or not is_forked(elements):

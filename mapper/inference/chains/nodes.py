@@ -321,7 +321,7 @@ class Sources:
                 continue
             if node.first.outputs == 1 and base.gives.is_sequence:
                 self._weighed(base, f"sum(softmax({node.name}) * {base.name})", node, "")
-            elif self._home(node) and node.first.outputs == base.gives.width:
+            elif node.first.outputs == base.gives.width and (self._home(node) or self._squeezes(node, base)):
                 why = "" if self._is_doubtful(node, base) else "a gate, by its name"
                 self._weighed(base, f"{base.name} * sigmoid({node.name})", node, why)
             elif self._home(node):
@@ -330,6 +330,15 @@ class Sources:
                     if is_beside and other.gives == node.gives:
                         self._weighed(other, f"{other.name} * sigmoid({node.name})", node, "")
 
+    def _squeezes(self, node: Node, base: Node) -> bool:
+        """Whether layers one after the other lead to fewer numbers and back, as those that weigh channels do."""
+        line = node
+        while (before := self.by_name[_plain(self.known[line.name][0])]) is not base:
+            if before.first.outputs < base.gives.width:
+                return True
+            line = before
+        return False
+
     def _is_doubtful(self, node: Node, base: Node) -> bool:
         """Whether what a gate reads is open, or its name says no more than that it is one."""
         line = node
@@ -337,6 +346,8 @@ class Sources:
             if line.name in self.open:
                 return True
             line = self.by_name[_plain(self.known[line.name][0])]
+        if not self._home(node):
+            return True
         return "gate" in str(self._home(node)[-1]) or "gate" in str(self._home(node)[-2:])
 
     def _weighed(self, base: Node, text: str, gate: Node, why: str) -> None:

@@ -223,6 +223,7 @@ class Order:
     links: tuple[Link, ...]
     heads: tuple[Head, ...] = ()
     is_by_names: bool = False  # whether the sizes alone would allow another one
+    is_filed: bool = False  # whether the file has them so
 
 
 def joins_earlier(elements: Sequence[Element]) -> bool:
@@ -254,9 +255,10 @@ def _must_join(elements: Sequence[Element]) -> set[int]:
 
 @dataclass
 class Budget:
-    """How much is still tried."""
+    """How much is still tried, and what speaks for an order."""
 
     left: int
+    keeps_order: bool = False  # whether the container has layers as they were defined, not by their names
 
 
 def in_line(
@@ -269,10 +271,12 @@ def in_line(
     """An order without heads. The order of the file counts where it is not that of the names, which some containers sort by."""
     names = [element.name for element in elements]
     by_names = sorted(elements, key=lambda element: natural(element.name))
-    if names != sorted(names) and names != [element.name for element in by_names]:
+    is_told = names != sorted(names) and names != [element.name for element in by_names]
+    if is_told or budget.keeps_order:
         links = _linked(elements, is_grouped, is_joining) if _stand_apart(elements) else None
         if links:
-            return Order(tuple(links))
+            return Order(tuple(links), is_filed=True)
+    if is_told:
         # norms may be defined after all that they stand between
         found = _searched(_Search(elements, {}, budget, is_grouped, is_joining), ranks)
         if found:
@@ -421,8 +425,8 @@ class _Search:
 
 
 def _is_second_norm(last: Element | None, element: Element) -> bool:
-    """Whether it is a norm right behind a norm, which few networks have."""
-    return last is not None and last.group == element.group == NORM
+    """Whether it is a norm right behind a norm, or slopes behind slopes, which few networks have."""
+    return last is not None and last.group == element.group in (NORM, SLOPES)
 
 
 def ranked(place: Sequence[str | tuple[int, ...]], ranks: Mapping[str, int]) -> int:

@@ -62,6 +62,10 @@ _PUBLIC = "what layers of a network without a name read"
 _FORK = "fork"  # in place of a role: a fork is no layer
 _LEAST = 2  # layers of a chain
 _COUNTER = "num_batches_tracked"
+_IN_ORDER = (
+    "torch",
+    "memory",
+)  # containers whose names stand as their layers were defined, unless somebody sorted them
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,8 @@ def chain_of(
     is_told = any(str(key).rpartition(":")[2] in (READS, GIVES) for key in hints or ())
     is_told = is_told or any(names.fit(rule.has, rule.lacks) for rule in _rules(rulebook, READS))
     is_gated = any(is_of(part, words.apart) for element in elements for part in element.leaf.place)
-    chain = None if is_told or is_gated else _in_line(elements, rest, words, hints)
+    keeps_order = architecture.checkpoint.container in _IN_ORDER
+    chain = None if is_told or is_gated else _in_line(elements, rest, words, hints, keeps_order)
     return chain or woven_of(elements, rest, words, is_told)
 
 
@@ -147,14 +152,31 @@ def _rules(rulebook: Rulebook, fact: str) -> Sequence[FactRule]:
 
 
 def _in_line(
-    elements: Sequence[Element], rest: Sequence[Leaf], words: ChainWords, hints: Mapping[str, Any] | None
+    elements: Sequence[Element],
+    rest: Sequence[Leaf],
+    words: ChainWords,
+    hints: Mapping[str, Any] | None,
+    keeps_order: bool,
 ) -> Chain | None:
     """The layers one after the other, with what stands beside them; None where their sizes allow no order."""
     main, beside = apart(elements, words.shortcut)
-    found = in_order(main, words)
+    found = in_order(main, words, keeps_order)
+    if found and any(_is_weighing(head, words) for head in found.heads):
+        return None
     found = placed(found, hints) if found else None
     branches = branches_of(found.links, beside) if found else None
     return Chain(found, tuple(rest), tuple(branches)) if found and branches is not None else None
+
+
+def _is_weighing(head: Head, words: ChainWords) -> bool:
+    """Whether others may read what a head weighs: positions, by its name, or channels, by fewer numbers inside."""
+    before, last = head.links[0].before, head.links[-1]
+    if before.form == MAPS and last.after.width == before.width > min(
+        link.after.width for link in head.links
+    ):
+        return True
+    is_score = last.after.width == 1 and head.links[0].before.is_sequence
+    return is_score and any(is_of(part, words.weighing) for part in last.element.leaf.place)
 
 
 def _placed(leaf: Leaf) -> list[str]:
@@ -171,7 +193,9 @@ def _is_other(block: Block) -> bool:
             or leaf.kind in ("BatchNorm", "GroupNorm", "PReLU", "Linear", "LayerNorm")
             for leaf in block.leaves()
         )
-    return block.kind in _OTHER and not (block.kind == "attention" and _is_one_map(block))
+    return block.kind in _OTHER and not (
+        block.kind == "attention" and (_is_one_map(block) or _is_gate(block))
+    )
 
 
 def _is_one_map(block: Block) -> bool:
@@ -185,9 +209,17 @@ def _is_one_map(block: Block) -> bool:
     return len(shapes) == len(leaves) and (len(leaves) < 2 or is_score)
 
 
+def _is_gate(block: Block) -> bool:
+    """Whether a block called attention holds two maps, to fewer channels and back: it weighs channels (1709.01507)."""
+    shapes = [weight_shape(leaf) for leaf in block.leaves()]
+    extents = {shape[:2] for shape in shapes if len(shape) > 1 and set(shape[2:]) <= {1}}
+    return len(shapes) == len(extents) == 2 and extents == {shape[::-1] for shape in extents}
+
+
 def _is_small(leaf: Leaf) -> bool:
-    """Whether a bare tensor is one number, which a loss may have: no layer."""
-    return all(info.size <= 1 for info in leaf.tensors.values())
+    """Whether a bare tensor is one number, which a loss may have: no layer. A weight is of some module, and may be slopes."""
+    is_weight = leaf.place[-1:] == ("weight",) and len(leaf.place) > 1
+    return not is_weight and all(info.size <= 1 for info in leaf.tensors.values())
 
 
 def _elements(leaves: Iterable[Leaf]) -> list[Element] | None:

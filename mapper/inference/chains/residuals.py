@@ -130,13 +130,20 @@ def _home(element: Element, words: Container[str]) -> Home:
 
 
 def block_of(element: Element, words: Container[str] = ()) -> tuple[str | tuple[int, ...], ...]:
-    """The folder of a block that a layer stands in: `res1`, or the innermost numbered one; empty for none."""
+    """The folder of a block that a layer stands in: `res1`, the innermost numbered one, or `layer1` of `layer1.conv2`; empty for none.
+
+    `layer1` of `layer1.0` is no block but a list of modules, which adds nothing.
+    """
     place = element.leaf.place
     for depth, part in enumerate(place[:-1], 1):
         if isinstance(part, str) and part[-1:].isdigit() and is_of(part, words):
             return tuple(place[:depth])
     ends = [depth for depth in range(1, len(place)) if isinstance(place[depth - 1], tuple)]
-    return tuple(place[: ends[-1]]) if ends else ()
+    if ends:
+        return tuple(place[: ends[-1]])
+    called = (depth for depth, part in enumerate(place[:-1], 1) if str(part)[-1:].isdigit())
+    depth = next((depth for depth in called if isinstance(place[depth], str)), 0)
+    return tuple(place[:depth])
 
 
 def _is_even(first: Link, last: Link) -> bool:
