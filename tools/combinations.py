@@ -30,14 +30,17 @@ import torch  # noqa: E402
 
 import mapper  # noqa: E402
 from mapper._api import describe  # noqa: E402
-from mapper.errors import MapperError  # noqa: E402
-from tools.drawn import conformers, decoders, hybrids, speech  # noqa: E402
+from mapper.architecture import Question  # noqa: E402
+from mapper.errors import HintError, MapperError  # noqa: E402
+from tools import foreign  # noqa: E402
+from tools.drawn import chains, conformers, decoders, hybrids, speech  # noqa: E402
 
 KINDS: dict[str, ModuleType] = {  # each has draw(seed), truth(draw) and write(draw, folder, seed)
+    "chains": chains,  # and classes(draw), the class of each module
+    "conformers": conformers,
     "decoders": decoders,
     "hybrids": hybrids,
     "speech": speech,
-    "conformers": conformers,
 }
 TOLERANCE = 1e-4  # of the largest value of an output, or of 1 where that is less
 EQUAL, TOLD, OPEN, SKELETON, WRONG, REFUSED = (
@@ -54,11 +57,31 @@ def answered(kind: ModuleType, one: Any, folder: Path) -> tuple[dict[str, Any], 
     """All that was asked and answered, and what is lacking then."""
     known, hints = kind.truth(one), dict[str, Any]()
     while True:
-        architecture = describe(str(folder), hints=hints)
-        more = {item.name: known[item.fact] for item in architecture.questions if item.fact in known}
+        try:
+            architecture = describe(str(folder), hints=hints)
+        except HintError as error:  # another answer has taken the question away
+            idle = next(
+                (name for name in hints if "says nothing" in str(error) and f'"{name}"' in str(error)), None
+            )
+            if idle is None:
+                raise
+            del hints[idle], known[idle]
+            continue
+        more = dict[str, Any]()
+        for item in architecture.questions:
+            more |= told(known, item)
         if more.keys() <= hints.keys():
             return hints, list(architecture.missing)
         hints |= more
+
+
+def told(known: dict[str, Any], item: Question) -> dict[str, Any]:
+    """What answers a question: what is known of its part or of all, or of each layer that lacks it (`conv1:chain.stride`)."""
+    for name in (item.name, item.fact):
+        if name in known:
+            return {item.name: known[name]}
+    names = (f"{place}:{item.fact}" for place in item.places)
+    return {name: known[name] for name in names if name in known}
 
 
 def fares(kind: ModuleType, one: Any, folder: Path, seed: int) -> tuple[str, str]:
@@ -70,16 +93,24 @@ def fares(kind: ModuleType, one: Any, folder: Path, seed: int) -> tuple[str, str
             is_asked = bool(describe(str(folder), hints=hints).questions)
             return (OPEN if is_asked else SKELETON), missing[0]
         with torch.no_grad():
-            given = mapper.build(str(folder), hints=hints)(**inputs)
+            given = foreign.called(mapper.build(str(folder), hints=hints), inputs)
     except MapperError as error:
         return REFUSED, str(error)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        return WRONG, f"raises {str(error).splitlines()[0]}"
+        return WRONG, f"raises {type(error).__name__}: {str(error).splitlines()[0]}"
     for name, value in wanted.items():
-        apart = float((getattr(given, name) - value).abs().max()) / max(1.0, float(value.abs().max()))
+        apart = distance(given, name, value)
         if apart > TOLERANCE:
             return WRONG, f"{name}: {apart:.2g} of the largest apart{f', told {hints}' if hints else ''}"
     return (TOLD if hints else EQUAL), ""
+
+
+def distance(given: Any, name: str, value: torch.Tensor) -> float:
+    """How far an output is from the one of its name, or from the nearest, as a share of its largest number."""
+    named = getattr(given, name, None)
+    near = [named] if named is not None and named.shape == value.shape else foreign.tensors(given)
+    apart = [(one - value).abs().max() for one in near if one.shape == value.shape]
+    return float(min(apart)) / max(1.0, float(value.abs().max())) if apart else float("inf")
 
 
 def main() -> Iterator[str]:
@@ -94,14 +125,32 @@ def main() -> Iterator[str]:
     arguments = parser.parse_args()
     kind = KINDS[arguments.kind]
     counted: Counter[str] = Counter()
+    right: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as aside:
         for seed in arguments.only or range(arguments.seed, arguments.seed + arguments.count):
             one = kind.draw(seed)
-            how, why = fares(kind, one, (arguments.keep or Path(aside)) / str(seed), seed)
+            folder = (arguments.keep or Path(aside)) / str(seed)
+            how, why = fares(kind, one, folder, seed)
             counted[how] += 1
+            if hasattr(kind, "classes"):
+                yield from scored(folder, kind.classes(one), right)
             if how not in (EQUAL, TOLD):
                 yield f"{seed}: {how}: {why}\n    {unusual(one)}"
     yield ", ".join(f"{count} {how}" for how, count in counted.most_common())
+    for part in ("leaves", "blocks"):
+        if right[f"all {part}"]:
+            yield f"{part}: {right[part]} of {right[f'all {part}']} of the right kind"
+
+
+def scored(folder: Path, classes: dict[str, str], right: Counter[str]) -> Iterator[str]:
+    """Counts the leaves and blocks of the right kind; each of a wrong one."""
+    architecture = describe(str(folder))
+    for part, pairs in (("leaves", foreign.leaves), ("blocks", foreign.blocks)):
+        for is_right, text in pairs(architecture, classes, ""):
+            right[part] += is_right
+            right[f"all {part}"] += 1
+            if not is_right:
+                yield f"    {part}: {text}"
 
 
 def unusual(one: Any) -> dict[str, Any]:
