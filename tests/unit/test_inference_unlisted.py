@@ -146,7 +146,11 @@ def test_layers_of_patches_without_a_last_norm_are_not_taken_for_post_norm() -> 
     asked = [question.fact for question in infer(_layers(patches), RULEBOOK).questions]
     assert "norm.placement" in asked
     assert facts(infer(_layers(words), RULEBOOK), "norm.placement") == ["post"]
-    told = infer(_layers(patches), RULEBOOK, hints={"norm.placement": "pre", "image.positions": "none"})
+    told = infer(
+        _layers(patches),
+        RULEBOOK,
+        hints={"norm.placement": "pre", "image.positions": "none", "pooling": None},
+    )
     assert told.missing == []
 
 
@@ -363,9 +367,12 @@ def by_rules_alone(family: str, hints: dict[str, Any] | None = None) -> Architec
 
 
 def test_patches_without_places_ask_which_images_they_are_of() -> None:
-    (question,) = [one for one in by_rules_alone("pixtral").questions if one.fact == "input.kind"]
+    said: dict[str, Any] = {"pooling": None, "rotary.style": "half"}
+    (question,) = [one for one in by_rules_alone("pixtral", said).questions if one.fact == "input.kind"]
     assert list(question.candidates) == [None, "sized_images", "packed_patches"]
-    told = by_rules_alone("pixtral", {"input.kind": "sized_images", "rotary.axes": "split", "norm.eps": 1e-5})
+    told = by_rules_alone(
+        "pixtral", said | {"input.kind": "sized_images", "rotary.axes": "split", "norm.eps": 1e-5}
+    )
     assert any(
         "masked" in (block.flow or "") for block in told.root.blocks()
     )  # other images stand in the row

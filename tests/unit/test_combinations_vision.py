@@ -1,0 +1,56 @@
+"""Models of images of known pieces, together as in no listed type: nothing is taken in silence that is otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mapper._api import describe
+from tools.combinations import EQUAL, TOLD, answered, fares, unusual
+from tools.drawn import vision
+from tools.drawn.vision import Draw, draw, write
+
+ASKED = {  # what names alone suggest
+    "pooling": Draw(scheme="dinov2", layer_scale=True, pooling="mean"),
+    "head.pooling": Draw(classes=True, pooling="mean"),
+    "norm.final": Draw(scheme="clip", first_norm=True, pooling="first"),
+    "image.norm_last": Draw(scheme="dinov2", first_norm=True),
+    "image.positions": Draw(scheme="modern", position="waves"),
+    "image.prefix_tokens": Draw(class_token=False, registers=True, position="patches"),
+    "rotary.style": Draw(scheme="modern", position="rotary", style="interleaved"),
+    "rotary.coordinates": Draw(scheme="clip", position="both", coordinates="centred"),
+}  # fmt: skip
+KNOWN = {
+    "a square of places and one more that is none of them": Draw(height=24, pooling="mean"),
+    "an indexed table of the patches alone": Draw(scheme="clip", position="patches", width=32),
+    "angles of rows and columns one after the other": Draw(position="rotary", axes="split", pooling="probe"),
+    "registers and a norm of the mean": Draw(scheme="timm", fused=True, registers=True, final="pooled", pooling="mean"),
+    "waves behind a class token": Draw(scheme="modern", position="waves", norm="rms", gated=True, classes=True, pooling="all"),
+    "a head that reads what attention pools": Draw(scheme="clip", pooling="probe", classes=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fact", "one"), ASKED.items(), ids=ASKED)
+def test_what_names_alone_suggest_is_asked(fact: str, one: Draw, tmp_path: Path) -> None:
+    write(one, tmp_path, 1)
+    said, _ = answered(vision, one, tmp_path)
+    assert fact in {name.rpartition(":")[2] for name in said}
+
+
+@pytest.mark.parametrize("one", KNOWN.values(), ids=KNOWN)
+def test_pieces_compose(one: Draw, tmp_path: Path) -> None:
+    how, why = fares(vision, one, tmp_path, 1)
+    assert how in (EQUAL, TOLD), why
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_drawn_is_equal_or_asked(seed: int, tmp_path: Path) -> None:
+    how, why = fares(vision, draw(seed), tmp_path, seed)
+    assert how in (EQUAL, TOLD), f"{how}: {why}: {unusual(draw(seed))}"
+
+
+def test_rows_beyond_the_patches_of_the_configs_image_are_of_the_class_token(tmp_path: Path) -> None:
+    write(Draw(height=24, pooling="first"), tmp_path, 1)  # 24 patches, and 25 rows as a square has them
+    read = describe(str(tmp_path), hints={"pooling": "first", "norm.final": "positions"})
+    assert {fact.value for fact in read.facts if fact.name == "image.positions"} == {"interpolated"}
