@@ -33,7 +33,7 @@ from mapper._api import describe  # noqa: E402
 from mapper.architecture import Question  # noqa: E402
 from mapper.errors import HintError, MapperError  # noqa: E402
 from tools import foreign  # noqa: E402
-from tools.drawn import chains, conformers, decoders, hybrids, speech, vision  # noqa: E402
+from tools.drawn import chains, conformers, decoders, hybrids, pairs, speech, vision  # noqa: E402
 
 KINDS: dict[str, ModuleType] = {  # each has draw(seed), truth(draw) and write(draw, folder, seed)
     "chains": chains,  # and classes(draw), the class of each module
@@ -42,6 +42,7 @@ KINDS: dict[str, ModuleType] = {  # each has draw(seed), truth(draw) and write(d
     "hybrids": hybrids,
     "speech": speech,
     "vision": vision,
+    "pairs": pairs,
 }
 TOLERANCE = 1e-4  # of the largest value of an output, or of 1 where that is less
 EQUAL, TOLD, OPEN, SKELETON, WRONG, REFUSED = (
@@ -99,11 +100,11 @@ def fares(kind: ModuleType, one: Any, folder: Path, seed: int) -> tuple[str, str
         return REFUSED, str(error)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         return WRONG, f"raises {type(error).__name__}: {str(error).splitlines()[0]}"
-    told = f", told {hints}" if hints else ""
+    answers = f", told {hints}" if hints else ""
     for name, value in wanted.items():
         apart = distance(given, name, value)
         if apart > TOLERANCE:
-            return WRONG, f"{name}: {apart:.2g} of the largest apart{told}"
+            return WRONG, f"{name}: {apart:.2g} of the largest apart{answers}"
     return (TOLD if hints else EQUAL), ""
 
 

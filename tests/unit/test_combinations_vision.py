@@ -8,8 +8,10 @@ import pytest
 
 from mapper._api import describe
 from tools.combinations import EQUAL, TOLD, answered, fares, unusual
-from tools.drawn import vision
+from tools.drawn import pairs, vision
+from tools.drawn.pairs import Draw as Pair
 from tools.drawn.vision import Draw, draw, write
+from tools.drawn.vision_towers import Vision
 
 ASKED = {  # what names alone suggest
     "pooling": Draw(scheme="dinov2", layer_scale=True, pooling="mean"),
@@ -29,6 +31,20 @@ KNOWN = {
     "waves behind a class token": Draw(scheme="modern", position="waves", norm="rms", gated=True, classes=True, pooling="all"),
     "a head that reads what attention pools": Draw(scheme="clip", pooling="probe", classes=True),
 }  # fmt: skip
+
+PAIRS = {
+    "texts that see all words, and their mean": Pair(causal=False, read="mean"),
+    "angles that the config has a base of": Pair(image=Vision(position="both", axes="split", pooling="first")),
+    "a probe whose heads are not those of the layers": Pair(
+        image=Vision(class_token=False, position="patches", head_dim=16, pooling="probe"), causal=False, read="last", bias=True
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_pairs_compose_and_say_nothing_false(pair: Pair, tmp_path: Path) -> None:
+    how, why = fares(pairs, pair, tmp_path, 1)
+    assert how in (EQUAL, TOLD), why
 
 
 @pytest.mark.parametrize(("fact", "one"), ASKED.items(), ids=ASKED)

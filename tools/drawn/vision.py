@@ -252,10 +252,7 @@ def config(one: Draw) -> dict[str, Any]:
 
 def truth(one: Draw) -> dict[str, Any]:
     """What a draw answers to what may be asked of it."""
-    behind = "patches" if one.leading else "mean"
-    pooling = {"mean": behind, "all": "mean", "both": "first_and_patches", "dense": "first"}.get(
-        one.pooling, one.pooling
-    )
+    pooling = pooling_of(one)
     is_alone = one.registers and not one.class_token
     head = "behind_registers" if one.pooling == "mean" and is_alone else pooling
     if one.pooling == "probe" or (one.final == "pooled" and one.scheme != "timm"):
@@ -263,6 +260,13 @@ def truth(one: Draw) -> dict[str, Any]:
     elif one.classes:
         pooling = None  # the head does
     return truth_of_layers(one) | {"pooling": pooling, "head.pooling": head}
+
+
+def pooling_of(one: Vision) -> str | None:
+    """What an encoder makes one vector of its states by."""
+    behind = "patches" if one.leading else "mean"
+    named = {"mean": behind, "all": "mean", "both": "first_and_patches", "dense": "first"}
+    return named.get(one.pooling or "", one.pooling)
 
 
 def truth_of_layers(one: Vision) -> dict[str, Any]:

@@ -245,8 +245,11 @@ class Reference:
             q, k = self.norm(f"{start}q_norm", q), self.norm(f"{start}k_norm", k)
         if one.rotates:
             q, k = self.rotated(q), self.rotated(k)
-        weights = (q @ k.transpose(-1, -2) * one.head_dim**-0.5).softmax(dim=-1)
+        weights = self.masked(q @ k.transpose(-1, -2) * one.head_dim**-0.5).softmax(dim=-1)
         return self.linear(f"{start}o", (weights @ v).transpose(1, 2).flatten(2))
+
+    def masked(self, scores: Tensor) -> Tensor:
+        return scores
 
     def rotated(self, x: Tensor) -> Tensor:
         """The patches turned by row and column (B, H, T, D), what stands before them as it is."""
