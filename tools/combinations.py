@@ -148,8 +148,8 @@ def main() -> Iterator[str]:
 def scored(folder: Path, classes: dict[str, str], right: Counter[str]) -> Iterator[str]:
     """Counts the leaves and blocks of the right kind; each of a wrong one."""
     architecture = describe(str(folder))
-    for part, pairs in (("leaves", foreign.leaves), ("blocks", foreign.blocks)):
-        for is_right, text in pairs(architecture, classes, ""):
+    for part, found in (("leaves", foreign.leaves), ("blocks", foreign.blocks)):
+        for is_right, text in found(architecture, classes, ""):
             right[part] += is_right
             right[f"all {part}"] += 1
             if not is_right:
