@@ -91,6 +91,7 @@ def _sensible(found: Draw) -> Draw:
         found = replace(found, pooling="first")
     if found.pooling == "all" and (found.leading == 0 or found.scheme == "timm"):
         found = replace(found, pooling="mean")
+    found = _conventional(found)
     if found.final == "pooled" and found.pooling not in ("first", "mean", "all"):
         found = replace(found, final="positions")
     if found.final == "none" and found.placement == "after":
@@ -107,6 +108,26 @@ def _sensible(found: Draw) -> Draw:
             found, style=plain.style, axes=plain.axes, coordinates=plain.coordinates, base=plain.base
         )
     return replace(found, gate_fused=found.gate_fused and found.gated)
+
+
+def _conventional(found: Draw) -> Draw:
+    """With the vector that all published models of a scheme's names have, where they agree."""
+    is_known = (
+        found.scheme in ("clip", "dinov2")
+        and found.class_token
+        and found.pooling not in ("both", "dense", "probe")
+    )
+    if found.classes:
+        has_table = found.position in ("learned", "both", "patches")
+        is_plain = (
+            found.scheme in ("vit", "dinov2") and found.class_token and not found.registers and has_table
+        )
+        return replace(found, pooling="first") if is_plain and found.pooling in ("mean", "all") else found
+    if is_known:
+        return replace(found, pooling="first", final="positions" if found.scheme == "dinov2" else found.final)
+    if not (found.class_token or found.registers):
+        return replace(found, pooling=None if found.pooling == "mean" else found.pooling)
+    return found
 
 
 NAMES = {  # of parts, as schemes have them
