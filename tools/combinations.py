@@ -33,12 +33,24 @@ from mapper._api import describe  # noqa: E402
 from mapper.architecture import Question  # noqa: E402
 from mapper.errors import HintError, MapperError  # noqa: E402
 from tools import foreign  # noqa: E402
-from tools.drawn import chains, conformers, decoders, hybrids, pairs, speech, vision  # noqa: E402
+from tools.drawn import (  # noqa: E402
+    chains,
+    conformers,
+    decoders,
+    encoder_decoders,
+    encoders,
+    hybrids,
+    pairs,
+    speech,
+    vision,
+)
 
 KINDS: dict[str, ModuleType] = {  # each has draw(seed), truth(draw) and write(draw, folder, seed)
     "chains": chains,  # and classes(draw), the class of each module
     "conformers": conformers,
     "decoders": decoders,
+    "encoders": encoders,
+    "encoder_decoders": encoder_decoders,
     "hybrids": hybrids,
     "speech": speech,
     "vision": vision,
@@ -112,8 +124,9 @@ def distance(given: Any, name: str, value: torch.Tensor) -> float:
     """How far an output is from the one of its name, or from the nearest, as a share of its largest number."""
     named = getattr(given, name, None)
     near = [named] if named is not None and named.shape == value.shape else foreign.tensors(given)
-    apart = [(one - value).abs().max() for one in near if one.shape == value.shape]
-    return float(min(apart)) / max(1.0, float(value.abs().max())) if apart else float("inf")
+    known = value.isfinite()  # what stands at paddings is nobody's matter
+    apart = [(one - value)[known].abs().max() for one in near if one.shape == value.shape]
+    return float(min(apart)) / max(1.0, float(value[known].abs().max())) if apart else float("inf")
 
 
 def main() -> Iterator[str]:
