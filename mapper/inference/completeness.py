@@ -7,7 +7,8 @@ from typing import Any
 
 from mapper.architecture import Block, Leaf, Place
 from mapper.errors import listed, shorten
-from mapper.inference.matching import AnyFamily
+from mapper.inference.config import Config
+from mapper.inference.matching import AnyFamily, FamilyMatch
 from mapper.inference.names import EITHER, Names, ends, words_of
 from mapper.inference.scopes import Scope
 from mapper.naming.members import DIRECTIONS, LENGTHS
@@ -54,11 +55,26 @@ _TENSORS = (
 
 def lacking_names(family: Family, names: Names, model_type: str | None) -> list[str]:
     """A line for the patterns of a family that do not occur though every checkpoint of it has them."""
+    lacking = lacking_patterns(family, names, model_type)
+    return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
+
+
+def lacking_patterns(family: Family, names: Names, model_type: str | None) -> list[str]:
+    """The patterns of a family that do not occur though every checkpoint of it has them."""
     wanted = [*family.requires, *family.requires_of.get(model_type or "", ())]
     for pattern, others in (*family.implies.items(), *family.implies_of.get(model_type or "", {}).items()):
         wanted += others if names.has(pattern) else ()
-    lacking = [pattern for pattern in wanted if not names.has(pattern)]
-    return [f"the checkpoint has no {listed(lacking)}, which every {family.name} has"] if lacking else []
+    return [pattern for pattern in wanted if not names.has(pattern)]
+
+
+def absent_names(match: FamilyMatch, names: Names, config: Config) -> list[str]:
+    """What every checkpoint of a family has, but for biases, and one of an unlisted type has not.
+
+    What such a family knows without a field, it knows of checkpoints that are whole: of where positions are from, say.
+    """
+    if match.by_type or not config.is_of_a_class or match.family.towers:
+        return []
+    return [name for name in lacking_patterns(match.family, names, None) if not name.endswith(".bias")]
 
 
 def lacking_of_examples(

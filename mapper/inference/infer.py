@@ -12,9 +12,7 @@ from mapper.architecture import CONTRADICTION, Architecture
 from mapper.errors import ArchitectureError, HintError, listed
 from mapper.inference.called import called_by
 from mapper.inference.case import Case
-from mapper.inference.completeness import (
-    lacking_recognition,
-)
+from mapper.inference.completeness import absent_names, lacking_recognition
 from mapper.inference.config import Config
 from mapper.inference.families import Families, gather, has_strangers
 from mapper.inference.hinted import read_with_hints
@@ -177,6 +175,11 @@ def _infer(
     if match and (absent := absent_options(match, config)):
         findings.append(
             f"the config has no field for {listed(absent, 3)} of {match.family.name!r}: nothing is taken from that family"
+        )
+        match = None
+    elif match and (absent := absent_names(match, names, config)):
+        findings.append(
+            f"the names lack {listed(absent, 3)} of {match.family.name!r}: nothing is taken from that family"
         )
         match = None
     attempts = _attempts(match, config, rulebook, names) if use_families else [Attempt(None)]

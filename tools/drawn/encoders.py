@@ -431,6 +431,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "norm.placement": one.placement,
         "norm.weights": True,
         "pooler.activation": "tanh",
+        "pooling": None,
         "position.counting": {"order": "all", "padding": "tokens"}.get(one.position, "all"),
         "position.sinusoidal": "split" if one.waves else None,
         "rotary": is_rotary,
