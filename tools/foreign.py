@@ -174,7 +174,8 @@ def called(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Any:
     flat |= {key: value for part in inputs.values() if isinstance(part, dict) for key, value in part.items()}
     for name, value in flat.items():
         name = usual.get(name, name)
-        named["decoder_input_ids" if name == "input_ids" and "decoder_input_ids" in names else name] = value
+        is_of_decoder = name == "input_ids" and "decoder_input_ids" in names and name not in inputs
+        named["decoder_input_ids" if is_of_decoder else name] = value
     return model(**named) if set(named) <= set(names) else model(*flat.values())
 
 
