@@ -368,6 +368,7 @@ def truth(one: Draw) -> dict[str, Any]:
         "norm.offset": False,
         "norm.placement": one.placement,
         "norm.weights": True,
+        "pooling": None,
         "position.counting": "offset" if one.position == "offset" else "all",
         "position.sinusoidal": "split" if one.position == "sinusoidal" else None,
         "rotary": is_rotary,
