@@ -1,4 +1,4 @@
-"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules e4ad14c3be45.
+"""facebook/dinov2-with-registers-base: written by mapper 0.1.0, rules 1c640f1ba276.
 
 Reading: exact (family dinov2_registers).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -28,6 +28,7 @@ class Config:
     hidden_size: int = 768  # shape: layernorm.weight [768]
     patch_size: int = 16  # shape: embeddings.patch_embeddings.projection.weight [768, 3, 16, 16]
     positions: int = 1025  # shape: embeddings.position_embeddings [1, 1025, 768]
+    registers: int = 4  # shape: embeddings.register_tokens [1, 4, 768]
     heads: int = 12  # config: num_attention_heads
     # config: encoder.layer.{0..11}.attention.attention.query.weight [768, 768] = heads * head_dim
     head_dim: int = 64
@@ -111,7 +112,7 @@ class Embeddings(nn.Module):
         self.mask_token = nn.Parameter(torch.zeros(1, config.hidden_size))
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
         self.position_embeddings = nn.Parameter(torch.zeros(1, config.positions, config.hidden_size))
-        self.register_tokens = nn.Parameter(torch.zeros(1, 4, config.hidden_size))
+        self.register_tokens = nn.Parameter(torch.zeros(1, config.registers, config.hidden_size))
 
     def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None) -> Tensor:
         patches = self.patch_embeddings.projection(
@@ -228,4 +229,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 3, "num_hidden_layers": 12, "patch_size": 16, "qkv_bias": true}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: f87444fbec101025
+# sha256 of all above: c2a5e6f54df924bf

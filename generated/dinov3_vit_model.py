@@ -1,4 +1,4 @@
-"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules e4ad14c3be45.
+"""facebook/dinov3-vits16-pretrain-lvd1689m: written by mapper 0.1.0, rules 1c640f1ba276.
 
 Reading: exact (family dinov3_vit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -26,6 +26,7 @@ class Config:
     channels: int = 3  # shape: embeddings.patch_embeddings.weight [384, 3, 16, 16]
     hidden_size: int = 384  # shape: norm.weight [384]
     patch_size: int = 16  # shape: embeddings.patch_embeddings.weight [384, 3, 16, 16]
+    registers: int = 0  # shape: embeddings.register_tokens [1, 0, 384]
     heads: int = 6  # config: num_attention_heads
     head_dim: int = 64  # config: layer.{0..11}.attention.q_proj.weight [384, 384] = heads * head_dim
     intermediate_size: int = 1536  # shape: layer.{0..11}.mlp.up_proj.weight [1536, 384]
@@ -110,7 +111,7 @@ class Embeddings(nn.Module):
         )
         self.mask_token = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden_size))
-        self.register_tokens = nn.Parameter(torch.zeros(1, 0, config.hidden_size))
+        self.register_tokens = nn.Parameter(torch.zeros(1, config.registers, config.hidden_size))
 
     def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None) -> Tensor:
         patches = self.patch_embeddings(pixel_values.type_as(self.patch_embeddings.weight))
@@ -230,4 +231,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "proj_bias": true, "query_bias": true, "rope_theta": 100.0, "use_gated_mlp": false, "value_bias": true},
 # "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from
 # the hub", "evidence for its config: transformers-default"]}
-# sha256 of all above: b4278b59e598bc58
+# sha256 of all above: 1352c9a8333d7549
