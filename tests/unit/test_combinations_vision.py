@@ -14,9 +14,9 @@ from tools.drawn.vision import Draw, draw, write
 from tools.drawn.vision_towers import Vision
 
 ASKED = {  # what names alone suggest
-    "pooling": Draw(scheme="dinov2", layer_scale=True, pooling="mean"),
-    "head.pooling": Draw(classes=True, pooling="mean"),
-    "norm.final": Draw(scheme="clip", first_norm=True, pooling="first"),
+    "pooling": Draw(scheme="modern", pooling="mean"),
+    "head.pooling": Draw(scheme="modern", classes=True, pooling="mean"),
+    "norm.final": Draw(scheme="modern", pooling="first"),
     "image.norm_last": Draw(scheme="dinov2", first_norm=True),
     "image.positions": Draw(scheme="modern", position="waves"),
     "image.prefix_tokens": Draw(class_token=False, registers=True, position="patches"),

@@ -146,11 +146,7 @@ def test_layers_of_patches_without_a_last_norm_are_not_taken_for_post_norm() -> 
     asked = [question.fact for question in infer(_layers(patches), RULEBOOK).questions]
     assert "norm.placement" in asked
     assert facts(infer(_layers(words), RULEBOOK), "norm.placement") == ["post"]
-    told = infer(
-        _layers(patches),
-        RULEBOOK,
-        hints={"norm.placement": "pre", "image.positions": "none", "pooling": None},
-    )
+    told = infer(_layers(patches), RULEBOOK, hints={"norm.placement": "pre", "image.positions": "none"})
     assert told.missing == []
 
 
@@ -367,7 +363,7 @@ def by_rules_alone(family: str, hints: dict[str, Any] | None = None) -> Architec
 
 
 def test_patches_without_places_ask_which_images_they_are_of() -> None:
-    said: dict[str, Any] = {"pooling": None, "rotary.style": "half"}
+    said: dict[str, Any] = {"rotary.style": "half"}
     (question,) = [one for one in by_rules_alone("pixtral", said).questions if one.fact == "input.kind"]
     assert list(question.candidates) == [None, "sized_images", "packed_patches"]
     told = by_rules_alone(
