@@ -1,4 +1,4 @@
-"""facebook/contriever: written by mapper 0.1.0, rules 1c640f1ba276.
+"""facebook/contriever: written by mapper 0.1.0, rules 93d8e3930a24.
 
 Reading: exact (family bert).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -220,4 +220,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 70774e67e82be8fe
+# sha256 of all above: 4c41ac91f51ca276

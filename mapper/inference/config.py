@@ -11,7 +11,7 @@ from typing import Any, cast
 from mapper._dataclass import dataclass
 from mapper.inference.completed import Completed, complete
 from mapper.inference.scopes import Scope
-from mapper.rulebook.facts import ConfigVocabulary, FactRule
+from mapper.rulebook.facts import TYPE, ConfigVocabulary, FactRule
 from mapper.rulebook.ignored import Ignored
 from mapper.rulebook.values import shown
 from mapper.words import parts
@@ -111,6 +111,8 @@ class Config:
             for key in keys:
                 if ANY in key and found:
                     continue  # a field that is known by its whole name says it
+                if key == TYPE and self.type_of(part) is None:
+                    continue  # a type that is no word is none
                 field = self._of_layer(part, key, scope) or self._get(part, key)
                 if field and (field.value is not None or rule.nullable) and field not in found:
                     (defaults if field.default_of else found).append(field)
