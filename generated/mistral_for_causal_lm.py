@@ -1,4 +1,4 @@
-"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 93d8e3930a24.
+"""mistralai/Mistral-7B-Instruct-v0.2: written by mapper 0.1.0, rules 7276219916bf.
 
 Reading: exact (family mistral).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -221,4 +221,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # "tie_word_embeddings": false, "vocab_size": 32000}, "notes": ["header from the bundled catalogue
 # (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 2e91bd24cc9dc45d
+# sha256 of all above: 708b11b1d82f8529

@@ -1,4 +1,4 @@
-"""apple/mobilevit-small: written by mapper 0.1.0, rules 93d8e3930a24.
+"""apple/mobilevit-small: written by mapper 0.1.0, rules 7276219916bf.
 
 Reading: exact (family mobilevit).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -398,4 +398,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 1e-05, "model_type": "mobilevit", "num_attention_heads": 4, "num_channels": 3, "patch_size": 2, "qkv_bias":
 # true}, "notes": ["header from the bundled catalogue (reconstructed with transformers 5.23.0 from config),
 # not from the hub", "evidence for its config: recalled"]}
-# sha256 of all above: 504816241cdb79fc
+# sha256 of all above: 04cba04791ec68ef

@@ -1,4 +1,4 @@
-"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 93d8e3930a24.
+"""microsoft/table-transformer-detection: written by mapper 0.1.0, rules 7276219916bf.
 
 Reading: exact (family detr).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -513,4 +513,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its
 # config: recalled", "about this header: the transformers docstring names this repository, but the defaults
 # differ in num_queries"]}
-# sha256 of all above: eb4ed463e1a8a214
+# sha256 of all above: 69208e341fed4453

@@ -1,4 +1,4 @@
-"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 93d8e3930a24.
+"""facebook/mms-tts-eng: written by mapper 0.1.0, rules 7276219916bf.
 
 Reading: exact (family vits).
 header from the bundled catalogue (reconstructed with transformers 5.23.0 from config), not from the hub
@@ -637,4 +637,4 @@ def load(path: str | Path, config: Config = Config()) -> Model:
 # 2, 2], "use_bias": true, "vocab_size": 38, "wavenet_dilation_rate": 1}, "notes": ["header from the bundled
 # catalogue (reconstructed with transformers 5.23.0 from config), not from the hub", "evidence for its config:
 # recalled"]}
-# sha256 of all above: 6ac42e8bb0766706
+# sha256 of all above: cc2f34ab766cfedc

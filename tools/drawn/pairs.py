@@ -44,6 +44,7 @@ def draw(seed: int) -> Draw:
         final=pick(("positions", "pooled")),
     )  # fmt: skip
     image = vision._sensible(image)
+    image = replace(image, pooling=image.pooling or "mean")  # some vector is compared
     text = Vision(
         class_token=False,
         norm=image.norm,
