@@ -5,7 +5,6 @@ Written apart from all rules, for tools/combinations.py.
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor
 
-from tools.drawn.decoders import ACTIVATIONS
-from tools.drawn.speech import turned
+from tools.drawn.parts import ACTIVATIONS, HIDDEN, Layers, Tensors, store, turned
 
-HIDDEN, HEADS, LAYERS, INNER, CLASSES, BANDS, FRAMES, CHANNELS = 32, 4, 2, 44, 29, 16, 48, 12
+HEADS, LAYERS, INNER, CLASSES, BANDS, FRAMES, CHANNELS = 4, 2, 44, 29, 16, 48, 12
 
 
 @dataclass(frozen=True)
@@ -55,65 +52,50 @@ def draw(seed: int) -> Draw:
     )
 
 
-class Weights:
+class Weights(Tensors):
     """The tensors of a draw, by NeMo's names."""
 
-    def __init__(self, one: Draw, generator: torch.Generator):
-        self.one, self.generator = one, generator
-        self.tensors: dict[str, Tensor] = {}
-
-    def drawn(self, *shape: int) -> Tensor:
-        return 0.3 * torch.randn(*shape, generator=self.generator)
-
-    def layer(self, name: str, *shape: int, bias: bool = True) -> None:
-        self.tensors[f"{name}.weight"] = self.drawn(*shape)
-        if bias:
-            self.tensors[f"{name}.bias"] = self.drawn(shape[0])
-
-    def norm(self, name: str) -> None:
-        self.tensors[f"{name}.weight"] = 1 + self.drawn(HIDDEN)
-        self.tensors[f"{name}.bias"] = self.drawn(HIDDEN)
+    one: Draw
 
     def all(self) -> dict[str, Tensor]:
         start = "encoder.subsampling.layers."
-        self.layer(f"{start}0", CHANNELS, 1, 3, 3)
+        self.layer_of(f"{start}0", CHANNELS, 1, 3, 3)
         for at in range(2, 2 + 3 * (_halvings(self.one) - 1), 3):
-            self.layer(f"{start}{at}", CHANNELS, 1, 3, 3)
-            self.layer(f"{start}{at + 1}", CHANNELS, CHANNELS, 1, 1)
-        self.layer("encoder.subsampling.linear", HIDDEN, CHANNELS * BANDS // self.one.factor)
+            self.layer_of(f"{start}{at}", CHANNELS, 1, 3, 3)
+            self.layer_of(f"{start}{at + 1}", CHANNELS, CHANNELS, 1, 1)
+        self.layer_of("encoder.subsampling.linear", HIDDEN, CHANNELS * BANDS // self.one.factor)
         for at in range(LAYERS):
             self.of_layer(f"encoder.layers.{at}.")
-        self.layer("ctc_head", CLASSES, HIDDEN, 1)
+        self.layer_of("ctc_head", CLASSES, HIDDEN, 1)
         return self.tensors
 
     def of_layer(self, start: str) -> None:
         one = self.one
         for name in ("feed_forward1", "feed_forward2"):
-            self.layer(f"{start}{name}.linear1", INNER, HIDDEN, bias=one.bias)
-            self.layer(f"{start}{name}.linear2", HIDDEN, INNER, bias=one.bias)
+            self.layer_of(f"{start}{name}.linear1", INNER, HIDDEN, bias=one.bias)
+            self.layer_of(f"{start}{name}.linear2", HIDDEN, INNER, bias=one.bias)
         for name in ("norm_feed_forward1", "norm_self_att", "norm_conv", "norm_feed_forward2", "norm_out"):
-            self.norm(start + name)
+            self.norm(start + name, kind="layer")
         for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            self.layer(f"{start}self_attn.{name}", HIDDEN, HIDDEN, bias=one.bias)
+            self.layer_of(f"{start}self_attn.{name}", HIDDEN, HIDDEN, bias=one.bias)
         if one.position == "relative":
-            self.layer(f"{start}self_attn.relative_k_proj", HIDDEN, HIDDEN, bias=False)
+            self.layer_of(f"{start}self_attn.relative_k_proj", HIDDEN, HIDDEN, bias=False)
             for name in ("bias_u", "bias_v"):
                 self.tensors[f"{start}self_attn.{name}"] = self.drawn(HEADS, HIDDEN // HEADS)
-        self.layer(f"{start}conv.pointwise_conv1", 2 * HIDDEN, HIDDEN, 1, bias=one.map_bias)
-        self.layer(f"{start}conv.depthwise_conv", HIDDEN, 1, one.kernel, bias=one.map_bias)
-        self.norm(f"{start}conv.norm")
+        self.layer_of(f"{start}conv.pointwise_conv1", 2 * HIDDEN, HIDDEN, 1, bias=one.map_bias)
+        self.layer_of(f"{start}conv.depthwise_conv", HIDDEN, 1, one.kernel, bias=one.map_bias)
+        self.norm(f"{start}conv.norm", kind="layer")
         if one.map_norm == "batch":
             self.tensors[f"{start}conv.norm.running_mean"] = self.drawn(HIDDEN)
             self.tensors[f"{start}conv.norm.running_var"] = 1 + self.drawn(HIDDEN).abs()
             self.tensors[f"{start}conv.norm.num_batches_tracked"] = torch.tensor(7)
-        self.layer(f"{start}conv.pointwise_conv2", HIDDEN, HIDDEN, 1, bias=one.map_bias)
+        self.layer_of(f"{start}conv.pointwise_conv2", HIDDEN, HIDDEN, 1, bias=one.map_bias)
 
 
-class Reference:
+class Reference(Layers):
     """What a draw computes: spectra (B, FRAMES, BANDS) -> logits (B, FRAMES / factor, CLASSES)."""
 
-    def __init__(self, one: Draw, tensors: dict[str, Tensor]):
-        self.one, self.tensors = one, tensors
+    one: Draw
 
     def __call__(self, spectra: Tensor) -> Tensor:
         start = "encoder.subsampling.layers."
@@ -126,9 +108,6 @@ class Reference:
         for at in range(LAYERS):
             x = self.layer(f"encoder.layers.{at}.", x)
         return F.conv1d(x.transpose(1, 2), *self.of("ctc_head")).transpose(1, 2)
-
-    def of(self, name: str) -> tuple[Tensor, Tensor | None]:
-        return self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias")
 
     def convolution(self, name: str, x: Tensor) -> Tensor:
         weight, bias = self.of(name)
@@ -144,7 +123,7 @@ class Reference:
         return self.norm(f"{start}norm_out", x)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        return F.layer_norm(x, (HIDDEN,), *self.of(name), self.one.eps)
+        return self.layer_norm(name, x)
 
     def feed_forward(self, start: str, x: Tensor) -> Tensor:
         return F.linear(
@@ -259,8 +238,6 @@ def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[s
     """The checkpoint of a draw; its inputs, spectra (2, FRAMES, BANDS), and its outputs, the logits."""
     generator = torch.Generator().manual_seed(seed)
     tensors = Weights(one, generator).all()
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({renamed(name, one): tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config(one)))
+    store(folder, {renamed(name, one): tensor for name, tensor in tensors.items()}, config(one))
     spectra = torch.randn(2, FRAMES, BANDS, generator=generator)
     return {"input_features": spectra}, {"logits": Reference(one, tensors)(spectra)}

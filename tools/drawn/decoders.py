@@ -5,25 +5,18 @@ Written apart from all rules, for tools/combinations.py: `Reference` is the trut
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor
 
-HIDDEN, HEADS, LAYERS, WORDS, INNER, EXPERTS, CHOSEN = 32, 4, 3, 97, 48, 4, 2
+from tools.drawn.parts import ACTIVATIONS, HIDDEN, Layers, Tensors, plain_truth, store, turned
+
+HEADS, LAYERS, WORDS, INNER, EXPERTS, CHOSEN = 4, 3, 97, 48, 4, 2
 WINDOW, POSITIONS, EXPERT_INNER = 3, 64, 24
-ACTIVATIONS = {
-    "silu": F.silu,
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-}
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,7 @@ def draw(seed: int) -> Draw:
         position=pick(("rotary", "rotary", "rotary", "partial", "learned", "some")),
         base=pick((10000.0, 500000.0)),
         gated=pick((True, True, False)),
-        activation=pick(tuple(ACTIVATIONS)),
+        activation=pick(("silu", "relu", "gelu", "gelu_pytorch_tanh")),
         gate_fused=pick((False, False, True)),
         experts=pick((None, None, None, "softmax", "normalised", "sigmoid", "shared")),
         dense_first=pick((False, True)),
@@ -123,25 +116,10 @@ def _sensible(found: Draw) -> Draw:
     )
 
 
-class Weights:
+class Weights(Tensors):
     """The tensors of a draw, by llama's names."""
 
-    def __init__(self, one: Draw, generator: torch.Generator):
-        self.one, self.generator = one, generator
-        self.tensors: dict[str, Tensor] = {}
-
-    def drawn(self, *shape: int) -> Tensor:
-        return 0.3 * torch.randn(*shape, generator=self.generator)
-
-    def linear(self, name: str, rows: int, columns: int, bias: bool) -> None:
-        self.tensors[f"{name}.weight"] = self.drawn(rows, columns)
-        if bias:
-            self.tensors[f"{name}.bias"] = self.drawn(rows)
-
-    def norm(self, name: str, size: int = HIDDEN) -> None:
-        self.tensors[f"{name}.weight"] = 1 + self.drawn(size)
-        if self.one.norm == "layer":
-            self.tensors[f"{name}.bias"] = self.drawn(size)
+    one: Draw
 
     def all(self) -> dict[str, Tensor]:
         one = self.one
@@ -213,11 +191,10 @@ NORMS = {
 }
 
 
-class Reference:
+class Reference(Layers):
     """What a draw computes: token ids (B, T) -> logits (B, T, WORDS)."""
 
-    def __init__(self, one: Draw, tensors: dict[str, Tensor]):
-        self.one, self.tensors = one, tensors
+    one: Draw
 
     def __call__(self, ids: Tensor) -> Tensor:
         one = self.one
@@ -258,15 +235,6 @@ class Reference:
         x = self.norm(first, x + scale * read)
         return self.norm(second, x + scale * self.inner(start, x, layer))
 
-    def norm(self, name: str, x: Tensor) -> Tensor:
-        weight = self.tensors[f"{name}.weight"]
-        if self.one.norm == "rms":
-            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.one.eps) * weight
-        return F.layer_norm(x, x.shape[-1:], weight, self.tensors.get(f"{name}.bias"), self.one.eps)
-
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias"))
-
     def attention(self, start: str, x: Tensor, layer: int) -> Tensor:
         one = self.one
         q, k, v = self.projected(start, x)
@@ -301,11 +269,7 @@ class Reference:
 
     def rotated(self, x: Tensor) -> Tensor:
         size = self.one.head_dim // (2 if self.one.position == "partial" else 1)
-        speeds = self.one.base ** (-torch.arange(0, size, 2) / size)
-        angles = (torch.arange(x.shape[-2])[:, None] * speeds).repeat(1, 2)
-        turned, rest = x[..., :size], x[..., size:]
-        across = torch.cat((-turned[..., size // 2 :], turned[..., : size // 2]), dim=-1)
-        return torch.cat((turned * angles.cos() + across * angles.sin(), rest), dim=-1)
+        return torch.cat((turned(x[..., :size], self.one.base), x[..., size:]), dim=-1)
 
     def inner(self, start: str, x: Tensor, layer: int) -> Tensor:
         start += "mlp."
@@ -417,22 +381,14 @@ def _of_experts(one: Draw) -> dict[str, Any]:
 def truth(one: Draw) -> dict[str, Any]:
     """What a draw answers to what may be asked of it."""
     is_rotary = one.position != "learned"
-    return {
+    return plain_truth(one) | {
         "norm.placement": "pre" if one.placement == "parallel" else one.placement,
-        "norm.kind": "RMSNorm" if one.norm == "rms" else "LayerNorm",
-        "norm.mean": one.norm != "rms",
-        "norm.eps": one.eps,
-        "norm.offset": False,
-        "norm.weights": True,
         "norm.final": "none" if one.placement == "post" else "positions",
         "norm.embedding_shared": False,
         "layer.parallel": one.placement == "parallel",
         "rotary": is_rotary,
         "attention.rotary": is_rotary,
-        "rotary.style": "half",
         "rotary.fraction": 0.5 if one.position == "partial" else 1.0,
-        "rotary.local": False,
-        "rotary.type": "default",
         "attention.causal": True,
         "attention.fused": "concatenated",
         "attention.window": WINDOW if one.window else None,
@@ -452,10 +408,6 @@ def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[s
     """The checkpoint of a draw; its inputs, token ids (2, 9), and its outputs, the logits (2, 9, WORDS)."""
     generator = torch.Generator().manual_seed(seed)
     tensors = Weights(one, generator).all()
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(
-        {renamed(name, one.scheme): tensor for name, tensor in tensors.items()}, folder / "model.safetensors"
-    )
-    (folder / "config.json").write_text(json.dumps(config(one)))
+    store(folder, {renamed(name, one.scheme): tensor for name, tensor in tensors.items()}, config(one))
     ids = torch.randint(0, WORDS, (2, 9), generator=generator)
     return {"input_ids": ids}, {"logits": Reference(one, tensors)(ids)}

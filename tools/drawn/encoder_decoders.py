@@ -6,20 +6,18 @@ T5 call the parts, and what their classes write, stands at the end.
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor
 
-from tools.drawn.encoders import ACTIVATIONS, BUCKETS, FURTHEST, buckets, waves
+from tools.drawn.encoders import BUCKETS, FURTHEST, buckets, waves
+from tools.drawn.parts import ACTIVATIONS, HIDDEN, Layers, Tensors, plain_truth, store, turned
 
-HIDDEN, HEADS, WORDS, INNER, POSITIONS = 32, 4, 97, 48, 64
+HEADS, WORDS, INNER, POSITIONS = 4, 97, 48, 64
 LAYERS = {"encoder": 2, "decoder": 3}
 RESERVED = {"offset": 2, "order": 0}  # rows of a table of positions before the first
 
@@ -92,28 +90,13 @@ def _sensible(found: Draw) -> Draw:
                    tied=found.tied and not found.apart)  # fmt: skip
 
 
-class Weights:
+class Weights(Tensors):
     """The tensors of a draw, by names of this page."""
 
-    def __init__(self, one: Draw, generator: torch.Generator):
-        self.one, self.generator = one, generator
-        self.tensors: dict[str, Tensor] = {}
+    one: Draw
 
-    def drawn(self, *shape: int) -> Tensor:
-        return 0.3 * torch.randn(*shape, generator=self.generator)
-
-    def table(self, name: str, rows: int, columns: int) -> None:
-        self.tensors[f"{name}.weight"] = torch.randn(rows, columns, generator=self.generator)
-
-    def linear(self, name: str, rows: int, columns: int) -> None:
-        self.tensors[f"{name}.weight"] = self.drawn(rows, columns)
-        if self.one.bias:
-            self.tensors[f"{name}.bias"] = self.drawn(rows)
-
-    def norm(self, name: str) -> None:
-        self.tensors[f"{name}.weight"] = 1 + self.drawn(HIDDEN)
-        if self.one.norm == "layer":
-            self.tensors[f"{name}.bias"] = self.drawn(HIDDEN)
+    def linear(self, name: str, rows: int, columns: int, bias: bool | None = None) -> None:
+        super().linear(name, rows, columns, self.one.bias if bias is None else bias)
 
     def all(self) -> dict[str, Tensor]:
         one = self.one
@@ -153,11 +136,10 @@ class Weights:
         self.linear(f"{start}inner.down", HIDDEN, INNER)
 
 
-class Reference:
+class Reference(Layers):
     """What a draw computes: token ids and a mask (B, S), ids of the decoder (B, T) -> outputs by name."""
 
-    def __init__(self, one: Draw, tensors: dict[str, Tensor]):
-        self.one, self.tensors = one, tensors
+    one: Draw
 
     def __call__(self, ids: Tensor, mask: Tensor, decoder_ids: Tensor) -> dict[str, Tensor]:
         states = self.tower("encoder", ids, None, mask)
@@ -205,15 +187,6 @@ class Reference:
             return added
         return self.norm(f"{start}norm", x + part(x))
 
-    def norm(self, name: str, x: Tensor) -> Tensor:
-        weight = self.tensors[f"{name}.weight"]
-        if self.one.norm == "rms":
-            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.one.eps) * weight
-        return F.layer_norm(x, x.shape[-1:], weight, self.tensors.get(f"{name}.bias"), self.one.eps)
-
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias"))
-
     def attention(self, start: str, x: Tensor, source: Tensor, seen: Tensor, tower: str) -> Tensor:
         """`tower`: whose positions tell queries and keys apart, none in cross-attention."""
         one = self.one
@@ -221,7 +194,7 @@ class Reference:
         k, v = self.linear(f"{start}k", source), self.linear(f"{start}v", source)
         q, k, v = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (q, k, v))
         if tower and one.position == "rotary":
-            q, k = self.rotated(q), self.rotated(k)
+            q, k = turned(q, self.one.base), turned(k, self.one.base)
         scores = q @ k.transpose(-1, -2) * (1.0 if one.scheme == "t5" else one.head_dim**-0.5)
         if tower and one.position in ("first", "each"):
             scores = scores + self.bias(start, tower, x.shape[1])
@@ -234,13 +207,6 @@ class Reference:
         apart = index - index[:, None]
         rows = buckets(apart) if tower == "encoder" else buckets_before(apart)
         return self.tensors[f"{whose}relative.weight"][rows].permute(2, 0, 1)
-
-    def rotated(self, x: Tensor) -> Tensor:
-        size = self.one.head_dim
-        speeds = self.one.base ** (-torch.arange(0, size, 2) / size)
-        angles = (torch.arange(x.shape[-2])[:, None] * speeds).repeat(1, 2)
-        across = torch.cat((-x[..., size // 2 :], x[..., : size // 2]), dim=-1)
-        return x * angles.cos() + across * angles.sin()
 
     def feed_forward(self, start: str, x: Tensor) -> Tensor:
         activation = ACTIVATIONS[self.one.activation]
@@ -350,7 +316,7 @@ def _config_of_t5(one: Draw) -> dict[str, Any]:
 def truth(one: Draw) -> dict[str, Any]:
     """What a draw answers to what may be asked of it."""
     is_rotary = one.position == "rotary"
-    return {
+    return plain_truth(one) | {
         "alibi": False,
         "attention.relative": one.position if one.position in ("first", "each") else None,
         "attention.rotary": is_rotary,
@@ -361,21 +327,11 @@ def truth(one: Draw) -> dict[str, Any]:
         "embedding.scale": HIDDEN**0.5 if one.scaled else None,
         "feed_forward.activation": one.activation,
         "head.scaled": one.head_scaled,
-        "norm.eps": one.eps,
         "norm.final": "positions" if one.placement == "pre" else "none",
-        "norm.kind": "RMSNorm" if one.norm == "rms" else "LayerNorm",
-        "norm.mean": one.norm != "rms",
-        "norm.offset": False,
-        "norm.placement": one.placement,
-        "norm.weights": True,
         "pooling": None,
         "position.counting": "offset" if one.position == "offset" else "all",
         "position.sinusoidal": "split" if one.position == "sinusoidal" else None,
         "rotary": is_rotary,
-        "rotary.fraction": 1.0,
-        "rotary.local": False,
-        "rotary.style": "half",
-        "rotary.type": "default",
     }
 
 
@@ -383,9 +339,7 @@ def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[s
     """The checkpoint of a draw; its inputs, ids (2, 9) and those of the decoder (2, 6); its outputs, nan where ids are padding."""
     generator = torch.Generator().manual_seed(seed)
     tensors = Weights(one, generator).all()
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({renamed(name, one): tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config(one)))
+    store(folder, {renamed(name, one): tensor for name, tensor in tensors.items()}, config(one))
     ids, decoder_ids = (torch.randint(3, WORDS, (2, size), generator=generator) for size in (9, 6))
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0

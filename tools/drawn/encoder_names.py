@@ -11,7 +11,6 @@ from tools.drawn.encoders import (
     COUNTED,
     FURTHEST,
     HEADS,
-    HIDDEN,
     INNER,
     LABELS,
     LAYERS,
@@ -22,6 +21,7 @@ from tools.drawn.encoders import (
     WORDS,
     Draw,
 )
+from tools.drawn.parts import HIDDEN
 
 EMBEDDINGS = {
     "words": "{body}embeddings.word_embeddings", "positions": "{body}embeddings.position_embeddings",

@@ -6,7 +6,6 @@ each scheme, and the fields that its published classes write, stand in tools/dra
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,18 +13,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor
 
-HIDDEN, HEADS, LAYERS, WORDS, INNER, SEGMENTS, LABELS = 32, 4, 3, 97, 48, 2, 5
+from tools.drawn.parts import ACTIVATIONS, HIDDEN, Layers, Tensors, plain_truth, store, turned
+
+HEADS, LAYERS, WORDS, INNER, SEGMENTS, LABELS = 4, 3, 97, 48, 2, 5
 HEAD, POSITIONS, NARROW, WINDOW, BUCKETS, FURTHEST = HIDDEN // HEADS, 64, 16, 4, 8, 20
-ACTIVATIONS = {
-    "silu": F.silu,
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
-    "tanh": torch.tanh,
-}
 SCHEMES = ("bert", "roberta", "distilbert", "modern", "nomic", "llama", "albert")
 POOLED = ("bert", "nomic", "albert")  # whose classifiers read a pooler
 COUNTED = {"order": 0, "padding": 2}  # rows of a table of positions before the first
@@ -162,28 +155,13 @@ def _sensible(found: Draw) -> Draw:
     )
 
 
-class Weights:
+class Weights(Tensors):
     """The tensors of a draw, by names of this page."""
 
-    def __init__(self, one: Draw, generator: torch.Generator):
-        self.one, self.generator = one, generator
-        self.tensors: dict[str, Tensor] = {}
-
-    def drawn(self, *shape: int) -> Tensor:
-        return 0.3 * torch.randn(*shape, generator=self.generator)
-
-    def table(self, name: str, rows: int, columns: int) -> None:
-        self.tensors[f"{name}.weight"] = torch.randn(rows, columns, generator=self.generator)
+    one: Draw
 
     def linear(self, name: str, rows: int, columns: int, bias: bool | None = None) -> None:
-        self.tensors[f"{name}.weight"] = self.drawn(rows, columns)
-        if self.one.bias if bias is None else bias:
-            self.tensors[f"{name}.bias"] = self.drawn(rows)
-
-    def norm(self, name: str, size: int = HIDDEN) -> None:
-        self.tensors[f"{name}.weight"] = 1 + self.drawn(size)
-        if self.one.norm == "layer":
-            self.tensors[f"{name}.bias"] = self.drawn(size)
+        super().linear(name, rows, columns, self.one.bias if bias is None else bias)
 
     def all(self) -> dict[str, Tensor]:
         self.embeddings()
@@ -260,11 +238,10 @@ def waves(rows: int, size: int, apart: bool) -> Tensor:
     return both.mT.flatten(1) if apart else both.flatten(1)
 
 
-class Reference:
+class Reference(Layers):
     """What a draw computes: token ids, a mask and types of tokens, each (B, T) -> outputs by name."""
 
-    def __init__(self, one: Draw, tensors: dict[str, Tensor]):
-        self.one, self.tensors = one, tensors
+    one: Draw
 
     def __call__(self, ids: Tensor, mask: Tensor, types: Tensor) -> dict[str, Tensor]:
         one = self.one
@@ -310,15 +287,6 @@ class Reference:
         x = self.norm(first, x + self.attention(start, x, layer, mask))
         return self.norm(second, x + self.feed_forward(start, x))
 
-    def norm(self, name: str, x: Tensor) -> Tensor:
-        weight = self.tensors[f"{name}.weight"]
-        if self.one.norm == "rms":
-            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.one.eps) * weight
-        return F.layer_norm(x, x.shape[-1:], weight, self.tensors.get(f"{name}.bias"), self.one.eps)
-
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias"))
-
     def attention(self, start: str, x: Tensor, layer: int, mask: Tensor) -> Tensor:
         one = self.one
         q, k, v = self.projected(start, x)
@@ -326,7 +294,7 @@ class Reference:
         if one.query_norm == "head":
             q, k = self.norm(f"{start}q_norm", q), self.norm(f"{start}k_norm", k)
         if one.position == "rotary":
-            q, k = self.rotated(q), self.rotated(k)
+            q, k = turned(q, one.base), turned(k, one.base)
         k, v = (part.repeat_interleave(HEADS // one.kv_heads, dim=1) for part in (k, v))
         index = torch.arange(x.shape[1])
         apart = index - index[:, None]
@@ -353,12 +321,6 @@ class Reference:
         if one.query_norm == "wide":
             q, k = self.norm(f"{start}q_norm", q), self.norm(f"{start}k_norm", k)
         return q, k, v
-
-    def rotated(self, x: Tensor) -> Tensor:
-        speeds = self.one.base ** (-torch.arange(0, HEAD, 2) / HEAD)
-        angles = (torch.arange(x.shape[-2])[:, None] * speeds).repeat(1, 2)
-        across = torch.cat((-x[..., HEAD // 2 :], x[..., : HEAD // 2]), dim=-1)
-        return x * angles.cos() + across * angles.sin()
 
     def feed_forward(self, start: str, x: Tensor) -> Tensor:
         one = self.one
@@ -404,7 +366,7 @@ def buckets(apart: Tensor) -> Tensor:
 def truth(one: Draw) -> dict[str, Any]:
     """What a draw answers to what may be asked of it."""
     is_rotary = one.position == "rotary"
-    return {
+    return plain_truth(one) | {
         "attention.causal": False,
         "attention.fused": "concatenated",
         "attention.norms": {"head": "before_rotary", "wide": "all_heads", None: None}[one.query_norm],
@@ -423,22 +385,12 @@ def truth(one: Draw) -> dict[str, Any]:
         "head.pooling": "first",
         "lm_head.activation": one.head_activation(),
         "norm.embedding_shared": not one.first_norm,
-        "norm.eps": one.eps,
         "norm.final": "positions" if one.normed_last else "none",
-        "norm.kind": "RMSNorm" if one.norm == "rms" else "LayerNorm",
-        "norm.mean": one.norm != "rms",
-        "norm.offset": False,
-        "norm.placement": one.placement,
-        "norm.weights": True,
         "pooler.activation": "tanh",
         "pooling": None,
         "position.counting": {"order": "all", "padding": "tokens"}.get(one.position, "all"),
         "position.sinusoidal": "split" if one.waves else None,
         "rotary": is_rotary,
-        "rotary.fraction": 1.0,
-        "rotary.local": False,
-        "rotary.style": "half",
-        "rotary.type": "default",
     }
 
 
@@ -448,9 +400,7 @@ def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[s
 
     generator = torch.Generator().manual_seed(seed)
     tensors = Weights(one, generator).all()
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(renamed(one, tensors), folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config(one)))
+    store(folder, renamed(one, tensors), config(one))
     ids = torch.randint(3, WORDS, (2, 9), generator=generator)
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0

@@ -5,7 +5,6 @@ As tools/drawn/decoders.py, whose norms, feed-forwards, experts and factors they
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +12,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor
 
 from tools.drawn import decoders
-from tools.drawn.decoders import ACTIVATIONS, HEADS, HIDDEN, LAYERS, WORDS
+from tools.drawn.decoders import HEADS, LAYERS, WORDS
+from tools.drawn.parts import ACTIVATIONS, HIDDEN, store
 
 PLAIN, ROTATED, VALUE, RANK, QUERY_RANK = (
     8,
@@ -60,7 +59,7 @@ def draw(seed: int) -> Draw:
         base=pick((10000.0, 500000.0)),
         kv_heads=pick((4, 2)),
         position=pick(("rotary", "rotary", "none")),
-        activation=pick(tuple(ACTIVATIONS)),
+        activation=pick(("silu", "relu", "gelu", "gelu_pytorch_tanh")),
         output_bias=pick((False, False, True)),
         inner_bias=pick((False, False, True)),
         experts=pick((None, None, "softmax", "normalised", "sigmoid", "shared")),
@@ -296,10 +295,6 @@ class Reference(decoders.Reference):
     def activation(self, x: Tensor) -> Tensor:
         return F.silu(x) if self.one.own_activation else ACTIVATIONS[self.one.activation](x)
 
-    def root_mean_square(self, name: str, x: Tensor) -> Tensor:
-        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.one.eps)
-        return x * scale * self.tensors[f"{name}.weight"]
-
 
 def config(one: Draw) -> dict[str, Any]:
     """What a class of the model hub would have written of a draw."""
@@ -347,8 +342,6 @@ def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[s
     """The checkpoint of a draw; its inputs, token ids (2, 9), and its outputs, the logits (2, 9, WORDS)."""
     generator = torch.Generator().manual_seed(seed)
     tensors = Weights(one, generator).all()
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config(one)))
+    store(folder, tensors, config(one))
     ids = torch.randint(0, WORDS, (2, 9), generator=generator)
     return {"input_ids": ids}, {"logits": Reference(one, tensors)(ids)}

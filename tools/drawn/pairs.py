@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor
 
 from tools.drawn import vision
+from tools.drawn.parts import HIDDEN, store
 from tools.drawn.vision import called, settings, stored, truth_of_layers
-from tools.drawn.vision_towers import HIDDEN, LAYERS, Reference, Vision, Weights
+from tools.drawn.vision_towers import LAYERS, Reference, Vision, Weights
 
 WORDS, POSITIONS, PROJECTION, END = 97, 12, 20, 96
 
@@ -185,9 +184,7 @@ def write(pair: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[
     if pair.bias:
         found["logit_bias"] = torch.tensor([-0.7])
         logits = logits + found["logit_bias"]
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.contiguous() for name, tensor in found.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config(pair)))
+    store(folder, {name: tensor.contiguous() for name, tensor in found.items()}, config(pair))
     wanted = {
         "logits_per_text": logits,
         "logits_per_image": logits.T,

@@ -6,7 +6,6 @@ Waves through convolutions to characters, as wav2vec 2.0 (paper 2006.11477), and
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +13,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor
 
-from tools.drawn.decoders import ACTIVATIONS
+from tools.drawn.parts import ACTIVATIONS, HIDDEN, Layers, Tensors, plain_truth, store, turned
 
-HIDDEN, HEADS, LAYERS, INNER, WORDS, BANDS, FRAMES, POSITIONS = 32, 4, 2, 44, 71, 16, 24, 40
+HEADS, LAYERS, INNER, WORDS, BANDS, FRAMES, POSITIONS = 4, 2, 44, 71, 16, 24, 40
 CHANNELS, CLASSES = 20, 29  # of the convolutions over waves; characters
 KERNELS, STRIDES = (10, 3, 2), (5, 2, 2)
 AROUND, GROUPS = 8, 4  # positions of a convolution
@@ -83,30 +81,10 @@ def _sensible(found: Draw) -> Draw:
     return replace(found, feature_norm="group", feature_bias=False, stored="halves", placement="pre")
 
 
-class Weights:
+class Weights(Tensors):
     """The tensors of a draw, by the first published network's names."""
 
-    def __init__(self, one: Draw, generator: torch.Generator):
-        self.one, self.generator = one, generator
-        self.tensors: dict[str, Tensor] = {}
-
-    def drawn(self, *shape: int) -> Tensor:
-        return 0.3 * torch.randn(*shape, generator=self.generator)
-
-    def linear(self, name: str, rows: int, columns: int, bias: bool = True) -> None:
-        self.tensors[f"{name}.weight"] = self.drawn(rows, columns)
-        if bias:
-            self.tensors[f"{name}.bias"] = self.drawn(rows)
-
-    def convolution(self, name: str, *shape: int, bias: bool = True) -> None:
-        self.tensors[f"{name}.weight"] = self.drawn(*shape)
-        if bias:
-            self.tensors[f"{name}.bias"] = self.drawn(shape[0])
-
-    def norm(self, name: str, size: int = HIDDEN, kind: str | None = None) -> None:
-        self.tensors[f"{name}.weight"] = 1 + self.drawn(size)
-        if (kind or self.one.norm) == "layer":
-            self.tensors[f"{name}.bias"] = self.drawn(size)
+    one: Draw
 
     def all(self) -> dict[str, Tensor]:
         if self.one.is_of_waves:
@@ -119,7 +97,7 @@ class Weights:
         one, start = self.one, "heard.feature_extractor.conv_layers."
         for at, kernel in enumerate(KERNELS):
             before = CHANNELS if at else 1
-            self.convolution(f"{start}{at}.conv", CHANNELS, before, kernel, bias=one.feature_bias)
+            self.layer_of(f"{start}{at}.conv", CHANNELS, before, kernel, bias=one.feature_bias)
             if one.feature_norm == "layer" or at == 0:
                 self.norm(f"{start}{at}.layer_norm", CHANNELS, "layer")
         self.norm("heard.feature_projection.layer_norm", CHANNELS)
@@ -144,8 +122,8 @@ class Weights:
         self.tensors[f"{name}.bias"] = self.drawn(HIDDEN)
 
     def of_spectra(self) -> None:
-        self.convolution("heard.encoder.conv1", HIDDEN, BANDS, 3)
-        self.convolution("heard.encoder.conv2", HIDDEN, HIDDEN, 3)
+        self.layer_of("heard.encoder.conv1", HIDDEN, BANDS, 3)
+        self.layer_of("heard.encoder.conv2", HIDDEN, HIDDEN, 3)
         if self.one.position == "stored":
             self.tensors["heard.encoder.embed_positions.weight"] = self.drawn(FRAMES // 2, HIDDEN)
             self.tensors["heard.decoder.embed_positions.weight"] = self.drawn(POSITIONS, HIDDEN)
@@ -175,11 +153,10 @@ class Weights:
         self.linear(f"{start}out_proj", HIDDEN, HIDDEN)
 
 
-class Reference:
+class Reference(Layers):
     """What a draw computes: waves (B, S) -> logits (B, T, CLASSES), or spectra (B, BANDS, FRAMES) and token ids -> logits."""
 
-    def __init__(self, one: Draw, tensors: dict[str, Tensor]):
-        self.one, self.tensors = one, tensors
+    one: Draw
 
     def of_waves(self, waves: Tensor) -> Tensor:
         one, x, start = self.one, waves[:, None], "heard.feature_extractor.conv_layers."
@@ -272,34 +249,9 @@ class Reference:
             )
         return self.linear(f"{start}fc2", activation(self.linear(f"{start}fc1", x)))
 
-    def norm(self, name: str, x: Tensor) -> Tensor:
-        if self.one.norm == "layer":
-            return self.layer_norm(name, x, self.one.eps)
-        return (
-            x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.one.eps) * self.tensors[f"{name}.weight"]
-        )
-
-    def layer_norm(self, name: str, x: Tensor, eps: float) -> Tensor:
-        return F.layer_norm(
-            x, x.shape[-1:], self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"], eps
-        )
-
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias"))
-
     def convolution(self, name: str, x: Tensor, stride: int, padding: int = 0) -> Tensor:
         weight, bias = self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias")
         return F.conv1d(x, weight, bias, stride=stride, padding=padding)
-
-
-def turned(x: Tensor) -> Tensor:
-    """Rotary embeddings of halves, base 10000."""
-    size = x.shape[-1]
-    angles = torch.arange(x.shape[-2])[:, None] * 10000.0 ** (-torch.arange(0, size, 2) / size)
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat(
-        (first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()), dim=-1
-    )
 
 
 OF_WAVES = {  # parts of the names as wav2vec 2.0 has them
@@ -352,16 +304,10 @@ _SIDE = {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": INNER}
 def truth(one: Draw) -> dict[str, Any]:
     """What a draw answers to what may be asked of it."""
     is_rotary = one.position == "rotary"
-    return {
-        "norm.placement": one.placement,
-        "norm.kind": "RMSNorm" if one.norm == "rms" else "LayerNorm",
-        "norm.eps": one.eps,
+    return plain_truth(one) | {
         "norm.final": "positions" if one.placement == "pre" else "first",
-        "norm.offset": False,
         "rotary": is_rotary,
         "attention.rotary": is_rotary,
-        "rotary.style": "half",
-        "rotary.fraction": 1.0,
         "rotary.base": 10000.0,
         "attention.heads": HEADS,
         "attention.causal": False,
@@ -375,9 +321,7 @@ def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[s
     """The checkpoint of a draw; its inputs and outputs."""
     generator = torch.Generator().manual_seed(seed)
     tensors = Weights(one, generator).all()
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({renamed(name, one): tensor for name, tensor in tensors.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config(one)))
+    store(folder, {renamed(name, one): tensor for name, tensor in tensors.items()}, config(one))
     reference = Reference(one, tensors)
     if one.is_of_waves:
         waves = torch.randn(2, 300, generator=generator)

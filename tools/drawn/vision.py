@@ -5,21 +5,18 @@ What they compute is in vision_towers.py, apart from all rules, for tools/combin
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
+from tools.drawn.parts import HIDDEN, store
 from tools.drawn.vision_towers import (
-    ACTIVATIONS,
     CLASSES,
     HEADS,
-    HIDDEN,
     INNER,
     LAYERS,
     PATCH,
@@ -66,7 +63,7 @@ def draw(seed: int) -> Draw:
         head_dim=pick((8, 8, 8, 16)),
         gated=pick((False, False, True)),
         gate_fused=pick((False, True)),
-        activation=pick(tuple(ACTIVATIONS)),
+        activation=pick(("gelu", "gelu_pytorch_tanh", "quick_gelu", "silu", "relu")),
         layer_scale=pick((False, False, True)),
         patch_bias=pick((True, False)),
         height=pick((16, 24)),
@@ -336,7 +333,5 @@ def write(one: Draw, folder: Path, seed: int) -> tuple[dict[str, Tensor], dict[s
         wanted = {"logits": torch.nn.functional.linear(pooled, **head)}
     else:
         wanted = {"last_hidden_state": states} | ({} if pooled is None else {"pooler_output": pooled})
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.contiguous() for name, tensor in found.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config(one)))
+    store(folder, {name: tensor.contiguous() for name, tensor in found.items()}, config(one))
     return {"pixel_values": images}, wanted

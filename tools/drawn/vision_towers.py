@@ -11,14 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-HIDDEN, HEADS, LAYERS, INNER, PATCH, CLASSES, REGISTERS = 32, 4, 3, 48, 4, 7, 2
-ACTIVATIONS = {
-    "gelu": F.gelu,
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
-    "silu": F.silu,
-    "relu": F.relu,
-}
+from tools.drawn.parts import ACTIVATIONS, HIDDEN, Layers, Tensors
+
+HEADS, LAYERS, INNER, PATCH, CLASSES, REGISTERS = 4, 3, 48, 4, 7, 2
 
 
 @dataclass(frozen=True)
@@ -81,25 +76,10 @@ NORMS = {
 }
 
 
-class Weights:
+class Weights(Tensors):
     """The tensors of an encoder."""
 
-    def __init__(self, one: Vision, generator: torch.Generator):
-        self.one, self.generator = one, generator
-        self.tensors: dict[str, Tensor] = {}
-
-    def drawn(self, *shape: int) -> Tensor:
-        return 0.3 * torch.randn(*shape, generator=self.generator)
-
-    def linear(self, name: str, rows: int, columns: int, bias: bool) -> None:
-        self.tensors[f"{name}.weight"] = self.drawn(rows, columns)
-        if bias:
-            self.tensors[f"{name}.bias"] = self.drawn(rows)
-
-    def norm(self, name: str, size: int = HIDDEN) -> None:
-        self.tensors[f"{name}.weight"] = 1 + self.drawn(size)
-        if self.one.norm == "layer":
-            self.tensors[f"{name}.bias"] = self.drawn(size)
+    one: Vision
 
     def all(self) -> dict[str, Tensor]:
         one = self.one
@@ -165,11 +145,10 @@ class Weights:
         self.linear("probe_down", HIDDEN, INNER, True)
 
 
-class Reference:
+class Reference(Layers):
     """What an encoder computes: images (B, 3, height, width) -> states (B, T, HIDDEN) and a vector (B, ...) or None."""
 
-    def __init__(self, one: Vision, tensors: dict[str, Tensor]):
-        self.one, self.tensors = one, tensors
+    one: Vision
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
         x = self.embedded(images)
@@ -222,15 +201,6 @@ class Reference:
     def normed(self, name: str, x: Tensor) -> Tensor:
         """Where there is such a norm."""
         return self.norm(name, x) if f"{name}.weight" in self.tensors else x
-
-    def norm(self, name: str, x: Tensor) -> Tensor:
-        weight = self.tensors[f"{name}.weight"]
-        if self.one.norm == "rms":
-            return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.one.eps) * weight
-        return F.layer_norm(x, x.shape[-1:], weight, self.tensors[f"{name}.bias"], self.one.eps)
-
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        return F.linear(x, self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias"))
 
     def attention(self, start: str, x: Tensor) -> Tensor:
         one = self.one
