@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import Any
 
 from mapper.flows.guards import FACT, OPTION, ROLE, fact_name, parts, question
@@ -81,6 +83,16 @@ def answers(choices: Iterable[tuple[Question, tuple[Any, ...]]]) -> Iterator[Ans
             answer[kind][name] = value
         if not _contradicts(answer[ROLE]):
             yield answer[ROLE], answer[OPTION], answer[FACT]
+
+
+def count_of(choices: Iterable[tuple[Question, tuple[Any, ...]]]) -> int:
+    """How many answers there are, without making them."""
+    asked = list(choices)
+    roles = {name for (kind, name), _ in asked if kind == ROLE}
+    inner = Counter(name.partition(".")[0] for name in roles if "." in name)
+    others = prod(len(values) for (kind, _), values in asked if kind != ROLE)
+    within = prod(2**count + (name in roles) for name, count in inner.items())  # all are absent without it
+    return others * within * 2 ** sum("." not in name and name not in inner for name in roles)
 
 
 def _contradicts(roles: Mapping[str, bool]) -> bool:

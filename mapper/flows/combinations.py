@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
-from math import prod
 
 from mapper.errors import FlowError
-from mapper.flows.answers import Answer, answers, guards_of
+from mapper.flows.answers import Answer, answers, count_of, guards_of
 from mapper.flows.flow import Flow, known_names, parse_flow
-from mapper.flows.groups import Found, Group, found_in, groups_of
+from mapper.flows.groups import Found, Group, found_in, groups_of, joined
 from mapper.flows.language import below, dotted, targets
 from mapper.flows.retired import not_callable
 from mapper.flows.walk import bindings, nodes
@@ -46,24 +45,25 @@ def check_flow(rule: FlowRule, known: Container[str] | None = None) -> int:
     _check_calls(flow)
     _check_declared(rule)
     groups = list(groups_of(flow))
-    if (most := max(map(_tied, groups), default=1)) > MAX_TIED:
-        raise FlowError(
-            f"{rule.file}:{rule.line}: {rule.name}: guards that hang together have {most:,} answers; at most {MAX_TIED:,}, let a step ask less"
-        )
-    found = [found_in(group) for group in groups]
+    found = [_found(rule, group) for group in groups]
     _check_end(rule, [end for one in found for end in one.ends])
-    _check_roles(rule, found)
+    _check_roles(rule, groups, found)
     used = frozenset().union(*(one.ever for one in found))
     spared = {*rule.reads_elsewhere, *rule.ignored}
     unused = [role for role in rule.roles if role not in used and role not in spared]
     if unused:
         raise FlowError(f"{rule.file}:{rule.line}: {rule.name} names role {unused[0]!r} and never uses it")
-    return prod(one.count for one in found)
+    return count_of(guards_of(flow.statements).choices())
 
 
-def _tied(group: Group) -> int:
-    """How many answers the guards of a group have."""
-    return prod(len(values) for _, values, _ in group.choices)
+def _found(rule: FlowRule, group: Group) -> Found:
+    """What is left of a group, whose guards must not have more answers than can be tried."""
+    most = count_of((question, values) for question, values, _ in group.choices)
+    if most > MAX_TIED:
+        raise FlowError(
+            f"{rule.file}:{rule.line}: {rule.name}: guards that hang together have {most:,} answers; at most {MAX_TIED:,}, let a step ask less"
+        )
+    return found_in(group)
 
 
 def _check_end(rule: FlowRule, ends: Collection[ast.expr | None]) -> None:
@@ -80,11 +80,10 @@ def _is_output(end: ast.expr | None) -> bool:
     return isinstance(end, ast.Call) and dotted(end.func) == "output"
 
 
-def _check_roles(rule: FlowRule, found: Collection[Found]) -> None:
+def _check_roles(rule: FlowRule, groups: Sequence[Group], found: Sequence[Found]) -> None:
     """Every needed role is used always; an optional one is only used behind has(role)."""
-    always = frozenset().union(*(one.always for one in found))
     for role in rule.needs:
-        if role not in always:
+        if not _is_always(rule, role, groups, found):
             raise FlowError(
                 f"{rule.file}:{rule.line}: {rule.name} needs role {role!r} but does not use it under every combination"
             )
@@ -94,6 +93,14 @@ def _check_roles(rule: FlowRule, found: Collection[Found]) -> None:
             raise FlowError(
                 f"{rule.file}:{rule.line}: {rule.name} uses the option {role!r} without has({role})"
             )
+
+
+def _is_always(rule: FlowRule, role: str, groups: Sequence[Group], found: Sequence[Found]) -> bool:
+    """Whether a flow has a name under every answer: in one row of it always, or in this one where not in that one."""
+    if any(role in one.always for one in found):
+        return True
+    naming = [group for group, one in zip(groups, found, strict=True) if role in one.ever]
+    return len(naming) > 1 and role in _found(rule, joined(naming)).always
 
 
 def _check_declared(rule: FlowRule) -> None:

@@ -1,7 +1,8 @@
-"""The rows of a flow in groups that no guard ties together: answers to the guards of one change nothing in another.
+"""The rows of a flow one by one, and those of its end together: what a row leaves, only the guards in it decide.
 
-A flow of four steps with four guards each has 65,536 answers, and what may be wrong with it is seen in four times 16:
-a role that is used under every answer is used so by one of the groups, whatever the others are.
+A flow of four steps with four guards each has 65,536 answers, and most that may be wrong with it is seen in four times 16:
+a name that a row has under some answer, the flow has under some. Whether it has a name under every answer, the rows that
+have it under some tell together, if none of them always has it.
 """
 
 from __future__ import annotations
@@ -16,27 +17,26 @@ from mapper.flows.answers import Question, answers, guards_of
 from mapper.flows.flow import Flow
 from mapper.flows.guards import ROLE
 from mapper.flows.language import below, dotted
-from mapper.flows.remains import Part, Row, Ties, part_of, path_names, remains, rows
+from mapper.flows.remains import Row, Ties, always_calls, part_of, path_names, remains, rows
 
 Choices = tuple[tuple[Question, tuple[Any, ...], tuple[type, ...]], ...]  # 1 and True are the same in a table
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a flow that share guards, and what these may be answered."""
+    """A row of a flow, its end, or several of these, and what their guards may be answered."""
 
     first: tuple[Row, ...]
-    last: tuple[Row, ...]  # those of them that are the end of the flow
+    last: tuple[Row, ...]  # those that are the end of the flow
     choices: Choices
-    roles: frozenset[str]
     ties: Ties
+    roles: frozenset[str] = frozenset()  # of the flow, for its end
 
 
 @dataclass(frozen=True)
 class Found:
     """What all answers to the guards of a group leave of it."""
 
-    count: int  # answers
     always: frozenset[str]  # names that it has under each
     ever: frozenset[str]  # those that it has under some
     loose: frozenset[
@@ -48,54 +48,65 @@ class Found:
 @lru_cache(maxsize=2**13)
 def found_in(group: Group) -> Found:
     """What is left of a group; flows of one page have most of their groups in common."""
-    count, always, ever = 0, frozenset[str](), frozenset[str]()
+    always: frozenset[str] | None = None
+    ever = frozenset[str]()
     loose: set[str] = set()
     ends: dict[ast.expr | None, None] = {}
     for answer in answers((question, values) for question, values, _ in group.choices):
         left = remains(group.first, group.last, group.roles, group.ties, answer)
-        always = always & left.names if count else left.names
+        always = left.names if always is None else always & left.names
         ever |= left.names
-        count += 1
         loose |= left.names - {role for role, there in answer[0].items() if there}
         ends[left.end] = None
-    return Found(count, always, ever, frozenset(loose), tuple(ends) if group.last else ())
+    return Found(always or frozenset(), ever, frozenset(loose), tuple(ends) if group.last else ())
 
 
 def groups_of(flow: Flow) -> Iterator[Group]:
-    """The groups of a flow's rows, each as small as it may be; the one with the end is the last."""
+    """The rows of a flow, each a group of its own but for those of its end, which are the last one."""
     ties = tuple(flow.rule.ties.items())
     cut = list(_cut(flow, tuple(rows(flow.statements)), ties))
     start = _start_of_end(flow, cut, ties)
-    guards = guards_of(flow.statements)
     choices = {
-        question: (question, values, tuple(map(type, values))) for question, values in guards.choices()
+        question: (question, values, tuple(map(type, values)))
+        for question, values in guards_of(flow.statements).choices()
     }
-    asked = [_asked(row, choices, ties) for row in cut]
-    for members in _together(asked, start):
-        first, last = (tuple(cut[at] for at in members if (at >= start) is late) for late in (False, True))
-        questions = frozenset().union(*(asked[at] for at in members))
-        yield Group(
-            first,
-            last,
-            tuple(choice for question, choice in choices.items() if question in questions),
-            flow.roles if last else frozenset(),
-            tuple(tie for tie in ties if any(tie[0] in _called(cut[at]) for at in members)),
-        )
+    for row in cut[:start]:
+        yield Group((row,), (), *_decided([row], choices, ties))
+    yield Group((), tuple(cut[start:]), *_decided(cut[start:], choices, ties), flow.roles)
+
+
+def joined(groups: Sequence[Group]) -> Group:
+    """Groups of one flow as one: what all their guards leave under one answer."""
+    return Group(
+        tuple(row for group in groups for row in group.first),
+        tuple(row for group in groups for row in group.last),
+        tuple(dict.fromkeys(choice for group in groups for choice in group.choices)),
+        tuple(dict.fromkeys(tie for group in groups for tie in group.ties)),
+        frozenset().union(*(group.roles for group in groups)),
+    )
+
+
+def _decided(
+    members: Iterable[Row], choices: Mapping[Question, tuple[Any, ...]], ties: Ties
+) -> tuple[Choices, Ties]:
+    """What may be answered to all that decides what is left of some rows, and the ties of what these call."""
+    members = list(members)
+    questions = frozenset().union(*(_asked(row, choices, ties) for row in members))
+    called = frozenset().union(*map(_called, members))
+    some = tuple(choice for question, choice in choices.items() if question in questions)
+    return some, tuple(tie for tie in ties if tie[0] in called)
 
 
 def _cut(flow: Flow, every: Sequence[Row], ties: Ties) -> Iterator[Row]:
     """The rows, lines that always run cut behind the last call of a block, and one by one no further."""
     for row in every:
-        callers = [at for at, part in enumerate(_parts(row, ties)) if part.calls(flow.roles)]
-        if isinstance(row, tuple) and callers and callers[-1] + 1 < len(row):
-            yield row[: callers[-1] + 1]
-            yield row[callers[-1] + 1 :]
+        lines = row if isinstance(row, tuple) else ()
+        callers = [at for at, line in enumerate(lines) if part_of(line, ties).calls(flow.roles)]
+        if callers and callers[-1] + 1 < len(lines):
+            yield lines[: callers[-1] + 1]
+            yield lines[callers[-1] + 1 :]
         else:
             yield row
-
-
-def _parts(row: Row, ties: Ties) -> list[Part]:
-    return [part_of(line, ties) for line in row] if isinstance(row, tuple) else []
 
 
 def _start_of_end(flow: Flow, every: Sequence[Row], ties: Ties) -> int:
@@ -104,12 +115,8 @@ def _start_of_end(flow: Flow, every: Sequence[Row], ties: Ties) -> int:
     returns = next((at for at, row in enumerate(every) if _has(row, ast.Return)), last)
     if _returns_a_name_of_output(every):
         return 0
-    called = [
-        at
-        for at, row in enumerate(every[: returns + 1])
-        if any(part.calls(flow.roles) for part in _parts(row, ties))
-    ]
-    behind = called[-1] + 1 if called else 0
+    called = [at for at, row in enumerate(every[: returns + 1]) if always_calls(row, flow.roles, ties)]
+    behind = called[-1] + isinstance(every[called[-1]], tuple) if called else 0
     return next((at for at in range(behind, returns) if _names_a_path(every[at])), returns)
 
 
@@ -153,18 +160,3 @@ def _asked(row: Row, choices: Mapping[Question, Any], ties: Ties) -> frozenset[Q
         (ROLE, name.partition(".")[0]) for kind, name in own if kind == ROLE
     }  # `a.b` is not there without `a`
     return frozenset(own & choices.keys())
-
-
-def _together(asked: Sequence[frozenset[Question]], start: int) -> list[list[int]]:
-    """The numbers of rows that have a question in common, and of those from `start` on, which are one end."""
-    groups: list[tuple[set[Question], list[int]]] = []
-    for at, questions in enumerate(asked):
-        joined = (set(questions), [at])
-        apart = []
-        for group in groups:
-            if group[0] & questions or (at > start and start in group[1]):
-                joined = (group[0] | joined[0], [*group[1], *joined[1]])
-            else:
-                apart.append(group)
-        groups = [*apart, joined]
-    return [sorted(members) for _, members in groups]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mapper.flows.answers import Answer
+from mapper.flows.answers import Answer, answers, guards_of
 from mapper.flows.guards import Answers, holds
 from mapper.flows.language import below, dotted, every, targets
 
@@ -49,18 +49,32 @@ def remains(
 
     Of the last rows a name for a path of roles goes where neither a block nor a line behind it can read it.
     """
+    said = _answering(answer)
+    tied = tuple(tie for tie in ties if not said.has(tie[0]) and said.has(tie[1]))
+    lines = [(line, part_of(line, tied)) for line in _reached(last, said)]
+    heard = _heard(lines, roles)
+    named = [part_of(line, tied).names for line in _reached(first, said)]
+    return Remains(
+        frozenset().union(*named, *(part.names for _, part in heard)), _end([line for line, _ in heard])
+    )
+
+
+@lru_cache(maxsize=2**13)
+def always_calls(row: Row, roles: frozenset[str], ties: Ties) -> bool:
+    """Whether a row calls a block, which may read any name before it, whatever its guards are answered."""
+    if isinstance(row, tuple):
+        return any(part_of(line, ties).calls(roles) for line in row)
+    left = (_reached([row], _answering(answer)) for answer in answers(guards_of([row]).choices()))
+    return all(any(part_of(line, ties).calls(roles) for line in lines) for lines in left)
+
+
+def _answering(answer: Answer) -> Answers:
+    """One answer, and of what nobody asks: a role is there, a fact is 1, an option is not chosen."""
     has, options, facts = answer
-    answers = Answers(
+    return Answers(
         lambda role: has.get(role, True),
         lambda name: facts.get(name, 1),
         lambda name: options.get(name, False),
-    )
-    tied = tuple(tie for tie in ties if not answers.has(tie[0]) and answers.has(tie[1]))
-    lines = [(line, part_of(line, tied)) for line in _reached(last, answers)]
-    heard = _heard(lines, roles)
-    named = [part_of(line, tied).names for line in _reached(first, answers)]
-    return Remains(
-        frozenset().union(*named, *(part.names for _, part in heard)), _end([line for line, _ in heard])
     )
 
 
