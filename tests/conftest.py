@@ -31,12 +31,29 @@ os.environ.setdefault(
 
 
 LEFT_OUT = set((Path(__file__).parent / "parity" / "left_out.txt").read_text().splitlines())
-# Of tests that do the same with each of hundreds of rules, fields or models, one in so many by a digest of its name.
+# Of tests that do the same with each of many rules, fields, models or inputs, one in so many by a digest of its name: of
+# a function, a file or a folder, what is said most closely. `EVERY=rest` runs what is left out, as `.ci/run` does.
 SAMPLED = {
-    "tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 24,
-    "tests/rules/test_lacking.py::test_nothing_can_be_taken_from_an_example_unnoticed": 4,
+    "tests/parity": 2,
+    "tests/parity/test_tracing.py": 4,
+    "tests/golden/test_generated.py::test_source_imports_with_torch_alone_and_has_the_headers_keys": 3,
+    "tests/property/test_config_fuzz.py::test_any_field_may_hold_anything": 9,
+    "tests/property/test_hostile_names.py::test_a_generated_file_loads_its_checkpoint": 4,
+    "tests/rules/test_examples.py::test_example_is_read_as_it_says_and_runs": 48,
+    "tests/rules/test_lacking.py::test_nothing_can_be_taken_from_an_example_unnoticed": 16,
+    "tests/rules/test_namings.py::test_the_examples_of_a_naming_are_as_it_says": 4,
     "tests/rules/test_published_fields.py::test_fields_of_published_configs_change_nothing": 4,
-    "tests/property/test_config_fuzz.py::test_any_field_may_hold_anything": 3,
+    "tests/unit/test_chains.py::test_a_chain_computes_what_torch_does": 3,
+    "tests/unit/test_combinations.py": 3,
+    "tests/unit/test_combinations_chains.py": 3,
+    "tests/unit/test_combinations_encoders.py": 3,
+    "tests/unit/test_combinations_vision.py": 3,
+    "tests/unit/test_graph_straight.py::test_what_a_graph_would_grow_to_is_not_made_at_import": 3,
+    "tests/unit/test_hostile.py::test_a_bad_input_is_refused_or_read_right": 4,
+    "tests/unit/test_inference_asking.py::test_answers_in_truth_give_the_reading_of_the_listed_type": 3,
+    "tests/unit/test_inference_hinted.py::test_a_refused_hint_never_costs_the_family": 3,
+    "tests/unit/test_inference_stated_type.py::test_a_type_that_is_none_is_a_finding_that_says_what_follows": 4,
+    "tests/unit/test_operations_tracing.py": 4,
     "tests/unit/test_rulebook_index.py::test_what_is_found_is_what_a_look_at_every_rule_finds": 3,
     "tests/weights/test_generated_saved.py::test_what_a_file_says_is_enough_to_read_the_same_again": 3,
 }
@@ -51,21 +68,30 @@ def runs_all(config: pytest.Config, folder: str) -> bool:
 
 def is_sampled_out(nodeid: str) -> bool:
     """Whether the whole command leaves out one of many tests that are alike."""
-    one_in = SAMPLED.get(nodeid.partition("[")[0], 1)
-    return zlib.crc32(nodeid.encode()) % one_in != 0
+    test = nodeid.partition("[")[0]
+    file = test.partition("::")[0]
+    said = (SAMPLED.get(name) for name in (test, file, file.rpartition("/")[0]))
+    return zlib.crc32(nodeid.encode()) % next((one_in for one_in in said if one_in), 1) != 0
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     left_out = "parity tests are left out, as others take their steps; `pytest tests/parity` runs all"
-    return None if runs_all(config, "parity") else f"{len(LEFT_OUT)} {left_out}"
+    return None if runs_all(config, "parity") or _rest() else f"{len(LEFT_OUT)} {left_out}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not runs_all(config, "parity"):
-        items[:] = [item for item in items if item.nodeid not in LEFT_OUT]
-    kept = [item for item in items if not is_sampled_out(item.nodeid) or runs_all(config, _folder(item))]
-    config.stash[_COUNT] = len(items) - len(kept)
-    items[:] = kept
+    out = {item.nodeid for item in items if item.nodeid in LEFT_OUT or is_sampled_out(item.nodeid)}
+    if _rest():
+        items[:] = [item for item in items if item.nodeid in out]
+        return
+    out = {item.nodeid for item in items if item.nodeid in out and not runs_all(config, _folder(item))}
+    config.stash[_COUNT] = len(out - LEFT_OUT)
+    items[:] = [item for item in items if item.nodeid not in out]
+
+
+def _rest() -> bool:
+    """Whether somebody asks for what the whole command leaves out, and for that alone."""
+    return os.environ.get("EVERY") == "rest"
 
 
 def _folder(item: pytest.Item) -> str:
@@ -93,7 +119,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if count := config.stash.get(_COUNT, 0):
         terminalreporter.write_line(
-            f"{count} tests are left out, as others do the same with other rules, fields or models; EVERY=all runs all"
+            f"{count} tests are left out, as others do the same with other rules, fields or models; EVERY=rest runs them, EVERY=all runs all"
         )
 
 
