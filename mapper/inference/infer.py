@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import cached_property
 from functools import partial as partial_call
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper._collector import collection_paused
+from mapper._dataclass import dataclass
 from mapper.architecture import CONTRADICTION, Architecture
 from mapper.errors import ArchitectureError, HintError, listed
 from mapper.inference.called import called_by
@@ -26,7 +28,7 @@ from mapper.inference.refusals import holds_only, what_part
 from mapper.inference.shown_blocks import show_blocks, shown_folders
 from mapper.inference.stated_type import is_of_another_library, odd_type
 from mapper.inference.updates import without_updates
-from mapper.naming.tree import grow
+from mapper.naming.tree import Node, grow
 from mapper.rulebook.facts import TYPE
 
 if TYPE_CHECKING:
@@ -103,94 +105,154 @@ def _infer(
     use_families: bool,
     other: Architecture | None = None,
 ) -> Architecture:
-    tree = grow(checkpoint.tensors)
-    plain = without_updates(checkpoint.tensors)
-    names = Names(tree if len(plain) == len(checkpoint.tensors) else grow(plain))
-    families = rulebook.family_entries if use_families else []
-    config = Config(checkpoint.config, rulebook.config_vocabulary)
-    model_type = config.model_type
-    match = match_family(families, names, model_type)
-    told = type_finding(families, match, names, model_type)
-    if told and TYPE in (hints or ()):
-        raise HintError(f"--set {TYPE}={model_type} does not go with the names: {told}", fact=TYPE)
-    findings = [*([told] if told else []), *odd_type(config, families, match)]
-
-    looked_up: set[str] = set()  # in every attempt: the last one may be what it is because of the others
-
-    is_untyped = model_type is None or config.data.get("model_type") is None  # timm names a network, no class
-    is_brief = other is not None and _brings_no_family(other, match, is_untyped)
-    if other is not None and is_brief and match is None and other.reading != "skeleton":
+    start = _start(checkpoint, rulebook, hints, use_families, other)
+    if start.is_brief and start.match is None and other is not None and other.reading != "skeleton":
         return other
-    model_is_clear = match is not None and (match.by_type or model_type is None)
-    home = match.home if match else Home()
+    refusal = checkpoint.lacking or quantised(start.config, start.names)
+    refusal = refusal or (f"the file holds only {start.held}" if start.held else "")
+    if refusal:
+        return start.read(None, refusal=refusal)
+    if checkpoint.nameless:
+        return start.read(None, checkpoint.nameless)
+    _refuse_unrecognised(start)
+    if start.match and start.match.by_type:
+        return start.read(start.match)
+    match = _heard(start)
+    attempts = _attempts(match, start.config, rulebook, start.names) if use_families else [Attempt(None)]
+    architecture = _first_fit(start.read, attempts, start.findings, start.config.model_type is None)
+    return _as_chain(start, architecture) if match is None else architecture
 
-    held = holds_only(checkpoint, config)
-    what = what_part(checkpoint, config, held) or called_by(tree, rulebook)
 
-    def attempt(
+@dataclass(frozen=True)
+class _Start:
+    """What is known of a checkpoint before it is read with one family or another."""
+
+    checkpoint: Checkpoint
+    rulebook: Rulebook
+    hints: Mapping[str, Any] | None
+    use_families: bool
+    tree: Node
+    names: Names
+    config: Config
+    match: FamilyMatch | None  # the family by type, or else by names
+    findings: list[str]
+    held: str  # the one kind of thing that a file holds which is no model
+    is_brief: bool  # it is read only as far as it takes to see that it is no better than another reading
+    looked_up: set[str] = field(
+        default_factory=set
+    )  # in every attempt: the last one may be because of the others
+
+    @property
+    def is_untyped(self) -> bool:
+        """Whether no class is named; timm names a network."""
+        return self.config.model_type is None or self.config.data.get(TYPE) is None
+
+    def read(
+        self,
         match: FamilyMatch | None,
         refused: str = "",
         refusal: str = "",
         chain: Chain | Woven | None = None,
         by_names: bool = False,
     ) -> Architecture:
-        kin = gather(match, config, rulebook, names, by_names) if use_families else Families()
+        """One attempt: with a family, without any, or with those that the names of each tower show."""
+        kin = (
+            gather(match, self.config, self.rulebook, self.names, by_names)
+            if self.use_families
+            else Families()
+        )
+        is_clear = self.match is not None and (self.match.by_type or self.config.model_type is None)
         case = Case(
-            checkpoint,
-            rulebook,
-            tree,
-            names,
+            self.checkpoint,
+            self.rulebook,
+            self.tree,
+            self.names,
             kin,
-            hints,
+            self.hints,
             refused,
             refusal,
-            use_families,
-            is_strict=model_is_clear,
-            home=home,
-            what=what,
-            looked_up=looked_up,
+            self.use_families,
+            is_strict=is_clear,
+            home=self.match.home if self.match else Home(),
+            what=self.what,
+            looked_up=self.looked_up,
             chain=chain,
-            is_brief=is_brief,
+            is_brief=self.is_brief,
         )
-        return read(case, [*findings, *kin.findings])
+        return read(case, [*self.findings, *kin.findings])
 
-    refusal = (
-        checkpoint.lacking or quantised(config, names) or (f"the file holds only {held}" if held else "")
+    @cached_property
+    def what(self) -> str:
+        """Which part of a model the file has, or what its library calls it."""
+        return what_part(self.checkpoint, self.config, self.held) or called_by(self.tree, self.rulebook)
+
+
+def _start(
+    checkpoint: Checkpoint,
+    rulebook: Rulebook,
+    hints: Mapping[str, Any] | None,
+    use_families: bool,
+    other: Architecture | None,
+) -> _Start:
+    """What names and config show at once. Raises HintError for a type that the names speak against."""
+    tree = grow(checkpoint.tensors)
+    plain = without_updates(checkpoint.tensors)
+    names = Names(tree if len(plain) == len(checkpoint.tensors) else grow(plain))
+    families = rulebook.family_entries if use_families else []
+    config = Config(checkpoint.config, rulebook.config_vocabulary)
+    match = match_family(families, names, config.model_type)
+    told = type_finding(families, match, names, config.model_type)
+    if told and TYPE in (hints or ()):
+        raise HintError(f"--set {TYPE}={config.model_type} does not go with the names: {told}", fact=TYPE)
+    findings = [*([told] if told else []), *odd_type(config, families, match)]
+    held = holds_only(checkpoint, config)
+    is_untyped = config.model_type is None or config.data.get(TYPE) is None
+    is_brief = other is not None and _brings_no_family(other, match, is_untyped)
+    return _Start(
+        checkpoint, rulebook, hints, use_families, tree, names, config, match, findings, held, is_brief
+    )  # fmt: skip
+
+
+def _refuse_unrecognised(start: _Start) -> None:
+    """ArchitectureError for a type whose family does not know these names, unless parts of it are of types that nobody lists."""
+    match, families = start.match, start.rulebook.family_entries if start.use_families else []
+    lacking = (
+        "" if match and match.by_type else lacking_recognition(families, start.names, start.config.model_type)
     )
-    if refusal:
-        return attempt(None, refusal=refusal)
-    if checkpoint.nameless:
-        return attempt(None, checkpoint.nameless)
-    lacking = "" if match and match.by_type else lacking_recognition(families, names, model_type)
-    if lacking and has_strangers(config, rulebook):
-        findings.append(lacking)
-        lacking = ""
-    if lacking:
-        refused = ArchitectureError(lacking)
-        refused.so_far = partial_call(_without_family, attempt, lacking)
-        raise refused
+    if not lacking:
+        return
+    if has_strangers(start.config, start.rulebook):
+        start.findings.append(lacking)
+        return
+    refused = ArchitectureError(lacking)
+    refused.so_far = partial_call(_without_family, start.read, lacking)
+    raise refused
 
-    if match and match.by_type:
-        return attempt(match)
-    if match and (absent := absent_options(match, config)):
-        findings.append(
-            f"the config has no field for {listed(absent, 3)} of {match.family.name!r}: nothing is taken from that family"
-        )
-        match = None
-    elif match and (absent := absent_names(match, names, config)):
-        findings.append(
-            f"the names lack {listed(absent, 3)} of {match.family.name!r}: nothing is taken from that family"
-        )
-        match = None
-    attempts = _attempts(match, config, rulebook, names) if use_families else [Attempt(None)]
-    architecture = _first_fit(attempt, attempts, findings, model_type is None)
-    is_nameless = match is None and is_untyped and not (what or is_of_another_library(config))
-    if is_nameless and architecture.reading == "skeleton":
-        from mapper.inference.chains.reading import chain_of
 
-        chain = chain_of(architecture, rulebook, names, hints)
-        return attempt(None, chain=chain) if chain else architecture
-    return architecture
+def _heard(start: _Start) -> FamilyMatch | None:
+    """The family that the names show, unless config or names lack what each checkpoint of it has: that is a finding."""
+    match = start.match
+    if match is None:
+        return None
+    whose = f"of {match.family.name!r}: nothing is taken from that family"
+    if absent := absent_options(match, start.config):
+        start.findings.append(f"the config has no field for {listed(absent, 3)} {whose}")
+        return None
+    if absent := absent_names(match, start.names, start.config):
+        start.findings.append(f"the names lack {listed(absent, 3)} {whose}")
+        return None
+    return match
+
+
+def _as_chain(start: _Start, architecture: Architecture) -> Architecture:
+    """A skeleton of a network that nothing names as layers one after another, where it is that."""
+    is_nameless = start.is_untyped and not (start.what or is_of_another_library(start.config))
+    if not is_nameless or architecture.reading != "skeleton":
+        return architecture
+    from mapper.inference.chains.reading import chain_of
+
+    chain = chain_of(architecture, start.rulebook, start.names, start.hints)
+    return start.read(None, chain=chain) if chain else architecture
 
 
 def _brings_no_family(other: Architecture, match: FamilyMatch | None, is_untyped: bool) -> bool:
