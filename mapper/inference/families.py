@@ -8,7 +8,7 @@ names (`text_config.model_type`), where that names none by the one that `towers:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain
@@ -329,34 +329,19 @@ def gather(
     if match and not match.family.towers:
         return _beside(match, config, rulebook, names)
     wanted = dict(_named_parts(config, _defaults(match)))
-    words = {tower: Vocabulary.tower_words(rulebook.vocabulary, tower) for tower in wanted}
-    named_folders: dict[str, frozenset[str]] = {}  # a tower's by its usual words, maybe inside of another's
-    for tower, folders in (match.family.folders if match else {}).items():
-        said = frozenset(map(normal, folders))
-        named_folders[tower] = said & words.get(tower, frozenset())
-        words[tower] = words.get(tower, frozenset()) | said
+    speakers = Counter(folder for folder, _ in wanted.values() if folder)
     parts: list[Part] = []
     findings: list[str] = []
     strangers: dict[str, Stranger] = {}
-    speakers = Counter(folder for folder, _ in wanted.values() if folder)
-    for tower, (folder, model_types) in wanted.items():
-        others = frozenset().union(*(words[other] for other in wanted if other != tower))
-        nested = frozenset().union(*(said for other, said in named_folders.items() if other != tower))
-        region = (
-            Region(outside=others, own=words[tower])
-            if tower == TEXT
-            else Region(inside=words[tower], outside=nested)
-        )
+    for tower, region in _regions(wanted, match, rulebook).items():
+        folder, model_types = wanted[tower]
         inside = names.within(region)
         if speakers[folder] > 1 and not any(inside.tensors()):  # its config is that of another tower
             continue
+        named = config.type_of(folder) if folder else None
+        is_listed = _is_known(rulebook, match, tower, named)
         known = [(name, family) for name in model_types for family in _listers(rulebook, name)]
         fitting = [(name, family) for name, family in known if is_recognised(family, inside)]
-        named = config.type_of(folder) if folder else None
-        is_listed = _is_listed(rulebook, named) if named else bool(match and match.by_type)
-        is_listed = is_listed or bool(
-            match and match.by_type and named in match.family.reads_as.get(tower, ())
-        )
         if by_names and not fitting and not is_listed:
             fitting = [(family.name, family) for family in _by_names(rulebook, inside)]
         if fitting:
@@ -369,6 +354,35 @@ def gather(
         elif known and not fitting and is_listed:
             findings.append(f"config {folder}: the names lack those of family {known[0][1].name!r}")
     return Families(match, tuple(parts), tuple(findings), strangers, _halves(rulebook, names))
+
+
+def _regions(wanted: Collection[str], match: FamilyMatch | None, rulebook: Rulebook) -> dict[str, Region]:
+    """Where each tower stands: in folders of its usual words or a family's; the text's, in none of another."""
+    words = {tower: Vocabulary.tower_words(rulebook.vocabulary, tower) for tower in wanted}
+    usual: dict[
+        str, frozenset[str]
+    ] = {}  # what a family says in usual words: maybe inside of another's folder
+    for tower, folders in (match.family.folders if match else {}).items():
+        said = frozenset(map(normal, folders))
+        usual[tower] = said & words.get(tower, frozenset())
+        words[tower] = words.get(tower, frozenset()) | said
+    regions: dict[str, Region] = {}
+    for tower in wanted:
+        if tower == TEXT:
+            others = frozenset().union(*(words[other] for other in wanted if other != tower))
+            regions[tower] = Region(outside=others, own=words[tower])
+        else:
+            nested = frozenset().union(*(said for other, said in usual.items() if other != tower))
+            regions[tower] = Region(inside=words[tower], outside=nested)
+    return regions
+
+
+def _is_known(rulebook: Rulebook, match: FamilyMatch | None, tower: str, named: str | None) -> bool:
+    """Whether some family lists what a tower is said to be, or that of the whole reads it as what it lists."""
+    is_typed = match is not None and match.by_type
+    if _is_listed(rulebook, named) if named else is_typed:
+        return True
+    return match is not None and is_typed and named in match.family.reads_as.get(tower, ())
 
 
 def _by_names(rulebook: Rulebook, inside: Names) -> list[Family]:

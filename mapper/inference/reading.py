@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial as partial_call
+from typing import TYPE_CHECKING
 
 from mapper._dataclass import dataclass
 from mapper.architecture import CONTRADICTION, Architecture, Leaf, Origin, Place, Question
@@ -47,6 +48,9 @@ from mapper.inference.unused import why_unread
 from mapper.inference.updates import SETTINGS, scale
 from mapper.naming.leaf_groups import Taken
 
+if TYPE_CHECKING:
+    from mapper.inference.chains.reading import Laid
+
 
 @dataclass
 class _Stages:
@@ -70,15 +74,8 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     before = list(doubts.findings)
     doubts.findings += turned_round(case.rulebook, case.families, case.names)
     outline = stages.outline = lay_out(case, doubts)
-    asked: list[Question] = []
-    forward: list[str] = []
-    if case.chain:
-        from mapper.inference.chains.reading import lay
-
-        laid = lay(case.chain, outline.leaves, outline.facts, outline.root, case.rulebook)
-        case, asked, forward = replace(case, rulebook=laid.rulebook), laid.questions, laid.forward
-        doubts.missing += laid.problems
-        doubts.notes += laid.notes
+    laid = _laid(case, outline, doubts)
+    case = replace(case, rulebook=laid.rulebook) if laid else case
     find_gaps(case, outline, doubts)
     chosen = stages.chosen = choose_flows(case, outline, doubts)
     if taken := _newly_taken(case, chosen):
@@ -94,9 +91,7 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     if case.is_brief and not is_complete:
         return _skeleton(case, outline)
     filler = _fill(case, outline, chosen, doubts, is_complete)
-    own = {question.fact for question in asked}
-    questions = [*asked, *(one for one in outline.asked.questions() if one.fact not in own)]
-    questions = [] if case.refusal else questions  # no answer makes a model of it
+    questions = _questions(case, outline, laid)
     doubts.missing += [*map(str, questions), *filler.unusable, *scale(outline.leaves, case.checkpoint.config)]
     if is_complete:
         _check(outline, chosen, filler, doubts)
@@ -105,9 +100,30 @@ def _read(case: Case, doubts: Doubts, stages: _Stages) -> Architecture:
     architecture.refusal, architecture.unfit, architecture.questions = refusal, chosen.unfit, questions
     architecture.unused = [(key, why) for leaf, why in outline.unused for key in Leaf.keys(leaf)]
     _conclude(case, outline, architecture, doubts, is_complete)
-    architecture.origin, architecture.forward = _origin(case, outline), forward
+    architecture.origin, architecture.forward = _origin(case, outline), laid.forward if laid else []
     architecture.unheard = outline.facts.unheard
     return architecture
+
+
+def _laid(case: Case, outline: Outline, doubts: Doubts) -> Laid | None:
+    """The layers of a network that is read as a chain, with rules of its own."""
+    if case.chain is None:
+        return None
+    from mapper.inference.chains.reading import lay
+
+    laid = lay(case.chain, outline.leaves, outline.facts, outline.root, case.rulebook)
+    doubts.missing += laid.problems
+    doubts.notes += laid.notes
+    return laid
+
+
+def _questions(case: Case, outline: Outline, laid: Laid | None) -> list[Question]:
+    """What is asked: of the layers of a chain first. Of what no answer makes a model, nothing."""
+    if case.refusal:
+        return []
+    asked = laid.questions if laid else []
+    own = {question.fact for question in asked}
+    return [*asked, *(one for one in outline.asked.questions() if one.fact not in own)]
 
 
 def _skeleton(case: Case, outline: Outline) -> Architecture:

@@ -146,12 +146,7 @@ def open_directory(path: str | Path, source: str, follow_links: bool = False, pa
 
     A pipeline's is that of all its models, or of the `part` of it.
     """
-    try:
-        names = os.listdir(path)
-    except FileNotFoundError:
-        raise MissingSourceError(f"{source}: no such directory; check the path") from None
-    except OSError as error:
-        raise SourceError(f"{source}: the directory cannot be read: {str(error.strerror).lower()}") from error
+    names = _listed(path, source)
     if PIPELINE in names:
         sharded.refuse_escape(os.fspath(path), PIPELINE, source, follow_links)
         index = read_config(os.path.join(path, PIPELINE))
@@ -161,29 +156,12 @@ def open_directory(path: str | Path, source: str, follow_links: bool = False, pa
     document = saved.read_folder_document(path, source)
     if document is not None:
         names = [name for name in names if name != saved.AUX]
-    try:
-        choice = choose(names, source)
-    except NoWeights as error:
-        if within_it := _with_weights(os.fspath(path), names):
-            raise NoWeights(
-                f"{source}: no weights, but folders of it have some: {listed(within_it)}; name one, as in {source}/{within_it[0]}"
-            ) from error
-        raise
-    for name in [
-        *choice.files,
-        *([choice.listing] if choice.listing else []),
-        "config.json",
-        ADAPTER,
-        saved.DOCUMENT,
-        saved.AUX,
-    ]:
+    choice = _chosen(path, names, source)
+    read = [*choice.files, choice.listing, "config.json", ADAPTER, saved.DOCUMENT, saved.AUX]
+    for name in filter(None, read):
         sharded.refuse_escape(os.fspath(path), name, source, follow_links)
     config, notes = config_beside(path, follow_links)
-    if choice.listing is not None:
-        shards = sharded.open_index(os.path.join(path, choice.listing), open_shard, follow_links)
-    else:
-        opened = [open_shard(os.path.join(path, name)) for name in choice.files]
-        shards = [part for shard in opened for part in with_beside(shard, follow_links)]
+    shards = _shards(path, choice, follow_links)
     if document is not None and os.path.lexists(os.path.join(path, saved.AUX)):
         shards.append(open_shard(os.path.join(path, saved.AUX)))
     checkpoint = joined(shards, source, config, [*([choice.note] if choice.note else []), *notes], document)
@@ -191,6 +169,35 @@ def open_directory(path: str | Path, source: str, follow_links: bool = False, pa
     if config is None or any(name.startswith(ADAPTER_STEM) for name in choice.files):
         checkpoint.adapter = _adapter_config(path)
     return checkpoint
+
+
+def _listed(path: str | Path, source: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except FileNotFoundError:
+        raise MissingSourceError(f"{source}: no such directory; check the path") from None
+    except OSError as error:
+        raise SourceError(f"{source}: the directory cannot be read: {str(error.strerror).lower()}") from error
+
+
+def _chosen(path: str | Path, names: list[str], source: str) -> Choice:
+    """The weights among the files of a directory. Raises NoWeights, which names the folders of it that have some."""
+    try:
+        return choose(names, source)
+    except NoWeights as error:
+        if within_it := _with_weights(os.fspath(path), names):
+            raise NoWeights(
+                f"{source}: no weights, but folders of it have some: {listed(within_it)}; name one, as in {source}/{within_it[0]}"
+            ) from error
+        raise
+
+
+def _shards(path: str | Path, choice: Choice, follow_links: bool) -> list[Shard]:
+    """What each chosen file holds, or each that an index names."""
+    if choice.listing is not None:
+        return sharded.open_index(os.path.join(path, choice.listing), open_shard, follow_links)
+    opened = [open_shard(os.path.join(path, name)) for name in choice.files]
+    return [part for shard in opened for part in with_beside(shard, follow_links)]
 
 
 def directory_name(path: str | Path) -> str:
