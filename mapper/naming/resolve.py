@@ -52,6 +52,11 @@ def resolve(root: Node, vocabulary: Vocabulary, apart: Groups | None = None) -> 
     `apart`: elements of lists that are not folded into one, as equal as their tensors may be.
     """
     readings = read(root, vocabulary, apart or {})
+    for _ in range(NAME_DEPTH):  # lists within lists: those that are split have others inside
+        if not (crossing := crossing_elements(readings)):
+            break
+        apart = {**(apart or {}), **crossing}
+        readings = read(root, vocabulary, apart)
     towers = Towers(readings, vocabulary)
     number_folders(readings, towers)
     placed = [(reading, towers.block(reading)) for reading in readings]
@@ -131,6 +136,36 @@ def parted(found: Found, apart: Groups) -> Iterator[Found]:
                 yield from parted(replace(found, spot=found.spot.with_indices(at, group)), apart)
             return
     yield found
+
+
+def crossing_elements(readings: Iterable[Reading]) -> Groups:
+    """Lists of which one leaf stands for some elements and another for some of these and more: each is split for all.
+
+    An element would else be two modules: `fns.{0..1}.to_qkv` beside `fns.0.norm`, which has another role.
+    """
+    groups: dict[Folder, dict[tuple[int, ...], None]] = {}
+    for reading in readings:
+        place = reading.found.spot.place
+        for at, part in enumerate(place):
+            if isinstance(part, tuple):
+                groups.setdefault(place[:at], {})[part] = None
+    return {
+        Place(folder): _split_by(list(of))
+        for folder, of in groups.items()
+        if len(of) > 1 and sum(map(len, of)) > len(set().union(*of))
+    }
+
+
+def _split_by(groups: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Elements that the same of some groups hold, together."""
+    within: dict[int, list[int]] = {}
+    for at, group in enumerate(groups):
+        for index in group:
+            within.setdefault(index, []).append(at)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for index, held in within.items():
+        alike.setdefault(tuple(held), []).append(index)
+    return [tuple(sorted(group)) for group in alike.values()]
 
 
 def _told_apart(found: Found, reader: _Reader, vocabulary: Vocabulary) -> list[Reading]:

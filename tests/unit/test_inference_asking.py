@@ -228,6 +228,15 @@ def test_a_norm_without_a_bias_is_of_the_kind_that_is_said() -> None:
     assert kinds == {"LayerNorm"}
 
 
+@pytest.mark.parametrize("config", [{"rms_norm": True}, {}])
+def test_settings_of_the_first_code_of_state_spaces_leave_no_norm_to_be_asked(config: dict[str, Any]) -> None:
+    """Paper 2312.00752: these settings, or the names alone."""
+    first = {"d_model": 64, "n_layer": 2, "vocab_size": 99, **config}
+    told = infer(Checkpoint("x", "manifest", example("mamba").tensors, first), RULEBOOK)
+    assert "norm.kind" not in asked(told)
+    assert {leaf.kind for leaf in told.leaves if leaf.kind.endswith("Norm")} == {"RMSNorm"}
+
+
 def test_a_field_that_only_some_types_compute_with_is_not_passed_over() -> None:
     checkpoint = example("mixtral")
     assert read(checkpoint, router_jitter_noise=0.0).missing == []
