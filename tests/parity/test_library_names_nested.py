@@ -86,7 +86,7 @@ def test_layers_of_one_part_with_norms_of_one_row_less_one(tmp_path: Path) -> No
         "feed_forward.activation": "silu",
         "rotary.fraction": 1.0,
         "attention.norms": "none",
-        "attention.residual_scores": False,
+        "attention.plain": True,
     }
     folder = save(tmp_path / "model", "model.pt", state)
     asked = {question.fact for question in mapper.inspect(folder).architecture.questions}

@@ -117,7 +117,7 @@ def test_norms_of_sub_layers(name: str, tmp_path: Path) -> None:
         "attention.heads": HEADS,
         "attention.norms": "none",
         "feed_forward.activation": "gelu",
-        "attention.residual_scores": False,
+        "attention.plain": True,
     }
     built = mapper.build(tmp_path / "model.pth", hints={**asked, **told})
     ids = torch.randint(1, WORDS, (2, 7), generator=torch.Generator().manual_seed(1))

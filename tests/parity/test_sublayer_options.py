@@ -18,7 +18,7 @@ HEAD, NARROW, LABELS = SIZE // HEADS, 24, 5
 TOLD: dict[str, Any] = {
     "norm.offset": True,
     "feed_forward.activation": "gelu",
-    "attention.residual_scores": False,
+    "attention.plain": True,
 }
 
 
@@ -128,19 +128,46 @@ def test_decoder(model: nn.Module, told: dict[str, Any], tmp_path: Path) -> None
     assert near(built(input_ids=ids()).logits, model(ids(), causal()))
 
 
+def slopes(biased: int) -> Tensor:
+    """Of the first heads, none of the others (heads, 1, 1)."""
+    made = [2.0 ** (-8 * (head + 1) / biased) for head in range(biased)]
+    return torch.tensor([*made, *[0.0] * (HEADS - biased)])[:, None, None]
+
+
+@pytest.mark.parametrize("biased", [HEADS, HEADS // 2])
 @torch.no_grad()
-def test_bias_by_distance_to_both_sides(tmp_path: Path) -> None:
+def test_bias_by_distance_to_both_sides(tmp_path: Path, biased: int) -> None:
     model = Text(Layers("afaf"))
     hints = {"task": "masked_lm", "alibi": True, "attention.heads": HEADS, "attention.norms": "none", **TOLD}
-    built = mapper.build(saved(model, tmp_path), hints=hints)
+    with pytest.raises(mapper.MapperError, match=r"alibi\.heads"):  # which nothing stores
+        mapper.build(saved(model, tmp_path), hints=hints)
+    built = mapper.build(saved(model, tmp_path), hints={**hints, "alibi.heads": biased})
     places = torch.arange(7)
-    slopes = torch.tensor([2.0 ** (-8 * (head + 1) / HEADS) for head in range(HEADS)])[:, None, None]
-    bias = -slopes * (places - places[:, None]).abs()
+    bias = -slopes(biased) * (places - places[:, None]).abs()
     seen = torch.ones(2, 7, dtype=torch.bool)
     seen[0, 5:] = False
     wanted = model(ids(), bias[None].masked_fill(~seen[:, None, None], -1e30))
     made = built(input_ids=ids(), attention_mask=seen.long()).logits
     assert near(made[seen], wanted[seen])
+
+
+@torch.no_grad()
+def test_bias_by_distance_to_the_past_on_the_first_heads(tmp_path: Path) -> None:
+    model = Text(Layers("afaf"))
+    hints = {"task": "causal_lm", "alibi": True, "alibi.heads": 1, "attention.heads": HEADS}
+    built = mapper.build(saved(model, tmp_path), hints={**hints, "attention.norms": "none", **TOLD})
+    places = torch.arange(7)
+    bias = -slopes(1) * (places - places[:, None]).abs()
+    assert near(built(input_ids=ids()).logits, model(ids(), bias[None].masked_fill(~causal(), -1e30)))
+
+
+def test_options_that_store_nothing_are_asked_for(tmp_path: Path) -> None:
+    path = saved(Text(Layers("afaf")), tmp_path)
+    hints = {"task": "causal_lm", "alibi": False, "attention.heads": HEADS, "attention.norms": "none", **TOLD}
+    with pytest.raises(mapper.MapperError, match="store nothing"):
+        mapper.build(path, hints={key: value for key, value in hints.items() if key != "attention.plain"})
+    assert mapper.build(path, hints=hints)(input_ids=ids()).logits.shape[1] == 7
+    assert mapper.inspect(path, hints={**hints, "attention.plain": False}).architecture.reading == "skeleton"
 
 
 @torch.no_grad()

@@ -190,7 +190,7 @@ def test_an_answer_that_other_stored_frequencies_contradict_is_refused() -> None
         "norm.offset": True,
         "feed_forward.activation": "silu",
         "attention.norms": "none",
-        "attention.residual_scores": False,
+        "attention.plain": True,
     }
     assert infer(stored, RULEBOOK, hints={**hints, "rotary.fraction": 0.5}).reading == "unverified"
     with pytest.raises(HintError, match="'16' channels, and the frequencies"):
