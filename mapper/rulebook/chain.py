@@ -31,6 +31,7 @@ class ChainWords:
     auxiliary: set[str] = field(default_factory=set)  # folders of heads that training alone reads
     copies: set[str] = field(default_factory=set)  # folders with the layers of another
     over_channels: set[str] = field(default_factory=set)  # words of norms of maps at each place
+    dilated: set[str] = field(default_factory=set)  # words of paths of convolutions that are mostly dilated
     weighing: set[str] = field(default_factory=set)  # words of layers that weigh positions
     tables: dict[str, dict[str, str]] = field(default_factory=dict)  # one of TABLES -> word -> expression
     candidates: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fact -> what to ask for
@@ -56,6 +57,7 @@ def read_chain_words(documents: Iterable[Document]) -> ChainWords:
             "auxiliary",
             "copies",
             "over_channels",
+            "dilated",
             "weighing",
         ):
             getattr(found, section).update(fields.words(section))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import pairwise
 
 import torch
@@ -102,6 +103,59 @@ def u_net():
     layers = {f"down{number}": down(2**number, 2 ** (number + 1)) for number in range(1, 5)}
     layers |= {f"up{number}": up(2 ** (6 - number)) for number in range(1, 5)}
     return Named(call, inc=twice(3, 2), **layers, outc=last), torch.randn(1, 3, 32, 48)
+
+
+def slices():
+    """A U-Net whose layers have the name of their block in theirs (paper 1505.04597)."""
+
+    def twice(inputs, outputs, name):
+        layers = {}
+        for number, size in enumerate((inputs, outputs), 1):
+            layers[f"{name}conv{number}"] = nn.Conv2d(size, outputs, 3, padding=1, bias=False)
+            layers[f"{name}norm{number}"] = nn.BatchNorm2d(outputs)
+            layers[f"{name}relu{number}"] = nn.ReLU()
+        return nn.Sequential(OrderedDict(layers))
+
+    def call(self, x):
+        kept = []
+        for number in range(1, 5):
+            kept.append(getattr(self, f"encoder{number}")(x))
+            x = F.max_pool2d(kept[-1], 2)
+        x = self.bottleneck(x)
+        for number in range(4, 0, -1):
+            x = torch.cat((getattr(self, f"upconv{number}")(x), kept.pop()), 1)
+            x = getattr(self, f"decoder{number}")(x)
+        return torch.sigmoid(self.conv(x))
+
+    layers = {f"encoder{n}": twice(2**n if n > 1 else 3, 2 ** (n + 1), f"enc{n}") for n in range(1, 5)}
+    layers["bottleneck"] = twice(32, 64, "bottleneck")
+    for n in range(4, 0, -1):
+        layers[f"upconv{n}"] = nn.ConvTranspose2d(2 ** (n + 2), 2 ** (n + 1), 2, 2)
+        layers[f"decoder{n}"] = twice(2 ** (n + 2), 2 ** (n + 1), f"dec{n}")
+    return Named(call, **layers, conv=nn.Conv2d(4, 1, 1)), torch.randn(1, 3, 32, 48)
+
+
+def temporal():
+    """Blocks of dilated convolutions over the past (paper 1803.01271), without a head."""
+
+    def block(inputs, outputs, dilation):
+        def call(self, x):
+            y = self.net(x)
+            return F.relu(y + (self.downsample(x) if inputs != outputs else x))
+
+        def padded(conv):
+            return nn.Sequential(nn.ConstantPad1d((2 * dilation, 0), 0.0), conv)
+
+        first, second = (nn.Conv1d(size, outputs, 3, dilation=dilation) for size in (inputs, outputs))
+        net = nn.Module()
+        net.add_module("0", first)
+        net.add_module("4", second)
+        net.forward = lambda x: F.relu(padded(second)(F.relu(padded(first)(x))))
+        short = {"downsample": nn.Conv1d(inputs, outputs, 1)} if inputs != outputs else {}
+        return Named(call, conv1=first, conv2=second, net=net, **short)
+
+    blocks = [block(*sizes) for sizes in ((3, 6, 1), (6, 6, 2), (6, 4, 4))]
+    return whole("network", blocks), torch.randn(1, 3, 20)
 
 
 def small_resnet():
@@ -223,5 +277,5 @@ def soft_agent():
 
 PUBLISHED = (
     generator, patches, cycle, u_net, small_resnet, autoencoder, digits, pixels, actor_critic, deterministic_agent,
-    soft_agent,
+    soft_agent, slices, temporal,
 )  # fmt: skip

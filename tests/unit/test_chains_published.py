@@ -71,6 +71,13 @@ def test_what_is_known_may_be_said_again_and_nothing_else():
         mapper.inspect(state, hints={"chain.pooling": "max_2"})
 
 
+def test_convolutions_in_folders_of_dilated_ones_are_asked_how_far_apart_they_read():
+    """None of the published names: most such networks double it from layer to layer."""
+    layers = {f"conv{number}": nn.Conv1d(4, 4, 3) for number in range(3)}
+    assert "chain.dilation" in asked(Named(None, tcn=Named(None, **layers)))
+    assert "chain.dilation" not in asked(Named(None, body=Named(None, **layers)))
+
+
 def archive(path, model, kwargs):
     """An agent as Stable-Baselines3 saves it: its settings as JSON beside a file of torch.save."""
     file = io.BytesIO()

@@ -304,19 +304,27 @@ class Between:
             return
         self.join(at, "before_activation")
         if following is None:
-            self.join(at, "after_activation")
-            self.join(at, BETWEEN)
+            if self.joined.get(at) in ADDED[1:] and element.group != SLOPES:
+                of = main_of(self.links, at)
+                self.sum_up(at, self.answers.find(element.leaf, "chain.activation", of=of))
+            else:
+                self.sum_up(at, None)
             return
         activation = "none" if element.group == SLOPES else self.activation(at)
-        if activation not in (None, "none"):
-            self.say(self.activated(str(activation)))
-        self.join(at, "after_activation")
-        self.join(at, BETWEEN)
-        if self.joined.get(at) == BETWEEN and activation not in (None, "none"):
-            self.say(self.activated(str(activation)))
+        self.sum_up(at, activation)
         if link.after.form == MAPS and following.group not in (NORM, SLOPES):
             self.kept.end(at, len(self.written.lines), len(self.written.forward))
             self.pool(at, activation, element.group == SLOPES)
+
+    def sum_up(self, at: int, activation: str | None) -> None:
+        """The activation behind a layer, and the sum behind that, if there is one; another one behind the sum."""
+        is_active = activation not in (None, "none")
+        if is_active:
+            self.say(self.activated(str(activation)))
+        self.join(at, "after_activation")
+        self.join(at, BETWEEN)
+        if is_active and self.joined.get(at) == BETWEEN:
+            self.say(self.activated(str(activation)))
 
     def pick(self, link: Link, following: Element | None) -> None:
         """What of a sequence goes on."""

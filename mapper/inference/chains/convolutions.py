@@ -10,6 +10,7 @@ from mapper.inference.chains.answers import Answers, Evidence
 from mapper.inference.chains.elements import CONVOLUTION, Element
 from mapper.inference.chains.extents import Window, numbers, written
 from mapper.inference.chains.order import Link
+from mapper.inference.chains.residuals import is_of
 
 if TYPE_CHECKING:
     from mapper.inference.chains.between import Between
@@ -91,10 +92,10 @@ def _forward(
     leaf = element.leaf
     stride_text = answers.find(leaf, "chain.stride", usual=usual or (_POINT if is_point else None))
     padding_text = answers.find(leaf, "chain.padding", usual=_NONE if is_point else padding)
-    dilation = _sizes(
-        answers, element, "chain.dilation", answers.find(leaf, "chain.dilation", default=_PLAIN) or "1"
-    )
-    if stride_text is None or padding_text is None:
+    is_dilated = not is_point and any(is_of(part, answers.words.dilated) for part in leaf.place)
+    dilation_text = answers.find(leaf, "chain.dilation", default=None if is_dilated else _PLAIN)
+    dilation = _sizes(answers, element, "chain.dilation", dilation_text or "1")
+    if stride_text is None or padding_text is None or dilation_text is None:
         return Setting()
     stride = tuple(
         1 if extent == 1 and "x" not in stride_text and not is_point else step
