@@ -35,19 +35,19 @@ from mapper.architecture import Architecture, Leaf  # noqa: E402
 
 LEAVES = {  # a class by its name -> kind; `{n}` is the number of dimensions
     r"NonDynamicallyQuantizableLinear|NormedLinear|Linear": "Linear",
-    r"Conv(\d)d.*|Conv(\d)D\w*|Conv(\d)dSame|StdConv(\d)d\w*|ScaledStdConv(\d)d\w*": "Conv{n}d",
+    r"(?:Masked)?Conv(\d)d.*|Conv(\d)D\w*|Conv(\d)dSame|StdConv(\d)d\w*|ScaledStdConv(\d)d\w*": "Conv{n}d",
     r"ConvTranspose(\d)d": "ConvTranspose{n}d",
     r"BatchNorm\dd?|BatchNormAct2d|FrozenBatchNorm2d|SyncBatchNorm": "BatchNorm",
     r"((Chan|WithBias_)?LayerNorm(2d|Fp32|Fp16|ND)?|LN|ESM1b?LayerNorm|LayerNormAct2d)": "LayerNorm",
     r"GroupNorm\w*|InstanceNorm\dd|GlobLN": "GroupNorm",
-    r"\w*RMSNorm\w*|RMS|N|SimpleNorm": "RMSNorm",
+    r"\w*R[Mm][Ss]Norm\w*|RMS|N|SimpleNorm(2d)?": "RMSNorm",
     r"Embedding|LearnedPositionalEmbedding|\w+NormEmbeddings": "Embedding",
     r"(LSTM|GRU|RNN|PReLU)": "{0}",
     r"(LSTM|GRU|RNN)Cell": "{1}",
 }
 BLOCKS = {  # a class by its name -> kinds that it may be read as; the first that fits counts, an empty set for none
     r"UNetMid\w+": set(),  # resnets around attentions: a stage
-    r"SelectiveKernelAttn": {
+    r"SelectiveKernelAttn|SplitAttn": {
         "convolution",
         "feed_forward",
         "other",
