@@ -158,6 +158,26 @@ def temporal():
     return whole("network", blocks), torch.randn(1, 3, 20)
 
 
+def mixer():
+    """Residuals around a depthwise convolution, then a pointwise one (paper 2201.09792)."""
+
+    def residual():
+        layers = nn.Sequential(nn.Conv2d(6, 6, 5, groups=6, padding=2), nn.GELU(), nn.BatchNorm2d(6))
+        return Named(lambda self, x: x + self.fn(x), fn=layers)
+
+    def block():
+        return nn.Sequential(residual(), nn.Conv2d(6, 6, 1), nn.GELU(), nn.BatchNorm2d(6))
+
+    stem = nn.Sequential(nn.Conv2d(3, 6, 4, 4), nn.GELU(), nn.BatchNorm2d(6))
+    blocks = nn.Sequential(block(), block())
+    return Named(
+        lambda self, x: self.head(self.blocks(self.stem(x)).mean((2, 3))),
+        stem=stem,
+        blocks=blocks,
+        head=nn.Linear(6, 5),
+    ), torch.randn(1, 3, 32, 24)
+
+
 def small_resnet():
     def block(inputs, outputs, stride):
         def call(self, x):

@@ -12,7 +12,7 @@ from torch import nn
 
 import mapper
 from mapper.errors import HintError
-from tests.unit.published_chains import PUBLISHED, actor_critic, agent, linear, patches, settled
+from tests.unit.published_chains import PUBLISHED, actor_critic, agent, linear, mixer, patches, settled
 from tests.unit.small_chains import Named
 
 
@@ -76,6 +76,22 @@ def test_convolutions_in_folders_of_dilated_ones_are_asked_how_far_apart_they_re
     layers = {f"conv{number}": nn.Conv1d(4, 4, 3) for number in range(3)}
     assert "chain.dilation" in asked(Named(None, tcn=Named(None, **layers)))
     assert "chain.dilation" not in asked(Named(None, body=Named(None, **layers)))
+
+
+@torch.no_grad()
+def test_a_mixer_of_convolutions_is_asked_for_its_activation_and_how_large_patches_are():
+    model, x = mixer()
+    assert asked(model) == {"chain.activation", "chain.stride"}
+    hints = {"chain.activation": "gelu", "stem.0:chain.stride": 4}
+    same(mapper.build(settled(model).state_dict(), hints=hints)(x), model(x))
+
+
+def test_what_a_wrapper_calls_may_be_added_to_what_it_reads():
+    """A folder that is called `fn` stands in one that does something around it."""
+    for name, is_asked in (("fn", True), ("conv", False)):
+        body = Named(None, **{name: nn.Sequential(nn.Conv2d(4, 4, 3, padding=1))})
+        model = Named(None, first=nn.Conv2d(3, 4, 3), body=body, last=nn.Conv2d(4, 2, 1))
+        assert ("chain.residual" in asked(model)) == is_asked
 
 
 def archive(path, model, kwargs):

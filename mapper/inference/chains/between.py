@@ -34,7 +34,7 @@ from mapper.inference.chains.order import MAPS, ROWS, START, Head, Link, has_fra
 from mapper.inference.chains.outputs import give
 from mapper.inference.chains.pixels import is_image_to_image, restore
 from mapper.inference.chains.pooling import pooled
-from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, spans_of
+from mapper.inference.chains.residuals import ADDED, BETWEEN, Span, is_of, spans_of
 from mapper.inference.chains.split import is_mean, name_mean, networks_beside, split, spread_beside
 from mapper.inference.chains.twins import Twins
 from mapper.inference.chains.whole import is_whole, write_whole
@@ -138,7 +138,8 @@ class Between:
         leaf = link.element.leaf
         among: tuple[str, ...] = ADDED if span.branch else ("none", *ADDED)
         is_stated = self.answers.stated(leaf, "chain.residual_stated") == "true"
-        default = None if span.is_block or is_stated else ("none", "a layer that stands alone")
+        is_called = any(is_of(part, self.answers.words.residual) for part in leaf.place[:-1])
+        default = None if span.is_block or is_stated or is_called else ("none", "a layer that stands alone")
         value = self.answers.find(leaf, "chain.residual", usual=default, among=among)
         if value not in (None, *among):
             raise self.answers.refuse(leaf, "chain.residual", str(value), f"allowed: {', '.join(among)}")
