@@ -63,7 +63,7 @@ class Asked:
         scope = one.scopes[0]
         bases = (name for rule in self.facts.rules(scope, one.fact) for name in sources(rule))
         unknown = (self.facts.get(scope, self.facts.full_name(scope, name)) is None for name in bases)
-        return not one.among and any(unknown)
+        return not _candidates(one) and any(unknown)
 
     def _asked(self, one: _Open) -> Iterator[Question]:
         others = self._others(one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -276,3 +277,15 @@ def test_a_question_says_why_nobody_knows() -> None:
     (question,) = [one for one in model.questions if one.fact == "feed_forward.gate_last"]
     assert question.why == "nothing shows which of two maps side by side is the gate"
     assert question.why in str(question) and f"  {question.why}" in as_text(model)
+
+
+def test_how_much_of_each_head_turns_is_asked_where_only_a_config_says_it() -> None:
+    """GPT-J's own number of channels may be more than its head has; and what follows from the share is not asked."""
+    bare = replace(example("gptj"), config=None)
+    hints = {"attention.heads": 4, "rotary": True, "rotary.style": "interleaved"}
+    asked = {question.name: question for question in infer(bare, RULEBOOK, hints=hints).questions}
+    assert asked.keys() == {"rotary.fraction"}
+    assert asked["rotary.fraction"].candidates == (0.25, 0.5, 0.8, 1.0)
+    answered = infer(bare, RULEBOOK, hints={**hints, "rotary.fraction": 0.5})
+    assert not answered.questions
+    assert {fact.value for fact in answered.facts if fact.name == "rotary.dim"} == {8}
